@@ -17,6 +17,7 @@ pub mod own;
 mod pace;
 mod pattern;
 mod place;
+mod readings;
 mod retry;
 mod selection;
 mod settings;
@@ -25,7 +26,6 @@ mod table;
 pub mod targets;
 mod turns;
 mod walk;
-mod watched;
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -48,13 +48,13 @@ use quipu_sources::places::Names;
 use quipu_sources::recorded::SourceSnapshot;
 use table::Table;
 
-pub use merged::{About, Conflict, Filter, LeftOut, Merged};
+pub use merged::{About, Conflict, Filter, LeftOut, MergedFamilies};
 pub use pattern::Pattern;
+pub use readings::{AgentReadings, Reading, ReadingRequest};
 pub use settings::SegmentFlags;
 #[doc(hidden)]
 pub use source::read_segment;
 pub use walk::All;
-pub use watched::{Asked, Reading, Watched};
 
 /// What the agent watches, and how.
 #[derive(Debug, Clone, Default)]
@@ -83,7 +83,7 @@ pub type Others = Box<dyn Fn() -> Vec<Arc<SourceSnapshot>> + Send>;
 /// The running agent. Dropping it stops its thread, without waiting for it.
 #[derive(Debug)]
 pub struct Agent {
-    watched: Watched,
+    readings: AgentReadings,
 }
 
 impl Agent {
@@ -95,23 +95,23 @@ impl Agent {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
-        let watched = Watched::new(wake);
+        let readings = AgentReadings::new(wake);
         let thread = Thread {
             names: Names::from_places(&options.places),
             table: Table::new(options)?,
             others,
             shown,
             woken,
-            watched: watched.clone(),
+            readings: readings.clone(),
             pace: Pace::new(),
         };
         thread::Builder::new().name("agent".into()).spawn(move || thread.run())?;
-        Ok(Self { watched })
+        Ok(Self { readings })
     }
 
-    /// What the agent has read.
-    pub fn watched(&self) -> Watched {
-        self.watched.clone()
+    /// Returns the readings of the agent.
+    pub fn readings(&self) -> AgentReadings {
+        self.readings.clone()
     }
 }
 
@@ -119,15 +119,15 @@ impl Drop for Agent {
     fn drop(&mut self) {
         // Nothing waits for the thread: a file system that hangs must not keep the daemon from
         // stopping. Release: pairs with the acquire of the thread, which the byte wakes.
-        self.watched.0.is_stopping.store(true, Ordering::Release);
-        self.watched.wake();
+        self.readings.0.is_stopping.store(true, Ordering::Release);
+        self.readings.wake();
     }
 }
 
 /// How long the thread waits after a flaw: it may be there again at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the thread has.
+/// The state of the agent's thread.
 struct Thread {
     table: Table,
     /// The names of files that may be sources.
@@ -136,7 +136,7 @@ struct Thread {
     /// What the daemon shows itself.
     shown: Registry,
     woken: UnixStream,
-    watched: Watched,
+    readings: AgentReadings,
     /// When it looks for sources.
     pace: Pace,
 }
@@ -145,10 +145,10 @@ impl Thread {
     fn run(mut self) {
         let mut is_logged = false;
         // Acquire: see `Agent::drop`.
-        while !self.watched.0.is_stopping.load(Ordering::Acquire) {
+        while !self.readings.0.is_stopping.load(Ordering::Acquire) {
             // What it reads was written by others: a flaw must not end the thread.
             if catch_unwind(AssertUnwindSafe(|| self.round())).is_err() {
-                self.watched.give_up();
+                self.readings.give_up();
                 if !std::mem::replace(&mut is_logged, true) {
                     error!("a reading of what is watched failed: report that");
                 }
@@ -158,7 +158,7 @@ impl Thread {
     }
 
     fn round(&mut self) {
-        let is_wanted = self.watched.begin();
+        let is_wanted = self.readings.begin();
         let (heard, now) = (self.table.heard(&self.names), Instant::now());
         if heard != Heard::Nothing {
             self.pace.heard(now, heard == Heard::Sources);
@@ -183,22 +183,22 @@ impl Thread {
 
     fn read(&mut self) {
         #[cfg(test)]
-        if self.watched.0.has_flaw.swap(false, Ordering::Relaxed) {
+        if self.readings.0.has_flaw.swap(false, Ordering::Relaxed) {
             resume_unwind(Box::new(()));
         }
         let begun = Instant::now();
         let (files, is_part) = self.table.read();
         let mut sources = (self.others)();
         sources.extend(files);
-        let mut merged = Merged::of(&self.shown, sources);
+        let mut merged = MergedFamilies::merge(&self.shown, sources);
         merged.directories = self.table.directories(Instant::now());
         merged.is_part = is_part;
-        merged.left_out = Arc::clone(&self.watched.0.left_out);
+        merged.left_out = Arc::clone(&self.readings.0.left_out);
         let merged = Arc::new(merged);
         self.table.log(&merged.conflicts);
         let mut status = self.table.status(&merged);
         status.took = begun.elapsed();
-        self.watched.end(merged, status);
+        self.readings.end(merged, status);
     }
 
     /// Sleeps until there is an event, a request, or a look is due.
@@ -230,12 +230,12 @@ mod tests {
         let places = vec![home.path().to_str().unwrap().to_owned()];
         let options = Options { places, bytes: 1 << 20, most: 10, ..Options::default() };
         let agent = Agent::start(options, Box::new(Vec::new), Registry::new()).unwrap();
-        let watched = agent.watched();
-        watched.0.has_flaw.store(true, Ordering::Relaxed);
+        let readings = agent.readings();
+        readings.0.has_flaw.store(true, Ordering::Relaxed);
         // There is no other reading that could be shown.
-        assert!(matches!(watched.fresh(), Reading::Stale));
+        assert!(matches!(readings.fresh(), Reading::Stale));
         // The thread waits a little.
-        let mut readings = (0..20).map(|_| watched.fresh());
-        assert!(readings.any(|reading| matches!(reading, Reading::Of(_))));
+        let mut readings = (0..20).map(|_| readings.fresh());
+        assert!(readings.any(|reading| matches!(reading, Reading::Families(_))));
     }
 }

@@ -32,34 +32,33 @@ use quipu_sources::recorded::{Origin, RecordedFamily, Recorder, ShownMetadata, S
 
 /// The families of all sources at one moment.
 #[derive(Debug, Default)]
-pub struct Merged {
-    /// The daemon is the first one.
+pub struct MergedFamilies {
+    /// The sources; the daemon is the first one.
     pub(super) sources: Vec<Arc<SourceSnapshot>>,
-    /// Sorted by their escaped forms.
-    pub(super) names: Vec<Named>,
-    /// The families of the daemon that sources may have, too, by name: one for each kind of name,
-    /// that of a counter as it is being the second.
-    own: HashMap<String, [Option<Shared>; 2]>,
-    /// What the names of families may be, escaped, that have a name in common with those of
-    /// sources.
+    /// The names, sorted by their escaped forms.
+    pub(super) names: Vec<NameEntry>,
+    /// The families of the daemon that sources may also have, by name: one for each kind of name.
+    /// The second one is a counter that is shown without `_total`.
+    own: HashMap<String, [Option<OwnFamily>; 2]>,
+    /// The escaped names of families that may have a name in common with families of sources.
     stems: HashSet<String>,
-    /// What contradicts each other.
+    /// The contradictions between sources.
     pub conflicts: Vec<Conflict>,
     /// The directories that are watched, with absolute paths.
     pub directories: Vec<PathBuf>,
-    /// Whether files are missing, since what is known of them is too old.
+    /// Whether files are missing, because their last reading is too old.
     pub is_part: bool,
     /// The newest family of the daemon when its families were read.
     newest: u64,
-    /// The series that were left out when all was shown last.
+    /// The series that were omitted when all families were last shown.
     pub left_out: Arc<LeftOut>,
 }
 
 /// Families of one name.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct NameEntry {
     pub(super) name: String,
-    /// One for each type, in the order of their first sources.
+    /// The groups, one for each type, in the order of their first sources.
     pub(super) groups: Vec<Group>,
     /// Whether the daemon and a source are in the first group.
     pub(super) is_shared: bool,
@@ -74,7 +73,7 @@ pub(super) struct Named {
 pub(super) struct Group {
     pub(super) kind: Kind,
     help: String,
-    /// Whether it is shown with all sources together.
+    /// Whether the group is shown with all sources together.
     pub(super) is_shown: bool,
     pub(super) parts: Vec<Part>,
     /// Whether two families of one source may have a series with the same labels.
@@ -87,37 +86,37 @@ pub(super) struct Part {
     /// The numbers of the source and of its family.
     pub(super) source: usize,
     pub(super) family: usize,
-    /// Whether the name of the group is that of its samples.
+    /// Whether the samples have the name of the group.
     pub(super) bare: bool,
 }
 
-/// How a family of the daemon is shown.
+/// A family of the daemon that sources also have, and its presentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shared {
-    /// The number of its name.
+pub(super) struct OwnFamily {
+    /// The number of the name.
     pub(super) name: usize,
     bare: bool,
-    /// The type that it had.
+    /// The type at the time of the merge.
     kind: Kind,
 }
 
 /// Two sources that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conflict {
-    /// The name that is shown of the second one's family, with the suffix of its samples.
+    /// The shown name of the second family, with the suffix of its samples.
     pub name: String,
-    /// What they contradict each other in.
+    /// The subject of the contradiction.
     pub about: About,
-    /// The names of a source that was seen earlier, and of this one.
+    /// The names of the source that was seen earlier, and of the second source.
     pub sources: [String; 2],
-    /// What this one is.
+    /// The kind of the second source.
     pub origin: Origin,
-    /// Whether the family of this one is left out where all sources are shown.
+    /// Whether the family of the second source is omitted where all sources are shown.
     pub is_left_out: bool,
 }
 
 impl Conflict {
-    /// What is shown of the two, and what to do about it.
+    /// Returns the outcome for the two families, and a remedy.
     pub fn result(&self) -> &'static str {
         match (self.is_left_out, self.origin) {
             (true, Origin::File) => LEFT_OUT_OF_FILE,
@@ -131,7 +130,7 @@ impl Conflict {
 const LEFT_OUT_OF_FILE: &str = "that of the second is left out; /metrics?segment= with its name shows \
                                 it, and renaming one of the two shows both";
 
-/// What two sources contradict each other in.
+/// The subject of a contradiction between two sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
     /// The type.
@@ -140,16 +139,16 @@ pub enum About {
     Help,
     /// The names of samples: a counter `x` and a gauge `x_total`.
     Samples,
-    /// The values of a series: both have one with the same name and labels. Those are counted when
-    /// they are shown, see [`LeftOut`].
+    /// The values of a series: both sources have a series with the same name and labels. These
+    /// series are counted when they are shown, see [`LeftOut`].
     Series,
 }
 
 impl About {
-    /// All of them.
+    /// All subjects.
     pub const ALL: [Self; 4] = [Self::Type, Self::Help, Self::Samples, Self::Series];
 
-    /// The name in a label.
+    /// Returns the name for the value of a label.
     pub fn name(self) -> &'static str {
         match self {
             Self::Type => "type",
@@ -160,13 +159,13 @@ impl About {
     }
 }
 
-/// How many series of files and of targets were left out when all was shown last, since others have
-/// their names and labels.
+/// The numbers of series of files and of targets that were omitted when all families were last
+/// shown, because other series have their names and labels.
 #[derive(Debug, Default)]
 pub struct LeftOut([AtomicUsize; 2]);
 
 impl LeftOut {
-    /// Notes how many there are now. The first one is logged.
+    /// Notes the current numbers. The first omitted series is logged.
     pub(super) fn note(&self, counts: [usize; 2], first: Option<&(String, String)>) {
         // Relaxed: the numbers stand for themselves.
         let before: usize =
@@ -180,13 +179,13 @@ impl LeftOut {
         }
     }
 
-    /// How many there are of this origin.
-    pub(super) fn of(&self, origin: Origin) -> usize {
+    /// Returns the number of series of this origin.
+    pub(super) fn count(&self, origin: Origin) -> usize {
         self.0.get(origin as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
 
-/// Which families are wanted.
+/// A selection of families.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// The name of a source, or of a directory with sources; all if there is none.
@@ -219,34 +218,35 @@ impl Filter {
     }
 }
 
-impl Merged {
-    /// Merges sources, in the order in which they were seen first, with what a registry shows.
-    pub fn of(registry: &Registry, sources: Vec<Arc<SourceSnapshot>>) -> Self {
+impl MergedFamilies {
+    /// Merges the families of a registry with the sources, in the order in which these were first
+    /// seen.
+    pub fn merge(registry: &Registry, sources: Vec<Arc<SourceSnapshot>>) -> Self {
         let stems = stems(&sources);
         // Read first: a family that is made in the meantime counts as newer.
         let newest = registry.segment().newest();
-        let families = Heads::of(registry, &stems);
+        let families = Heads::record(registry, &stems);
         let (origin, name) = (Origin::Daemon, "the daemon".to_owned());
         let own = Arc::new(SourceSnapshot { origin, name, families, ..SourceSnapshot::default() });
         let sources: Vec<Arc<SourceSnapshot>> = std::iter::once(own).chain(sources).collect();
         let mut conflicts = Vec::new();
         let mut names = by_name(&sources, &mut conflicts);
         hide_samples(&mut names, &sources, &mut conflicts);
-        let mut own: HashMap<String, [Option<Shared>; 2]> = HashMap::new();
-        for (at, named) in names.iter_mut().enumerate() {
-            let first = &named.groups[0];
+        let mut own: HashMap<String, [Option<OwnFamily>; 2]> = HashMap::new();
+        for (at, entry) in names.iter_mut().enumerate() {
+            let first = &entry.groups[0];
             let has = |origin| first.parts.iter().any(|part| sources[part.source].origin == origin);
             let of = [Origin::Daemon, Origin::Target, Origin::File].map(has);
-            named.is_shared = of[0] && (of[1] || of[2]);
-            named.is_mixed = of.into_iter().filter(|has| *has).count() > 1;
+            entry.is_shared = of[0] && (of[1] || of[2]);
+            entry.is_mixed = of.into_iter().filter(|has| *has).count() > 1;
             for part in first.parts.iter().filter(|part| part.source == OWN) {
                 let family = &sources[OWN].families[part.family];
                 let bare = part.bare && family.kind == Kind::Counter;
                 let kinds = own.entry(family.name.clone()).or_default();
                 kinds[usize::from(family.bare)] =
-                    Some(Shared { name: at, bare, kind: family.kind });
+                    Some(OwnFamily { name: at, bare, kind: family.kind });
             }
-            for group in &mut named.groups {
+            for group in &mut entry.groups {
                 // Formats show the counters of each kind of name together.
                 group.parts.sort_by_key(|part| part.bare);
                 group.may_repeat = group.parts.windows(2).any(|two| {
@@ -285,24 +285,24 @@ impl Merged {
     }
 
     /// How a family of the daemon is shown, if it was there when this was merged, and had its type.
-    pub(super) fn shared(&self, family: &FamilyHeader<'_>) -> Option<Shared> {
-        let shared = self.own.get(family.name)?[usize::from(family.bare)];
-        shared.filter(|shared| shared.kind == family.kind)
+    pub(super) fn own_family(&self, family: &FamilyHeader<'_>) -> Option<OwnFamily> {
+        let own_family = self.own.get(family.name)?[usize::from(family.bare)];
+        own_family.filter(|own_family| own_family.kind == family.kind)
     }
 
     /// A family of the daemon as it is shown.
     pub(super) fn as_shown<'a>(
         &'a self,
-        shared: Shared,
+        own_family: OwnFamily,
         family: &FamilyHeader<'a>,
     ) -> FamilyHeader<'a> {
-        let named = &self.names[shared.name];
-        let Group { kind, help, .. } = &named.groups[0];
-        FamilyHeader { name: &named.name, help, kind: *kind, bare: shared.bare, ..*family }
+        let entry = &self.names[own_family.name];
+        let Group { kind, help, .. } = &entry.groups[0];
+        FamilyHeader { name: &entry.name, help, kind: *kind, bare: own_family.bare, ..*family }
     }
 }
 
-impl Named {
+impl NameEntry {
     /// As what a family of a group is shown.
     pub(super) fn shown<'a>(&'a self, group: &'a Group, part: Part) -> ShownMetadata<'a> {
         let bare = part.bare && group.kind == Kind::Counter;
@@ -328,9 +328,9 @@ fn is_plain(kind: Kind) -> bool {
 }
 
 /// The families of all sources by name, and then by type.
-fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Vec<Named> {
+fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Vec<NameEntry> {
     let spelled_out = spelled_out(sources);
-    let mut by_name: BTreeMap<String, Named> = BTreeMap::new();
+    let mut by_name: BTreeMap<String, NameEntry> = BTreeMap::new();
     for (number, source) in sources.iter().enumerate() {
         for (at, family) in source.families.iter().enumerate() {
             let suffix = suffix(family.kind, family.bare);
@@ -347,22 +347,22 @@ fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Ve
                 false => Cow::Borrowed(&*family.name),
             };
             let escaped = escaped_metric(&name);
-            let named = match by_name.get_mut(&*escaped) {
-                Some(named) => named,
-                None => {
-                    by_name.entry(escaped.clone().into_owned()).or_insert_with(|| Named::new(&name))
-                }
+            let entry = match by_name.get_mut(&*escaped) {
+                Some(entry) => entry,
+                None => by_name
+                    .entry(escaped.clone().into_owned())
+                    .or_insert_with(|| NameEntry::new(&name)),
             };
-            if named.name != name {
+            if entry.name != name {
                 if number == OWN {
                     // Only one name of the daemon is shown with others. The rest is shown as it is.
                     continue;
                 }
-                named.name.clear();
-                named.name.push_str(&escaped);
+                entry.name.clear();
+                entry.name.push_str(&escaped);
             }
             let part = Part { source: number, family: at, bare };
-            named.add(kind, &family.help, part, sources, |about, with, is_left_out| {
+            entry.add(kind, &family.help, part, sources, |about, with, is_left_out| {
                 let sources = [&sources[with].name, &source.name].map(String::clone);
                 let (name, origin) = (format!("{}{suffix}", family.name), source.origin);
                 // The daemon is first: its own families contradict none of others.
@@ -375,7 +375,7 @@ fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Ve
     by_name.into_values().collect()
 }
 
-impl Named {
+impl NameEntry {
     fn new(name: &str) -> Self {
         let name = name.to_owned();
         Self { name, groups: Vec::new(), is_shared: false, is_mixed: false }
@@ -466,7 +466,7 @@ fn spelled_out(sources: &[Arc<SourceSnapshot>]) -> HashSet<(Cow<'_, str>, &'stat
 /// Keeps a family apart whose samples have names that those of another one have: a reader would
 /// refuse the whole exposition.
 fn hide_samples(
-    names: &mut [Named],
+    names: &mut [NameEntry],
     sources: &[Arc<SourceSnapshot>],
     conflicts: &mut Vec<Conflict>,
 ) {
@@ -475,7 +475,7 @@ fn hide_samples(
     // The first source that has the name.
     let mut shown: HashMap<String, usize> = HashMap::new();
     for at in order {
-        let Named { name, groups, .. } = &mut names[at];
+        let NameEntry { name, groups, .. } = &mut names[at];
         let group = &mut groups[0];
         let source = group.parts[0].source;
         let taken =
@@ -510,14 +510,14 @@ fn stems(sources: &[Arc<SourceSnapshot>]) -> HashSet<String> {
     stems
 }
 
-/// Takes the families of the daemon that may have a name in common with those of sources.
+/// Records the families of the daemon that may have a name in common with families of sources.
 struct Heads<'s> {
     stems: &'s HashSet<String>,
     recorder: Recorder,
 }
 
 impl<'s> Heads<'s> {
-    fn of(registry: &Registry, stems: &'s HashSet<String>) -> Vec<RecordedFamily> {
+    fn record(registry: &Registry, stems: &'s HashSet<String>) -> Vec<RecordedFamily> {
         let mut heads = Self { stems, recorder: Recorder::unchecked() };
         // Inconsistent segments are rejected when they are opened.
         if let (false, Ok(walk)) = (stems.is_empty(), registry.walk()) {
@@ -566,7 +566,7 @@ mod tests {
         })
     }
 
-    fn text(merged: &Arc<Merged>, filter: Filter) -> String {
+    fn text(merged: &Arc<MergedFamilies>, filter: Filter) -> String {
         let mut walk = Walk::over(merged, filter);
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
         // Each series in a step of its own.
@@ -587,7 +587,7 @@ mod tests {
         let names = ["web/1", "web/2", "mail"];
         let sources =
             names.iter().zip(&registries).map(|(name, registry)| snapshot(name, registry));
-        let merged = Arc::new(Merged::of(&Registry::new(), sources.collect()));
+        let merged = Arc::new(MergedFamilies::merge(&Registry::new(), sources.collect()));
         let all = "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\
                    jobs_total{segment=\"web/1\"} 1\njobs_total{segment=\"web/2\"} 1\n\
                    # HELP size Bytes.\n# TYPE size gauge\n\
@@ -620,14 +620,14 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_names_what_is_left_out_and_both_sources() {
+    fn a_conflict_names_the_omitted_family_and_both_sources() {
         let registries = [(); 2].map(|()| Registry::new());
         registries[0].gauge("a.total", "").unwrap().set(1.0);
         registries[1].counter("a", "").unwrap().inc();
         let names = ["first", "my.app"];
         let sources =
             names.iter().zip(&registries).map(|(name, registry)| snapshot(name, registry));
-        let merged = Merged::of(&Registry::new(), sources.collect());
+        let merged = MergedFamilies::merge(&Registry::new(), sources.collect());
         let sources = names.map(str::to_owned);
         let (name, about, origin) = ("a_total".to_owned(), About::Samples, Origin::File);
         let expected = Conflict { name, about, sources, origin, is_left_out: true };
@@ -666,7 +666,7 @@ mod tests {
                 let (name, path) = (number.to_string(), PathBuf::new());
                 Arc::new(SourceSnapshot { origin, name, path, labels, families, series: 1 })
             });
-            let merged = Arc::new(Merged::of(&Registry::new(), sources.collect()));
+            let merged = Arc::new(MergedFamilies::merge(&Registry::new(), sources.collect()));
             let lines = text(&merged, Filter::default());
             let lines = lines.lines().map(|line| line.trim_start_matches("# TYPE ").to_owned());
             (lines.collect::<Vec<_>>().join(", "), merged.conflicts.len())

@@ -6,14 +6,14 @@ use quipu::collector::Collector;
 use quipu::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
 
 use super::merged::About;
-use super::watched::Watched;
+use super::readings::AgentReadings;
 use quipu_sources::recorded::Origin;
 use quipu_sources::segment_file::Header;
 
 /// The state of the sources after a reading.
 #[derive(Debug, Default)]
 pub(super) struct Status {
-    pub(super) sources: Vec<Shown>,
+    pub(super) sources: Vec<SourceRow>,
     /// Conflicts of files, in the order of [`About::ALL`].
     pub(super) conflicts: [usize; About::ALL.len()],
     /// Conflicts of targets, in the same order.
@@ -29,20 +29,20 @@ pub(super) struct Status {
     pub(super) took: Duration,
 }
 
-/// The state of a source.
+/// The row of a source in the metrics.
 #[derive(Debug, Clone)]
-pub(super) struct Shown {
+pub(super) struct SourceRow {
     pub(super) name: String,
     pub(super) path: String,
     pub(super) kind: &'static str,
     pub(super) header: Option<Header>,
-    /// Whether a process has it open; `None` if that is not known.
+    /// Whether a process has the source open; `None` if this is not known.
     pub(super) is_open: Option<bool>,
     pub(super) is_faulty: bool,
     pub(super) is_shown: bool,
     /// Whether the last reading is too old.
     pub(super) is_old: bool,
-    /// When it could be read last.
+    /// The time of the last successful reading.
     pub(super) read: Option<SystemTime>,
     pub(super) series: usize,
 }
@@ -50,15 +50,15 @@ pub(super) struct Shown {
 /// A collector of these metrics.
 #[derive(Debug)]
 pub struct Own {
-    watched: Watched,
+    readings: AgentReadings,
     has_files: bool,
     has_targets: bool,
 }
 
 impl Own {
     /// Shows what the last reading found, if there may be files, and if there may be targets.
-    pub fn new(watched: Watched, has_files: bool, has_targets: bool) -> Self {
-        Self { watched, has_files, has_targets }
+    pub fn new(readings: AgentReadings, has_files: bool, has_targets: bool) -> Self {
+        Self { readings, has_files, has_targets }
     }
 }
 
@@ -68,19 +68,20 @@ impl Collector for Own {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let (status, is_stale) = self.watched.status();
+        let (status, is_stale) = self.readings.status();
         if self.has_targets {
             let (name, help) = (
                 "quipu_scrape_target_conflicts",
                 "Families and series of targets that contradict others, by what they differ in.",
             );
-            let left_out = self.watched.0.left_out.of(Origin::Target);
+            let left_out = self.readings.0.left_out.count(Origin::Target);
             show_conflicts(name, help, status.target_conflicts, left_out, sink);
         }
         if !self.has_files {
             return;
         }
-        let count = |has: fn(&Shown) -> bool| status.sources.iter().filter(|one| has(one)).count();
+        let count =
+            |has: fn(&SourceRow) -> bool| status.sources.iter().filter(|one| has(one)).count();
         let (name, help) =
             ("quipu_segments_watched", "Watched segment files and directories, by state.");
         show(sink, Kind::Gauge, name, help, &["state"], |put| {
@@ -128,7 +129,7 @@ impl Collector for Own {
             "quipu_segments_conflicts",
             "Families and series of watched files that contradict others, by what they differ in.",
         );
-        let left_out = self.watched.0.left_out.of(Origin::File);
+        let left_out = self.readings.0.left_out.count(Origin::File);
         show_conflicts(name, help, status.conflicts, left_out, sink);
         let labels = ["segment", "path", "kind", "instance"];
         let help = "A watched segment file or directory.";
@@ -140,7 +141,7 @@ impl Collector for Own {
                 put(&[&one.name, &one.path, one.kind, &instance], whole(1));
             }
         });
-        let mut each = |name, help, number: &dyn Fn(&Shown) -> Option<Number>| {
+        let mut each = |name, help, number: &dyn Fn(&SourceRow) -> Option<Number>| {
             show(sink, Kind::Gauge, name, help, &["segment"], |put| {
                 for one in &status.sources {
                     number(one).into_iter().for_each(|number| put(&[&one.name], number));
@@ -245,7 +246,7 @@ pub fn whole(n: usize) -> Number {
 }
 
 /// A state of sources, and whether one is in it.
-type State = (&'static str, fn(&Shown) -> bool);
+type State = (&'static str, fn(&SourceRow) -> bool);
 
 /// The states of sources.
 const STATES: [State; 4] = [

@@ -15,20 +15,20 @@ use tracing::{info, warn};
 
 use super::Options;
 use super::notice::Notice;
-use super::own::Shown;
-use super::source::{Budget, Keep, Source, Taken};
+use super::own::SourceRow;
+use super::source::{Budget, BudgetUse, Keep, Source};
 use quipu_sources::apart::{Apart, STALE};
 use quipu_sources::places::{self, Kind, Look, SourceEntry};
 use quipu_sources::recorded::SourceSnapshot;
 use quipu_sources::segment_file::SegmentFile;
 use quipu_sources::watcher::Watcher;
 
-/// Places, and what is known of their sources.
+/// Places, and the states of their sources.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) files: Apart<Files>,
-    /// Of the sources, in the order in which they were seen first.
-    pub(super) known: Vec<Known>,
+    /// The states of the sources, in the order in which the sources were first seen.
+    pub(super) states: Vec<SourceState>,
     /// The directories in which the thread looks, with absolute paths.
     pub(super) directories: Vec<PathBuf>,
     pub(super) unwatched: usize,
@@ -39,7 +39,7 @@ pub(super) struct Place {
     name: String,
 }
 
-/// What the thread works on.
+/// The state of the thread.
 #[derive(Debug)]
 pub(super) struct Files {
     watcher: Watcher,
@@ -48,13 +48,13 @@ pub(super) struct Files {
     share: usize,
     pub(super) notice: Notice,
     pub(super) sources: Vec<Source>,
-    /// Those that are to be watched from now on, and the numbers of those that are not.
+    /// The sources to watch from now on, and the numbers of the sources to drop.
     pub(super) coming: Vec<Source>,
     pub(super) leaving: HashSet<u64>,
-    /// What the last look found.
+    /// The result of the last look.
     pub(super) looked: Option<Look>,
     directories: Vec<PathBuf>,
-    /// What the last reading left: of the budget, and how many sources.
+    /// The rest of the budget after the last reading, and the number of sources left.
     pub(super) budget: Budget,
     pub(super) left: usize,
     failures: u64,
@@ -66,19 +66,19 @@ pub(super) struct Files {
     pub(super) tells: Option<std::sync::mpsc::Sender<()>>,
 }
 
-/// What is known of a source, also while its thread is away.
+/// The state of a source, which is also known while its thread is away.
 #[derive(Debug)]
-pub(super) struct Known {
-    /// Sources that were seen earlier have smaller numbers.
+pub(super) struct SourceState {
+    /// The number of the source. Sources that were seen earlier have smaller numbers.
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) name: String,
-    /// What the last reading took of the budget.
-    pub(super) taken: Taken,
-    /// What is to be shown.
+    /// The part of the budget that the last reading used.
+    pub(super) used: BudgetUse,
+    /// The families to show.
     pub(super) shown: Option<Arc<SourceSnapshot>>,
-    /// What the daemon's own metrics say; `None` before it was read.
-    pub(super) row: Option<Shown>,
+    /// The row in the daemon's own metrics; `None` before the source was read.
+    pub(super) row: Option<SourceRow>,
 }
 
 /// How often a look is repeated if something appears meanwhile.
@@ -118,7 +118,7 @@ impl Place {
         };
         Ok(Self {
             files: Apart::start("files", files)?,
-            known: Vec::new(),
+            states: Vec::new(),
             directories: Vec::new(),
             unwatched: 0,
             failures: 0,
@@ -144,7 +144,7 @@ impl Place {
     /// Notes what there is to know, if the files are here.
     pub(super) fn note(&mut self, keep: Keep) {
         let Some(files) = self.files.here() else { return };
-        self.known = files.sources.iter().map(|source| source.known(keep)).collect();
+        self.states = files.sources.iter().map(|source| source.state(keep)).collect();
         self.directories.clone_from(&files.directories);
         (self.unwatched, self.failures) = (files.notice.unwatched(), files.failures);
         self.read = files.read;
@@ -215,12 +215,12 @@ impl Files {
     }
 
     fn log_faults(&mut self, look: &Look) {
-        for (path, what) in self.watcher.new_faults(look) {
+        for (path, reason) in self.watcher.new_faults(look) {
             let path = printable(path);
-            if what == places::NOT_THERE {
+            if reason == places::NOT_THERE {
                 info!(%path, "a place is not there: it is looked for every 5 seconds");
             } else {
-                warn!(%path, %what, "a place cannot be watched");
+                warn!(%path, what = %reason, "a place cannot be watched");
             }
         }
     }

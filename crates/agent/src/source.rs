@@ -12,8 +12,8 @@ use quipu_segment::printable;
 use quipu_store::files::{Directories, Warning};
 use tracing::{info, warn};
 
-use super::own::Shown;
-use super::place::Known;
+use super::own::SourceRow;
+use super::place::SourceState;
 use super::retry::{Retry, Stamp};
 use super::selection::Rank;
 use quipu_sources::places::{Kind, SourceEntry, explained, is_absent};
@@ -30,7 +30,7 @@ pub(super) struct Source {
     /// All labels of its series: those of its path.
     labels: Labels,
     reader: Reader,
-    /// What was read of it last; nothing if that failed.
+    /// The families at the last reading; none if it failed.
     pub(super) snapshot: Arc<SourceSnapshot>,
     /// Why it could not be read, the last time.
     pub(super) fault: Option<String>,
@@ -48,8 +48,8 @@ pub(super) struct Source {
     is_read: bool,
     /// The bytes of its series as text, roughly, at the last reading.
     text: u64,
-    /// What that took of the budget.
-    taken: Taken,
+    /// The part of the budget that this reading used.
+    used: BudgetUse,
     /// The bytes of its file.
     bytes: u64,
     /// Whether the log says that a metric of it is left out.
@@ -69,7 +69,7 @@ enum Reader {
 /// How long the last values are shown of a segment that no process has open.
 pub(super) type Keep = Option<Duration>;
 
-/// What may still be read.
+/// The amounts that may still be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     /// The bytes that a single file may have in use, holes included.
@@ -83,9 +83,9 @@ pub(super) struct Budget {
     most_text: u64,
 }
 
-/// What a reading took of a budget.
+/// The part of a budget that a reading used.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Taken {
+pub(super) struct BudgetUse {
     kept: u64,
     read: u64,
     text: u64,
@@ -98,10 +98,10 @@ impl Budget {
         Self { most: bytes, kept: bytes, read, text, most_text }
     }
 
-    pub(super) fn take(&mut self, taken: Taken) {
-        self.kept = self.kept.saturating_sub(taken.kept);
-        self.read = self.read.saturating_sub(taken.read);
-        self.text = self.text.saturating_sub(taken.text);
+    pub(super) fn take(&mut self, used: BudgetUse) {
+        self.kept = self.kept.saturating_sub(used.kept);
+        self.read = self.read.saturating_sub(used.read);
+        self.text = self.text.saturating_sub(used.text);
     }
 }
 
@@ -148,7 +148,7 @@ impl Source {
             gone: None,
             is_read: false,
             text: 0,
-            taken: Taken::default(),
+            used: BudgetUse::default(),
             bytes: 0,
             has_flaw: false,
             added: Instant::now(),
@@ -173,10 +173,10 @@ impl Source {
         self.bytes = file.map_or(0, |file| file.allocated().max(file.used()));
     }
 
-    /// What is known of it.
-    pub(super) fn known(&self, keep: Keep) -> Known {
+    /// Returns the state of the source.
+    pub(super) fn state(&self, keep: Keep) -> SourceState {
         let shown = self.shown(keep);
-        let row = self.is_read.then(|| Shown {
+        let row = self.is_read.then(|| SourceRow {
             name: self.entry.name.clone(),
             path: printable(&self.entry.path).to_string(),
             kind: match self.entry.kind {
@@ -191,11 +191,11 @@ impl Source {
             read: self.read,
             series: self.snapshot.series,
         });
-        Known {
+        SourceState {
             number: self.number,
             path: self.entry.path.clone(),
             name: self.entry.name.clone(),
-            taken: self.taken,
+            used: self.used,
             shown: shown.cloned(),
             row,
         }
@@ -237,7 +237,7 @@ impl Source {
                     self.read(budget);
                 }
                 self.gone = Some(Instant::now());
-                self.taken = Taken::default();
+                self.used = BudgetUse::default();
                 // The file system keeps the room of a removed file while a process has it open.
                 if let Reader::Segment(file) = &mut self.reader {
                     *file = None;
@@ -318,7 +318,7 @@ impl Source {
         if self.gone.is_some() || is_left_alone {
             return;
         }
-        self.taken = Taken::default();
+        self.used = BudgetUse::default();
         let begun = SystemTime::now();
         // What is read was written by others: a flaw of a reader must not end the agent.
         let read = catch_unwind(AssertUnwindSafe(|| self.record(budget)));
@@ -327,9 +327,9 @@ impl Source {
         self.is_read = true;
         match recorded {
             Ok(recorder) => {
-                if let (Some(what), false) = (recorder.flaw(), self.has_flaw) {
-                    let (path, what) = (printable(&self.entry.path), printable(what));
-                    warn!(%path, %what, "a part of a watched file is left out");
+                if let (Some(flaw), false) = (recorder.flaw(), self.has_flaw) {
+                    let (path, flaw) = (printable(&self.entry.path), printable(flaw));
+                    warn!(%path, what = %flaw, "a part of a watched file is left out");
                     self.has_flaw = true;
                 }
                 let (families, series) = recorder.finish();
@@ -341,16 +341,16 @@ impl Source {
             }
             Err(fault) => {
                 self.forget();
-                self.taken = Taken::default();
+                self.used = BudgetUse::default();
                 self.failures += 1;
                 let is_own = matches!(fault, Fault::Contents(_));
                 self.retry = is_own.then(|| Retry::after(self.retry, Instant::now(), stamp));
-                let (Fault::Contents(what) | Fault::Other(what)) = fault;
-                if self.fault.as_ref() != Some(&what) {
+                let (Fault::Contents(reason) | Fault::Other(reason)) = fault;
+                if self.fault.as_ref() != Some(&reason) {
                     let path = printable(&self.entry.path);
-                    warn!(%path, %what, "a watched file is left out");
+                    warn!(%path, what = %reason, "a watched file is left out");
                 }
-                self.fault = Some(what);
+                self.fault = Some(reason);
             }
         }
     }
@@ -405,8 +405,8 @@ impl Source {
         }
         let read = file.visit(budget.read, &mut recorder);
         // Also those that fail: their bytes were read.
-        self.taken = Taken { kept, read: used, text: 0 };
-        budget.take(self.taken);
+        self.used = BudgetUse { kept, read: used, text: 0 };
+        budget.take(self.used);
         let header = read.map_err(Fault::Contents)?;
         self.header = Some(header);
         self.take_text(recorder, budget)
@@ -424,7 +424,7 @@ impl Source {
             return Err(Fault::Other(NO_ROOM_FOR_TEXT.to_owned()));
         }
         budget.text -= text;
-        self.taken.text = text;
+        self.used.text = text;
         Ok(recorder)
     }
 }
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_with_too_much_text_is_left_out() {
+    fn a_source_with_too_much_text_is_omitted() {
         let (mut source, _, _files) = source();
         let mut budget = Budget { text: 5000, ..Budget::new(1 << 30) };
         source.read(&mut budget);
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_the_place_of_a_file_is_not_read() {
+    fn a_file_that_replaced_another_is_not_read() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         fs::write(path("a.quipu"), "not a segment").unwrap();

@@ -15,9 +15,9 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::Options;
-use super::merged::{About, Conflict, Merged};
+use super::merged::{About, Conflict, MergedFamilies};
 use super::notice::{Heard, Notice};
-use super::own::{Shown, Status};
+use super::own::{SourceRow, Status};
 use super::pattern::{Matcher, SEGMENT};
 use super::place::{self, Files, Place};
 use super::selection::{self, Candidate, Rank};
@@ -146,7 +146,7 @@ impl Table {
     }
 
     fn count(&self) -> usize {
-        self.places.iter().map(|place| place.known.len()).sum()
+        self.places.iter().map(|place| place.states.len()).sum()
     }
 
     /// Lets the threads open what is new, and finds out what a reading costs.
@@ -157,7 +157,7 @@ impl Table {
 
     /// Watches what was found and is not watched yet.
     fn add(&mut self, entries: Vec<(usize, SourceEntry)>) {
-        let known = || self.places.iter().flat_map(|place| &place.known);
+        let known = || self.places.iter().flat_map(|place| &place.states);
         let mut paths: HashSet<PathBuf> = known().map(|one| one.path.clone()).collect();
         let mut names: HashSet<String> = known().map(|one| one.name.clone()).collect();
         // Two places may lead to one file.
@@ -180,12 +180,12 @@ impl Table {
             let labels = self.labels(&entry);
             let source = Source::new(entry, labels, self.next);
             self.next += 1;
-            let known = source.known(self.options.keep);
+            let state = source.state(self.options.keep);
             let place = &mut self.places[at];
             if let Some(files) = place.files.here_mut() {
                 files.coming.push(source);
                 // Its thread may not come back before another one finds a file of this name.
-                place.known.push(known);
+                place.states.push(state);
             }
         }
     }
@@ -195,7 +195,7 @@ impl Table {
     fn select(&mut self, new: &mut Vec<(usize, SourceEntry)>) -> usize {
         // Sources of a thread that is away keep their room.
         let away = self.places.iter().filter(|place| place.files.here().is_none());
-        let most = self.options.most.saturating_sub(away.map(|place| place.known.len()).sum());
+        let most = self.options.most.saturating_sub(away.map(|place| place.states.len()).sum());
         let now = Instant::now();
         self.refused.retain(|_, at| now.saturating_duration_since(*at) < REFUSED);
         let keep = self.options.keep;
@@ -246,7 +246,7 @@ impl Table {
         self.refused.extend(refused.into_iter().map(|print| (print, now)));
         for place in &mut self.places {
             let Some(files) = place.files.here_mut() else { continue };
-            for one in place.known.extract_if(.., |one| leaving.contains(&one.number)) {
+            for one in place.states.extract_if(.., |one| leaving.contains(&one.number)) {
                 let path = printable(&one.path);
                 info!(%path, "a file is watched no more: another one needs its place");
                 files.leaving.insert(one.number);
@@ -290,7 +290,7 @@ impl Table {
         self.note();
         let now = Instant::now();
         let places = self.places.iter().filter(|place| place.is_shown(now));
-        let known = places.flat_map(|place| &place.known);
+        let known = places.flat_map(|place| &place.states);
         let mut snapshots: Vec<(u64, Arc<SourceSnapshot>)> =
             known.filter_map(|one| Some((one.number, one.shown.clone()?))).collect();
         snapshots.sort_by_key(|(number, _)| *number);
@@ -319,13 +319,13 @@ impl Table {
     }
 
     /// What the daemon's own metrics say of the sources.
-    pub(super) fn status(&self, merged: &Merged) -> Status {
+    pub(super) fn status(&self, merged: &MergedFamilies) -> Status {
         let now = Instant::now();
-        let mut sources: Vec<(u64, Shown)> = Vec::new();
+        let mut sources: Vec<(u64, SourceRow)> = Vec::new();
         for place in &self.places {
             let is_old = !place.is_shown(now);
-            let rows = place.known.iter().filter_map(|one| Some((one.number, one.row.clone()?)));
-            sources.extend(rows.map(|(number, row)| (number, Shown { is_old, ..row })));
+            let rows = place.states.iter().filter_map(|one| Some((one.number, one.row.clone()?)));
+            sources.extend(rows.map(|(number, row)| (number, SourceRow { is_old, ..row })));
         }
         sources.sort_by_key(|(number, _)| *number);
         let count = |origin: Origin| {
@@ -411,7 +411,7 @@ mod tests {
         }
         let mut table = table(&home);
         table.look();
-        let names: Vec<&str> = table.places[0].known.iter().map(|one| &*one.name).collect();
+        let names: Vec<&str> = table.places[0].states.iter().map(|one| &*one.name).collect();
         let path = home.path().join("a\u{fffd}.quipu").to_str().unwrap().to_owned();
         assert_eq!(names, ["a\u{fffd}", &path, &format!("{path}#2")]);
     }
@@ -431,7 +431,7 @@ mod tests {
 
     /// The number of sources of each place, and how many files are not watched.
     fn counts(table: &Table) -> (Vec<usize>, usize) {
-        (table.places.iter().map(|place| place.known.len()).collect(), table.left_out)
+        (table.places.iter().map(|place| place.states.len()).collect(), table.left_out)
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instan
                 let sources = sources.iter().enumerate();
                 order.extend(sources.map(|(number, source)| (source.size(), at, number)));
             }
-            None => place.known.iter().for_each(|one| budget.take(one.taken)),
+            None => place.states.iter().for_each(|one| budget.take(one.used)),
         }
     }
     // The small ones first: a large one takes the room of none that is smaller.
@@ -50,8 +50,8 @@ pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instan
         let mut budget = budget;
         for (other, place) in places.iter().enumerate().filter(|(other, _)| *other != at) {
             let rest = &lists[other][lists[other].len() - left[other]..];
-            let known = rest.iter().filter_map(|number| place.known.get(*number));
-            known.for_each(|one| budget.take(one.taken));
+            let known = rest.iter().filter_map(|number| place.states.get(*number));
+            known.for_each(|one| budget.take(one.used));
         }
         send(&mut places[at], &lists[at], left[at], left[at], budget, end);
     }

@@ -18,7 +18,7 @@ use quipu::exposition::ShownNames;
 use quipu::snapshot::{self, FamilyHeader, Series, Sink, Value};
 use quipu_segment::hash::Seeded;
 
-use super::merged::{Filter, Merged, Part, Shared};
+use super::merged::{Filter, MergedFamilies, OwnFamily, Part};
 use quipu_sources::labels::escaped;
 use quipu_sources::recorded::Origin;
 use quipu_sources::recorded::{Labels, RecordedFamily, Recorder, ShownMetadata, info};
@@ -26,7 +26,7 @@ use quipu_sources::recorded::{Labels, RecordedFamily, Recorder, ShownMetadata, i
 /// A walk over the families of sources.
 #[derive(Debug)]
 pub(super) struct Walk {
-    merged: Arc<Merged>,
+    merged: Arc<MergedFamilies>,
     filter: Filter,
     name: usize,
     place: Place,
@@ -43,22 +43,22 @@ struct Place {
     part: usize,
     /// The number of the next series.
     series: usize,
-    known: Known,
+    passed: PassedSeries,
 }
 
-/// The series that were shown under a name.
+/// The series that were passed on under a name.
 #[derive(Debug, Default)]
-struct Known {
+struct PassedSeries {
     hashes: HashSet<u64, Seeded>,
-    /// How many were left out so far, under all names, by their origin; and the first one's name
-    /// and source.
+    /// The number of series that were omitted so far, under all names, by their origin; and the
+    /// name and source of the first one.
     left_out: [usize; 2],
     first: Option<(String, String)>,
 }
 
 impl Walk {
     /// Begins a walk.
-    pub(super) fn over(merged: &Arc<Merged>, filter: Filter) -> Self {
+    pub(super) fn over(merged: &Arc<MergedFamilies>, filter: Filter) -> Self {
         let (done, late) = (HashSet::new(), ShownNames::default());
         Self { merged: Arc::clone(merged), filter, name: 0, place: Place::default(), done, late }
     }
@@ -71,9 +71,9 @@ impl Walk {
         is_full: impl Fn(&S) -> bool,
     ) -> bool {
         let mut looked_at = 0;
-        while let Some(named) = self.merged.names.get(self.name) {
-            let is_free = || self.late.are_free(&named.name, named.groups[0].kind);
-            looked_at += named.groups.iter().map(|group| group.parts.len()).sum::<usize>();
+        while let Some(entry) = self.merged.names.get(self.name) {
+            let is_free = || self.late.are_free(&entry.name, entry.groups[0].kind);
+            looked_at += entry.groups.iter().map(|group| group.parts.len()).sum::<usize>();
             if !self.done.contains(&self.name) && is_free() {
                 if self.pass(self.name, sink, &is_full) {
                     return true;
@@ -96,22 +96,22 @@ impl Walk {
         sink: &mut S,
         is_full: impl Fn(&S) -> bool,
     ) -> bool {
-        let Self { merged, filter, place: Place { part, series, known }, .. } = self;
-        let Some(named) = merged.names.get(name) else { return false };
+        let Self { merged, filter, place: Place { part, series, passed }, .. } = self;
+        let Some(entry) = merged.names.get(name) else { return false };
         let has = |part: &Part| {
             let snapshot = &merged.sources[part.source];
             filter.has_source(snapshot) && filter.has_family(&snapshot.families[part.family])
         };
         // With a source of its own, a family that is apart is shown.
-        let mut groups = named.groups.iter().filter(|group| group.is_shown || filter.is_part());
+        let mut groups = entry.groups.iter().filter(|group| group.is_shown || filter.is_part());
         let Some(group) = groups.find(|group| group.parts.iter().any(has)) else { return false };
-        let is_mixed = group.may_repeat || named.is_mixed && !filter.is_part();
+        let is_mixed = group.may_repeat || entry.is_mixed && !filter.is_part();
         while let Some(one) = group.parts.get(*part) {
             if has(one) {
                 let snapshot = &merged.sources[one.source];
-                let shown = named.shown(group, *one);
-                let known = is_mixed.then_some((&mut *known, snapshot.origin, &*snapshot.name));
-                let mut distinct = Distinct { sink: &mut *sink, known };
+                let shown = entry.shown(group, *one);
+                let passed = is_mixed.then_some((&mut *passed, snapshot.origin, &*snapshot.name));
+                let mut distinct = Distinct { sink: &mut *sink, passed };
                 let is_full = |distinct: &Distinct<'_, S>| is_full(distinct.sink);
                 let family = &snapshot.families[one.family];
                 if let Some(next) =
@@ -134,11 +134,11 @@ impl Place {
     /// Ends a name.
     fn end(&mut self) {
         (self.part, self.series) = (0, 0);
-        self.known.hashes.clear();
+        self.passed.hashes.clear();
     }
 }
 
-impl Known {
+impl PassedSeries {
     /// Notes a series. Returns whether it was not there yet.
     fn insert(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) -> bool {
         let hash = self.hashes.hasher().hash_one(identity(family, series));
@@ -158,7 +158,7 @@ fn identity<'a>(family: &FamilyHeader<'a>, series: &Series<'a>) -> Vec<(Cow<'a, 
 struct Distinct<'s, S: ?Sized> {
     sink: &'s mut S,
     /// What was there, and of what these are; `None` if all are passed on.
-    known: Option<(&'s mut Known, Origin, &'s str)>,
+    passed: Option<(&'s mut PassedSeries, Origin, &'s str)>,
 }
 
 impl<S: Sink + ?Sized> Sink for Distinct<'_, S> {
@@ -167,12 +167,12 @@ impl<S: Sink + ?Sized> Sink for Distinct<'_, S> {
     }
 
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
-        if let Some((known, origin, source)) = &mut self.known
-            && !known.insert(family, series)
+        if let Some((passed, origin, source)) = &mut self.passed
+            && !passed.insert(family, series)
         {
             let of = usize::from(*origin == Origin::Target);
-            known.left_out[of] += 1;
-            known.first.get_or_insert_with(|| (family.name.to_owned(), (*source).to_owned()));
+            passed.left_out[of] += 1;
+            passed.first.get_or_insert_with(|| (family.name.to_owned(), (*source).to_owned()));
             return;
         }
         self.sink.series(family, series);
@@ -198,7 +198,7 @@ enum Current {
     /// Is shown as it is. Sources may have something of its name, and it has shown nothing yet.
     Late,
     /// Is shown with what sources have.
-    Shared(Shared),
+    Shared(OwnFamily),
 }
 
 /// What is left of the daemon's own families.
@@ -219,7 +219,7 @@ impl All {
     /// If the families of the registry are inconsistent.
     pub fn over(
         registry: &Registry,
-        merged: &Arc<Merged>,
+        merged: &Arc<MergedFamilies>,
         names: &[String],
     ) -> Result<Self, quipu::Error> {
         let mut own = registry.walk()?;
@@ -231,7 +231,7 @@ impl All {
     }
 
     /// Begins a walk over what sources have, without the daemon.
-    pub fn of_sources(merged: &Arc<Merged>, filter: Filter) -> Self {
+    pub fn of_sources(merged: &Arc<MergedFamilies>, filter: Filter) -> Self {
         let (own, current) = (Own::Nothing, Current::default());
         Self { own, is_joining: false, current, walk: Walk::over(merged, filter) }
     }
@@ -245,9 +245,9 @@ impl All {
     ) -> bool {
         loop {
             if self.is_joining
-                && let Current::Shared(shared) = self.current
+                && let Current::Shared(own_family) = self.current
             {
-                if self.walk.pass(shared.name, sink, &is_full) {
+                if self.walk.pass(own_family.name, sink, &is_full) {
                     return true;
                 }
                 self.walk.place.end();
@@ -309,7 +309,7 @@ impl All {
         let is_more = self.walk.step(sink, is_full);
         let Walk { merged, filter, place, .. } = &self.walk;
         if !is_more && filter.names.is_empty() && !filter.is_part() {
-            merged.left_out.note(place.known.left_out, place.known.first.as_ref());
+            merged.left_out.note(place.passed.left_out, place.passed.first.as_ref());
         }
         is_more
     }
@@ -325,8 +325,8 @@ struct Beside<'w, S: ?Sized> {
 impl<S: ?Sized> Beside<'_, S> {
     /// Whether the sources have series of the current family, too.
     fn is_shared(&self) -> bool {
-        let Current::Shared(shared) = *self.current else { return false };
-        self.walk.merged.names[shared.name].is_shared
+        let Current::Shared(own_family) = *self.current else { return false };
+        self.walk.merged.names[own_family.name].is_shared
     }
 }
 
@@ -335,18 +335,18 @@ impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
         let Walk { merged, place, done, .. } = &mut *self.walk;
         let current = match merged.may_share(family) {
             false => Current::Alone,
-            true => merged.shared(family).map_or(Current::Late, Current::Shared),
+            true => merged.own_family(family).map_or(Current::Late, Current::Shared),
         };
         if current != *self.current {
             place.end();
             *self.current = match current {
                 // One that comes again is shown as it is.
-                Current::Shared(shared) if !done.insert(shared.name) => Current::Alone,
+                Current::Shared(own_family) if !done.insert(own_family.name) => Current::Alone,
                 current => current,
             };
         }
         match *self.current {
-            Current::Shared(shared) => self.sink.family(&merged.as_shown(shared, family)),
+            Current::Shared(own_family) => self.sink.family(&merged.as_shown(own_family, family)),
             _ => self.sink.family(family),
         }
     }
@@ -354,18 +354,18 @@ impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
     #[inline]
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let Walk { merged, place, late, .. } = &mut *self.walk;
-        let shared = match *self.current {
+        let own_family = match *self.current {
             Current::Alone => return self.sink.series(family, series),
             Current::Late => {
                 late.add(family.name, family.kind);
                 *self.current = Current::Alone;
                 return self.sink.series(family, series);
             }
-            Current::Shared(shared) => shared,
+            Current::Shared(own_family) => own_family,
         };
-        let family = merged.as_shown(shared, family);
-        if merged.names[shared.name].is_mixed {
-            place.known.insert(&family, series);
+        let family = merged.as_shown(own_family, family);
+        if merged.names[own_family.name].is_mixed {
+            place.passed.insert(&family, series);
         }
         let value = match series.value {
             Value::Info => info(family.kind),
@@ -402,7 +402,12 @@ mod tests {
         Arc::new(SourceSnapshot { origin, name, path, labels, families, series })
     }
 
-    fn shown(own: &Registry, merged: &Arc<Merged>, names: &[&str], escaping: Escaping) -> String {
+    fn shown(
+        own: &Registry,
+        merged: &Arc<MergedFamilies>,
+        names: &[&str],
+        escaping: Escaping,
+    ) -> String {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut all = All::over(own, merged, &names).unwrap();
         let mut encoder = Encoder::new(Format::Text, escaping);
@@ -412,11 +417,11 @@ mod tests {
         String::from_utf8(encoder.buffer().to_vec()).unwrap()
     }
 
-    fn text(own: &Registry, merged: &Arc<Merged>) -> String {
+    fn text(own: &Registry, merged: &Arc<MergedFamilies>) -> String {
         shown(own, merged, &[], Escaping::default())
     }
 
-    fn conflicts(merged: &Merged) -> Vec<(&str, About)> {
+    fn conflicts(merged: &MergedFamilies) -> Vec<(&str, About)> {
         merged.conflicts.iter().map(|one| (&*one.name, one.about)).collect()
     }
 
@@ -437,9 +442,9 @@ mod tests {
         let expected = "# TYPE x_y gauge\nx_y{segment=\"1\",a=\"1\"} 1\n\
                         x_y{segment=\"1\",a=\"2\"} 3\n\
                         # TYPE z gauge\nz{segment=\"1\",a=\"\"} 4\n";
-        let merged = Arc::new(Merged::of(&own, vec![snapshot(Origin::File, 1, &file)]));
+        let merged = Arc::new(MergedFamilies::merge(&own, vec![snapshot(Origin::File, 1, &file)]));
         assert_eq!(text(&own, &merged), expected);
-        assert_eq!(merged.left_out.of(Origin::File), 2);
+        assert_eq!(merged.left_out.count(Origin::File), 2);
         let filter = Filter { source: Some("1".to_owned()), ..Filter::default() };
         let mut walk = Walk::over(&merged, filter);
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
@@ -472,7 +477,7 @@ mod tests {
         let without_labels = snapshot(Origin::File, 2, &other);
         let without_labels = Arc::into_inner(without_labels).unwrap();
         sources.push(Arc::new(SourceSnapshot { labels: Vec::new(), ..without_labels }));
-        let merged = Arc::new(Merged::of(&own, sources));
+        let merged = Arc::new(MergedFamilies::merge(&own, sources));
         let jobs = "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\
                     jobs_total{job=\"7\",instance=\"7\"} 1\njobs_total{job=\"\",instance=\"8\"} 2\n\
                     jobs_total{job=\"8\",instance=\"8\"} 5\njobs_total{segment=\"1\"} 4\n";
@@ -482,15 +487,18 @@ mod tests {
              alone{{segment=\"1\"}} 6\n"
         );
         assert_eq!(text(&own, &merged), all);
-        assert_eq!([Origin::File, Origin::Target].map(|origin| merged.left_out.of(origin)), [1, 1]);
+        assert_eq!(
+            [Origin::File, Origin::Target].map(|origin| merged.left_out.count(origin)),
+            [1, 1]
+        );
         assert_eq!(conflicts(&merged), []);
         assert_eq!(shown(&own, &merged, &["jobs_total"], Escaping::default()), jobs);
         assert!(shown(&own, &merged, &["alone"], Escaping::default()).starts_with("# TYPE alone"));
-        assert_eq!(merged.left_out.of(Origin::Target), 1);
+        assert_eq!(merged.left_out.count(Origin::Target), 1);
     }
 
     #[test]
-    fn types_that_differ_and_names_that_are_shown_alike() {
+    fn families_whose_names_or_types_collide_stay_readable() {
         let [own, file, target] = [(); 3].map(|()| Registry::new());
         own.gauge("a.b", "").unwrap().set(1.0);
         own.gauge("jobs", "").unwrap().set(2.0);
@@ -507,7 +515,7 @@ mod tests {
         file.gauge("size", "").unwrap().set(5.0);
         file.gauge("took", "").unwrap().set(6.0);
         let sources = vec![snapshot(Origin::Target, 1, &target), snapshot(Origin::File, 1, &file)];
-        let merged = Arc::new(Merged::of(&own, sources));
+        let merged = Arc::new(MergedFamilies::merge(&own, sources));
         let all = text(&own, &merged);
         let target = "{job=\"1\",instance=\"1\"}";
         for lines in [
@@ -533,7 +541,8 @@ mod tests {
         let [own, target] = [(); 2].map(|()| Registry::new());
         target.counter("jobs", "").unwrap().inc();
         target.gauge("free", "").unwrap().set(1.0);
-        let merge = || Arc::new(Merged::of(&own, vec![snapshot(Origin::Target, 1, &target)]));
+        let merge =
+            || Arc::new(MergedFamilies::merge(&own, vec![snapshot(Origin::Target, 1, &target)]));
         // One without series hides nothing.
         let none = Description::new("free", "").labels(["a"]);
         let _: GaugeFamily<[&str; 1]> = own.register(none).unwrap();

@@ -13,7 +13,7 @@ use quipu::exposition::{
 use quipu::snapshot::{FamilyHeader, Series, Sink};
 use quipu_segment::printable;
 
-use quipu_agent::{All, Asked, Filter, Merged, Reading, Watched};
+use quipu_agent::{AgentReadings, All, Filter, MergedFamilies, Reading, ReadingRequest};
 use quipu_client::via;
 use quipu_http::{Request, Response, Steps, text};
 use quipu_intake::Inputs;
@@ -38,9 +38,9 @@ pub struct Exposing {
 /// How far a scrape is.
 enum Stage {
     /// What is watched is being read.
-    Reading(Asked),
+    Reading(ReadingRequest),
     /// No group of series may be being replaced.
-    Waiting(Arc<Merged>),
+    Waiting(Arc<MergedFamilies>),
     /// All is shown that is wanted. The second part holds off replacements until what came in was
     /// shown.
     Showing(Box<All>, Option<ScrapeGuard<'static>>),
@@ -52,7 +52,7 @@ impl Exposing {
     pub fn new(
         inputs: &Inputs,
         request: &Request,
-        watched: Option<&Watched>,
+        watched: Option<&AgentReadings>,
         filter: Filter,
     ) -> Self {
         let header = |name: HeaderName| {
@@ -93,10 +93,10 @@ impl Exposing {
         format: Format,
         escaping: Escaping,
         filter: Filter,
-        merged: Arc<Merged>,
+        merged: Arc<MergedFamilies>,
     ) -> Self {
         let mut exposing = Self::waiting(inputs, format, escaping, filter);
-        if exposing.begin(Reading::Of(merged)).is_some() {
+        if exposing.begin(Reading::Families(merged)).is_some() {
             exposing.filter = Filter::default();
         }
         exposing
@@ -105,15 +105,15 @@ impl Exposing {
     /// Goes on from a reading.
     fn begin(&mut self, reading: Reading) -> Option<Response> {
         let merged = match reading {
-            Reading::Of(merged) if merged.has(&self.filter) => merged,
-            Reading::Of(merged) if !merged.is_part => {
+            Reading::Families(merged) if merged.has(&self.filter) => merged,
+            Reading::Families(merged) if !merged.is_part => {
                 return Some(text(StatusCode::NOT_FOUND, unknown(&self.filter)));
             }
             // What the filter names may be among what is missing.
-            Reading::Of(_) | Reading::Stale if self.filter.is_part() => {
+            Reading::Families(_) | Reading::Stale if self.filter.is_part() => {
                 return Some(Refusal::unavailable(STALE, "15").respond());
             }
-            Reading::Of(_) | Reading::Stale => Arc::default(),
+            Reading::Families(_) | Reading::Stale => Arc::default(),
         };
         self.stage = if self.filter.is_part() {
             Stage::Showing(Box::new(All::of_sources(&merged, self.filter.clone())), None)
@@ -125,7 +125,7 @@ impl Exposing {
 
     /// Begins to show what came in, unless a group of series is being replaced. Returns whether it
     /// began.
-    fn enter(&mut self, merged: &Arc<Merged>) -> bool {
+    fn enter(&mut self, merged: &Arc<MergedFamilies>) -> bool {
         let shared = self.inputs.shared();
         let Some(scraping) = shared.gate.scrape(&mut self.place) else {
             shared.push.continue_parked(&mut self.inputs.intake(), &shared.refusals);

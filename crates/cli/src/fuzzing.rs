@@ -21,7 +21,7 @@ use crate::metrics::{Metrics, OwnMetrics};
 use crate::routes::Routes;
 use crate::state::State;
 use crate::top::Top;
-use quipu_agent::{Filter, Merged, read_segment, targets};
+use quipu_agent::{Filter, MergedFamilies, read_segment, targets};
 use quipu_http::{Handler, Reply, Request, Response, Steps};
 use quipu_intake::push::PushGateway;
 use quipu_intake::refusals::Refusals;
@@ -46,7 +46,7 @@ struct Parts {
     inputs: Inputs,
     files: Vec<Arc<SourceSnapshot>>,
     targets: Vec<Arc<SourceSnapshot>>,
-    merged: Option<Arc<Merged>>,
+    merged: Option<Arc<MergedFamilies>>,
 }
 
 /// The values that live as long as the process in a real daemon.
@@ -188,7 +188,7 @@ impl Daemon {
         let parts = self.parts();
         let mut sources = targets::with_reports(&parts.targets);
         sources.extend(parts.files.iter().cloned());
-        let merged = Merged::of(parts.inputs.intake().registry(), sources);
+        let merged = MergedFamilies::merge(parts.inputs.intake().registry(), sources);
         parts.merged = Some(Arc::new(merged));
     }
 

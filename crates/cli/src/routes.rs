@@ -13,7 +13,7 @@ use crate::exposing::Exposing;
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::top::{MAX_KEYS, Page, PendingRequest, Top};
-use quipu_agent::{Filter, Watched};
+use quipu_agent::{AgentReadings, Filter};
 use quipu_http::routing::Path;
 use quipu_http::{Event, Handler, Query, Reply, Request, Response, Steps, text};
 use quipu_intake::list;
@@ -85,7 +85,7 @@ pub struct Routes {
     metrics: &'static Metrics,
     top: &'static Top,
     inputs: Inputs,
-    watched: Option<Watched>,
+    watched: Option<AgentReadings>,
 }
 
 impl Routes {
@@ -95,7 +95,7 @@ impl Routes {
         metrics: &'static Metrics,
         top: &'static Top,
         inputs: Inputs,
-        watched: Option<Watched>,
+        watched: Option<AgentReadings>,
     ) -> Self {
         Self { state, metrics, top, inputs, watched }
     }

@@ -95,7 +95,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let targets = targets.map_err(Error::Targets)?;
     let agent = watch(state, metrics, settings, most, &targets)?;
     let recorder = record(metrics, settings)?;
-    let segments = agent.as_ref().map(Agent::watched);
+    let segments = agent.as_ref().map(Agent::readings);
     let source = Arc::new(Source::new(state, shared, segments.clone()));
     let outputs = Outputs::start(&settings.outputs, source, metrics.registry());
     let outputs = outputs.map_err(Error::Outputs)?;
@@ -223,7 +223,7 @@ fn watch(
     let options = agent::Options { most, ..settings.segments.clone() };
     let agent = Agent::start(options, targets.others(), state.intake.registry().clone())
         .map_err(|error| Error::System("start a thread", error))?;
-    let own = agent::Own::new(agent.watched(), has_files, has_targets);
+    let own = agent::Own::new(agent.readings(), has_files, has_targets);
     let failed = |error| Error::Metrics(error, state::addresses(settings));
     metrics.registry().collect(own).map_err(failed)?;
     Ok(Some(agent))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quipu::snapshot::Sink;
 
 use crate::state::State;
-use quipu_agent::{All, Merged, Reading, Watched};
+use quipu_agent::{All, MergedFamilies, Reading, AgentReadings};
 use quipu_client::via::Via;
 use quipu_intake::Shared;
 use quipu_intake::gate::ScrapeGuard;
@@ -17,24 +17,24 @@ use quipu_outputs as outputs;
 pub struct Source {
     state: &'static State,
     shared: &'static Shared,
-    watched: Option<Watched>,
+    watched: Option<AgentReadings>,
 }
 
 impl Source {
     /// Creates a source from a state with its collectors, and from watched sources.
-    pub fn new(state: &'static State, shared: &'static Shared, watched: Option<Watched>) -> Self {
+    pub fn new(state: &'static State, shared: &'static Shared, watched: Option<AgentReadings>) -> Self {
         Self { state, shared, watched }
     }
 
     /// Merges the families of sources with the families of inputs, and waits until no group is
     /// being replaced. Merges again if a new family arrived in the meantime, because series that
     /// are missing once would be sent as ended.
-    fn merge(&self, watched: &Watched) -> (Arc<Merged>, ScrapeGuard<'static>) {
+    fn merge(&self, watched: &AgentReadings) -> (Arc<MergedFamilies>, ScrapeGuard<'static>) {
         let mut merges = 0;
         loop {
             let reading = watched.fresh();
             let scraping = self.enter();
-            let Reading::Of(merged) = reading else { return (Arc::default(), scraping) };
+            let Reading::Families(merged) = reading else { return (Arc::default(), scraping) };
             merges += 1;
             if merges == MAX_MERGES || !merged.is_behind(self.state.intake.registry()) {
                 return (merged, scraping);

@@ -57,8 +57,8 @@ pub(super) enum Flaw {
 }
 
 impl From<String> for Flaw {
-    fn from(what: String) -> Self {
-        Self::Contents(what)
+    fn from(reason: String) -> Self {
+        Self::Contents(reason)
     }
 }
 
@@ -79,12 +79,12 @@ pub(super) fn read(
     turn: &Turn<'_>,
     is_useful: impl FnOnce(&Shape) -> bool,
 ) -> Result<Body, Flaw> {
-    let mut reading = Reading::new(text.format, hash, turn);
+    let mut reading = ExpositionReader::new(text.format, hash, turn);
     // The length of the text bounds the texts of a family.
     let limits = Limits { samples: most, bytes: usize::MAX };
     let mut families = Families::new(text.format, limits);
     reading.take(&text.bytes, &mut families, most, |_| false)?;
-    let Reading { recorder, samples, dropped, identities, kinds, mut draft, .. } = reading;
+    let ExpositionReader { recorder, samples, dropped, identities, kinds, mut draft, .. } = reading;
     let kept = samples.saturating_sub(dropped);
     let shape = draft.shape(text, recorder.families(), &kinds, hash);
     let form = match shape.as_ref().is_some_and(is_useful) {
@@ -97,7 +97,7 @@ pub(super) fn read(
 }
 
 /// Reads the lines of an exposition.
-pub(super) struct Reading<'h> {
+pub(super) struct ExpositionReader<'h> {
     format: TextFormat,
     hash: &'h Seeded,
     turn: &'h Turn<'h>,
@@ -105,14 +105,14 @@ pub(super) struct Reading<'h> {
     samples: usize,
     pub(super) dropped: usize,
     identities: HashMap<u64, u32, Seeded>,
-    /// How many families there are, and sets of names that their labels have.
+    /// The number of families and of sets of label names.
     sets: usize,
     /// The types of the families so far.
     pub(super) kinds: HashMap<String, wire::FamilyType>,
-    /// How the lines are put together.
+    /// The draft of the form of the lines.
     draft: Draft,
-    /// The bounds of the current family's buckets as the target spelled them, and whether the
-    /// formats spell them like that, too.
+    /// The bounds of the current family's buckets in the spelling of the target, and whether the
+    /// formats spell them in the same way.
     bounds: BTreeMap<u64, (Box<str>, bool)>,
     /// A buffer.
     texts: Vec<u8>,
@@ -155,7 +155,7 @@ struct Set {
     is_valid: bool,
 }
 
-impl<'h> Reading<'h> {
+impl<'h> ExpositionReader<'h> {
     pub(super) fn new(format: TextFormat, hash: &'h Seeded, turn: &'h Turn<'h>) -> Self {
         Self {
             format,
@@ -194,8 +194,9 @@ impl<'h> Reading<'h> {
             if matches!(item, Item::Sample(_)) {
                 self.samples += 1;
                 if self.samples > most {
-                    let what = format!("there are more than {most} samples; see --scrape-samples");
-                    return Err(what.into());
+                    let reason =
+                        format!("there are more than {most} samples; see --scrape-samples");
+                    return Err(reason.into());
                 }
             }
             self.draft.line(&item);

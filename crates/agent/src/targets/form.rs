@@ -22,7 +22,7 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{self as wire, Families, Limits};
 
-use super::families::{Body, Reading, number};
+use super::families::{Body, ExpositionReader, number};
 use super::turns::Turn;
 use quipu_client::Text;
 use quipu_sources::recorded::RecordedFamily;
@@ -223,13 +223,13 @@ impl Draft {
 }
 
 impl Form {
-    /// The same, with what was read of a text of it.
-    pub(super) fn of(self, snapshot: &Arc<SourceSnapshot>) -> Self {
+    /// Adds the snapshot of a text with this form.
+    pub(super) fn with_snapshot(self, snapshot: &Arc<SourceSnapshot>) -> Self {
         Self { snapshot: Arc::clone(snapshot), ..self }
     }
 
-    /// Reads a text of this form, in this turn. `None` if it is another one, or the time for the
-    /// scrape is over.
+    /// Reads a text of this form, in this turn. Returns `None` if the text has another form, or the
+    /// time for the scrape is over.
     pub(super) fn read(mut self, text: &Text, hash: &Seeded, turn: &Turn<'_>) -> Option<Body> {
         let (families, dropped) = self.families(text, hash, turn)?;
         let (series, samples) = (self.snapshot.series, self.samples);
@@ -238,7 +238,7 @@ impl Form {
         Some(Body { families, series, samples, kept, identities: None, shape: None, form })
     }
 
-    /// The families of a text, and how many samples are not shown.
+    /// Returns the families of a text, and the number of samples that are not shown.
     fn families(
         &mut self,
         text: &Text,
@@ -248,7 +248,7 @@ impl Form {
         if text.format != self.format || text.bytes.len() < self.text.len() {
             return None;
         }
-        let mut again = Reading::new(self.format, hash, turn);
+        let mut again = ExpositionReader::new(self.format, hash, turn);
         again.kinds = mem::take(&mut self.kinds);
         let limits = Limits { samples: usize::MAX, bytes: usize::MAX };
         let mut assembly = Families::new(self.format, limits);

@@ -236,7 +236,7 @@ impl Scraper {
                 let read = families::read(&text, options.samples, &self.hash, &turn, is_useful);
                 read.map_err(|flaw| match flaw {
                     Flaw::Late => too_late(options.timeout),
-                    Flaw::Contents(what) => what.into(),
+                    Flaw::Contents(reason) => reason.into(),
                 })?
             }
         };
@@ -261,7 +261,7 @@ impl Scraper {
         let report = Report { up: true, seconds, samples, kept, added, bytes: bytes as f64 };
         let name = [target.job(), target.instance()].join("/");
         let snapshot = exposed(name, target.job(), target.instance(), (families, series));
-        self.form = form.map(|form| form.of(&snapshot));
+        self.form = form.map(|form| form.with_snapshot(&snapshot));
         Slot { report: Some(report), snapshot: Some(snapshot) }
     }
 
@@ -295,12 +295,12 @@ fn exposed(
 }
 
 fn too_late(timeout: Duration) -> Fault {
-    let what = format!(
+    let reason = format!(
         "the response was not read within {}: it has too many samples, or shorter ones of other \
          targets took the time",
         humantime::format_duration(timeout)
     );
-    Fault { message: what, kind: FaultKind::Timeout }
+    Fault { message: reason, kind: FaultKind::Timeout }
 }
 
 /// Reads an exposition like a scrape of the target with this number. Returns `None` if the scrape

@@ -1,4 +1,4 @@
-//! What is shown of each target beside its own series, as Prometheus does: `up` and `scrape_*`.
+//! The report of each target next to its own series, like in Prometheus: `up` and `scrape_*`.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use super::super::own::show;
 use super::{Options, Target};
 use quipu_sources::recorded::{Origin, Recorder, SourceSnapshot};
 
-/// What came of the last scrape of a target.
+/// The result of the last scrape of a target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Report {
-    /// Whether it succeeded.
+    /// Whether the scrape succeeded.
     pub(super) up: bool,
     pub(super) seconds: f64,
     /// The samples of the exposition.
     pub(super) samples: usize,
-    /// Those of them that are shown.
+    /// The samples that are shown.
     pub(super) kept: usize,
     /// The series that the scrape before did not have.
     pub(super) added: u64,
@@ -24,9 +24,10 @@ pub(super) struct Report {
     pub(super) bytes: f64,
 }
 
-type Shown = (&'static str, &'static str, fn(&Report, &Options) -> f64);
+/// A metric of the report of a target: the name, the help and the value.
+type ReportMetric = (&'static str, &'static str, fn(&Report, &Options) -> f64);
 
-const SHOWN: [Shown; 8] = [
+const SHOWN: [ReportMetric; 8] = [
     ("up", "Whether the last scrape of the target succeeded.", |report, _| {
         f64::from(u8::from(report.up))
     }),
@@ -53,12 +54,12 @@ const SHOWN: [Shown; 8] = [
     }),
 ];
 
-/// Whether a family has the name of one that is shown of each target.
+/// Whether a family has the name of a metric of the report.
 pub(super) fn is_reserved(name: &str) -> bool {
     SHOWN.iter().any(|shown| shown.0 == name)
 }
 
-/// What is shown of all targets that were scraped.
+/// Returns the reports of all targets that were scraped.
 pub(super) fn snapshot(reports: &[(&Target, Report)], options: &Options) -> Arc<SourceSnapshot> {
     let mut recorder = Recorder::default();
     for (name, help, value) in SHOWN {

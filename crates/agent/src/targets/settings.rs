@@ -87,31 +87,31 @@ impl TargetFlags {
             };
             if let Some(other) = targets[..at].iter().find(is_same) {
                 let (job, instance) = (target.job(), target.instance());
-                let what = format!(
+                let reason = format!(
                     "{target} and {other} have the job {job} and the instance {instance}, so that their \
                      series could not be told apart; give one of them another job: JOB=URL"
                 );
-                return Err(Unusable::new("scrape", what));
+                return Err(Unusable::new("scrape", reason));
             }
         }
         if targets.len() > MOST {
             let count = targets.len();
-            let what = format!(
+            let reason = format!(
                 "there are {count} targets, and each has a thread; give at most {MOST}, and others to \
                  another daemon"
             );
-            return Err(Unusable::new("scrape", what));
+            return Err(Unusable::new("scrape", reason));
         }
         let interval = at_least("scrape-interval", self.scrape_interval, MIN_INTERVAL)?;
         self.scrape_timeout.get_or_insert(Time(TIMEOUT.min(interval)));
         let timeout = at_least("scrape-timeout", self.scrape_timeout, MIN_TIMEOUT)?;
         if timeout > interval {
-            let what = format!(
+            let reason = format!(
                 "{} is longer than the interval; give at most {}",
                 Time(timeout),
                 Time(interval)
             );
-            return Err(Unusable::new("scrape-timeout", what));
+            return Err(Unusable::new("scrape-timeout", reason));
         }
         Ok(Options {
             credentials: credentials(self, &targets)?,
@@ -137,7 +137,8 @@ fn credentials(
             let job = job.as_deref();
             let name = job.map_or("all targets".to_owned(), |job| format!("the job {job}"));
             let shown = printable(path);
-            let what = if !targets.iter().any(|target| job.is_none_or(|job| target.job() == job)) {
+            let reason = if !targets.iter().any(|target| job.is_none_or(|job| target.job() == job))
+            {
                 format!("{shown} is for {name}, and there is no such target; give it by --scrape")
             } else if all.iter().any(|(other, _)| *other == job) {
                 format!(
@@ -148,7 +149,7 @@ fn credentials(
                 all.push((job, of(path.clone())));
                 continue;
             };
-            return Err(Unusable::new(flag, what));
+            return Err(Unusable::new(flag, reason));
         }
     }
     let of = |job| all.iter().find(|(other, _)| *other == job).map(|(_, found)| found.clone());

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use quipu::Registry;
 use quipu::exposition::{Encoder, Escaping, Format};
 
-use super::super::merged::Merged;
+use super::super::merged::MergedFamilies;
 use super::super::walk::All;
 use super::*;
 
@@ -52,7 +52,7 @@ fn scraper(responses: Vec<String>) -> Scraper {
 /// What is shown of a target.
 fn shown(snapshot: Arc<SourceSnapshot>) -> String {
     let own = Registry::new();
-    let merged = Arc::new(Merged::of(&own, vec![snapshot]));
+    let merged = Arc::new(MergedFamilies::merge(&own, vec![snapshot]));
     let mut all = All::over(&own, &merged, &[]).unwrap();
     let mut encoder = Encoder::new(Format::Text, Escaping::default());
     while all.step_own(&mut encoder, |_| true) {}

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::exposition::{Encoder, Escaping, Format as Shown, ShownNames};
+use quipu::exposition::{Encoder, Escaping, Format as PageFormat, ShownNames};
 use quipu::{CounterFamily, Description, GaugeFamily, HistogramFamily, Info, Registry};
 use quipu_wire::remote::exposition::read_families;
 
-use super::super::super::merged::Merged;
+use super::super::super::merged::MergedFamilies;
 use super::super::super::walk::All;
 use super::super::turns;
 use super::*;
@@ -22,13 +22,13 @@ fn body(text: &str, content_type: &str) -> Result<Body, String> {
 
 fn for_people(flaw: Flaw) -> String {
     match flaw {
-        Flaw::Contents(what) => what,
+        Flaw::Contents(reason) => reason,
         Flaw::Late => panic!("there is no hurry"),
     }
 }
 
 /// What a daemon shows beside targets with these bodies, in a format.
-fn shown(own: &Registry, bodies: Vec<Body>, format: Shown) -> Vec<u8> {
+fn shown(own: &Registry, bodies: Vec<Body>, format: PageFormat) -> Vec<u8> {
     let sources = bodies.into_iter().enumerate().map(|(number, body)| {
         let name = number.to_string();
         let label = |name: &str| (name.to_owned(), number.to_string());
@@ -43,7 +43,7 @@ fn shown(own: &Registry, bodies: Vec<Body>, format: Shown) -> Vec<u8> {
             series,
         })
     });
-    let merged = Arc::new(Merged::of(own, sources.collect()));
+    let merged = Arc::new(MergedFamilies::merge(own, sources.collect()));
     let mut all = All::over(own, &merged, &[]).unwrap();
     let mut encoder = Encoder::new(format, Escaping::default());
     // Each series in a step of its own.
@@ -53,12 +53,12 @@ fn shown(own: &Registry, bodies: Vec<Body>, format: Shown) -> Vec<u8> {
     encoder.buffer().to_vec()
 }
 
-fn text(own: &Registry, bodies: Vec<Body>, format: Shown) -> String {
+fn text(own: &Registry, bodies: Vec<Body>, format: PageFormat) -> String {
     String::from_utf8(shown(own, bodies, format)).unwrap()
 }
 
 fn of_one(text_of_it: &str, content_type: &str) -> String {
-    text(&Registry::new(), vec![body(text_of_it, content_type).unwrap()], Shown::Text)
+    text(&Registry::new(), vec![body(text_of_it, content_type).unwrap()], PageFormat::Text)
 }
 
 /// Reads what is shown: each family once, and each series once.
@@ -151,14 +151,14 @@ fn faults_name_the_line() {
 struct Choices(u64);
 
 impl Choices {
-    fn of<'t>(&mut self, among: &[&'t str]) -> &'t str {
+    fn pick<'t>(&mut self, among: &[&'t str]) -> &'t str {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         among[(self.0 >> 33) as usize % among.len()]
     }
 }
 
 fn random(choices: &mut Choices) -> (String, &'static str) {
-    let content_type = choices.of(&["", OPENMETRICS]);
+    let content_type = choices.pick(&["", OPENMETRICS]);
     let kinds: &[&str] = match content_type {
         "" => &["counter", "gauge", "histogram", "summary", "untyped"],
         _ => &["counter", "gauge", "histogram", "summary", "unknown", "info", "gaugehistogram"],
@@ -171,14 +171,14 @@ fn random(choices: &mut Choices) -> (String, &'static str) {
         ["{a=\"1\",le=\"1.0\"}", "{\"a.b\"=\"c\"}", "{a_b=\"c\"}", "{\"a.b\"=\"c\",a_b=\"c\"}"];
     let mut text = String::new();
     for _ in 0..12 {
-        let name = choices.of(&names);
-        if choices.of(&["t", "s", "s"]) == "t" {
-            text += &format!("# TYPE {name} {}\n", choices.of(kinds));
+        let name = choices.pick(&names);
+        if choices.pick(&["t", "s", "s"]) == "t" {
+            text += &format!("# TYPE {name} {}\n", choices.pick(kinds));
         }
-        for _ in 0..choices.of(&["", "a", "bb", "cccc"]).len() {
-            let suffix = choices.of(&suffixes);
-            let labels = choices.of(&[&labels[..], &more].concat());
-            let value = choices.of(&["1", "2", "0.5", "-1", "NaN", "+Inf"]);
+        for _ in 0..choices.pick(&["", "a", "bb", "cccc"]).len() {
+            let suffix = choices.pick(&suffixes);
+            let labels = choices.pick(&[&labels[..], &more].concat());
+            let value = choices.pick(&["1", "2", "0.5", "-1", "NaN", "+Inf"]);
             text += &format!("{name}{suffix}{labels} {value}\n");
         }
     }
@@ -189,7 +189,7 @@ fn random(choices: &mut Choices) -> (String, &'static str) {
 }
 
 #[test]
-fn what_is_shown_of_any_targets_can_be_read() {
+fn pages_of_any_targets_can_be_read() {
     let mut choices = Choices(1);
     let mut shown_series = 0;
     for _ in 0..800 {
@@ -201,11 +201,14 @@ fn what_is_shown_of_any_targets_can_be_read() {
                 .unwrap_or_else(|error| panic!("{error} {texts:?}"))
         };
         for own in [Registry::new(), random_own(&mut choices)] {
-            let in_text = text(&own, bodies(), Shown::Text);
+            let in_text = text(&own, bodies(), PageFormat::Text);
             shown_series += expect_readable(&in_text, TextFormat::Prometheus).len();
-            expect_readable(&text(&own, bodies(), Shown::OpenMetrics), TextFormat::OpenMetrics);
+            expect_readable(
+                &text(&own, bodies(), PageFormat::OpenMetrics),
+                TextFormat::OpenMetrics,
+            );
             let mut names = HashSet::new();
-            let bytes = shown(&own, bodies(), Shown::Protobuf);
+            let bytes = shown(&own, bodies(), PageFormat::Protobuf);
             let each = |family: wire::Family<'_>| {
                 assert!(names.insert(family.name().to_owned()), "{} in {in_text}", family.name());
             };
@@ -223,11 +226,11 @@ fn what_is_shown_of_any_targets_can_be_read() {
 fn random_own(choices: &mut Choices) -> Registry {
     let (registry, mut names) = (Registry::new(), ShownNames::default());
     for _ in 0..4 {
-        let name = choices.of(&["x", "y", "x_count", "x_info", "x_y", "x.y", "up", "quipu_x"]);
+        let name = choices.pick(&["x", "y", "x_count", "x_info", "x_y", "x.y", "up", "quipu_x"]);
         // An empty value is like none.
-        let values = [(); 2].map(|()| choices.of(&["", "0"]));
+        let values = [(); 2].map(|()| choices.pick(&["", "0"]));
         let description = Description::new(name, "").labels(["job", "instance"]).verbatim();
-        match choices.of(&["counter", "gauge", "histogram", "info"]) {
+        match choices.pick(&["counter", "gauge", "histogram", "info"]) {
             "counter" if names.take(name, Kind::Counter) => {
                 registry.register::<CounterFamily<[&str; 2]>>(description).unwrap().inc(&values);
             }
@@ -261,7 +264,7 @@ fn damaged_texts_are_refused_or_read() {
             for byte in ["0", "\n", "\"", "{", " ", "\u{7f}", "\u{e9}", "_"] {
                 let text = [&text[..end], byte, &text[end + 1..]].concat();
                 if let Ok(body) = body(&text, content_type) {
-                    let shown = shown(&Registry::new(), vec![body], Shown::Text);
+                    let shown = shown(&Registry::new(), vec![body], PageFormat::Text);
                     expect_readable(&String::from_utf8(shown).unwrap(), TextFormat::Prometheus);
                 }
             }
@@ -280,12 +283,12 @@ fn changed(text: &str, choices: &mut Choices) -> String {
     let mut changed = String::new();
     for line in text.lines() {
         let is_sample = !line.starts_with('#');
-        let value = match choices.of(&["same", "other", "other", "other"]) {
+        let value = match choices.pick(&["same", "other", "other", "other"]) {
             "other" if is_sample => {
                 let usual = ["1", "2", "3", "0.5", "-1", "NaN", "+Inf", "1e3", "0"];
                 let rare = ["1 5", "x", "", " 1", "1 ", "1 # {a=\"b\"} 1", "{a=\"1\"} 1"];
-                let is_rare = choices.of(&[&["usual"; 40][..], &["rare"]].concat()) == "rare";
-                Some(if is_rare { choices.of(&rare) } else { choices.of(&usual) })
+                let is_rare = choices.pick(&[&["usual"; 40][..], &["rare"]].concat()) == "rare";
+                Some(if is_rare { choices.pick(&rare) } else { choices.pick(&usual) })
             }
             _ => None,
         };
@@ -295,15 +298,15 @@ fn changed(text: &str, choices: &mut Choices) -> String {
         }
     }
     let at = changed.len().saturating_sub(1 + choices.0 as usize % 300);
-    let is_whole = choices.of(&["", "", "", "", "", "", "", "x"]).is_empty();
+    let is_whole = choices.pick(&["", "", "", "", "", "", "", "x"]).is_empty();
     if !is_whole && changed.is_char_boundary(at) {
-        changed.insert_str(at, choices.of(&["1", "_", " ", "\n", "{", "x 1\n", "# x\n"]));
+        changed.insert_str(at, choices.pick(&["1", "_", " ", "\n", "{", "x 1\n", "# x\n"]));
     }
     changed
 }
 
 #[test]
-fn texts_of_a_known_form_are_read_as_any() {
+fn texts_of_a_known_form_are_read_like_others() {
     let (mut choices, hash) = (Choices(7), Seeded::default());
     let (mut known, mut others) = (0, 0);
     for _ in 0..3000 {
@@ -316,7 +319,7 @@ fn texts_of_a_known_form_are_read_as_any() {
         for _ in 0..4 {
             let Some(form) = before.form.take() else { break };
             let identities = before.identities.take();
-            let form = form.of(&snapshot(&mut before));
+            let form = form.with_snapshot(&snapshot(&mut before));
             let text = changed(&first, &mut choices);
             let of_form = form.read(
                 &Text::of_type(text.as_bytes().into(), content_type.into()),
@@ -343,7 +346,7 @@ fn texts_of_a_known_form_are_read_as_any() {
 }
 
 #[test]
-fn values_alone_make_no_other_form() {
+fn values_do_not_change_the_form() {
     let hash = Seeded::default();
     for content_type in ["", OPENMETRICS] {
         let read = |n: usize| {
@@ -357,7 +360,7 @@ fn values_alone_make_no_other_form() {
         };
         let mut body = super::read(&read(1), 1000, &hash, &turns::free(), |_| true).unwrap();
         for n in 2..5 {
-            let form = body.form.take().unwrap().of(&snapshot(&mut body));
+            let form = body.form.take().unwrap().with_snapshot(&snapshot(&mut body));
             body = form.read(&read(n), &hash, &turns::free()).unwrap();
             let whole = super::read(&read(n), 1000, &hash, &turns::free(), |_| true).unwrap();
             assert_eq!(format!("{:?}", body.families), format!("{:?}", whole.families));

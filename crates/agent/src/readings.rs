@@ -1,9 +1,9 @@
-//! What the agent has read, for those that show it: they ask for a reading, and wait for it without
-//! a thread.
+//! The readings of the agent, for scrapes: a scrape requests a reading, and waits for it without a
+//! thread.
 //!
-//! Each reading that is asked for begins after that. One that takes too long is not waited for:
-//! then the last one is shown, until it is too old. The thread that reads may not come that far,
-//! so those that wait decide that.
+//! Each reading begins after its request. A scrape does not wait for a reading that takes too long:
+//! it shows the last reading, until that is too old. The scrape decides this, because the thread
+//! that reads may hang.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{Sleep, sleep_until};
 
-use super::merged::{LeftOut, Merged};
+use super::merged::{LeftOut, MergedFamilies};
 use super::own::Status;
 use quipu_sources::apart::STALE;
 
 /// How long a scrape waits for a reading before it shows the last one.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What the agent has read. Clones share it.
+/// A handle to the readings of the agent. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Watched(pub(super) Arc<Shared>);
+pub struct AgentReadings(pub(super) Arc<Shared>);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -33,7 +33,7 @@ pub(super) struct Shared {
     wake: UnixStream,
     state: Mutex<State>,
     changed: Condvar,
-    /// Is the same for all readings.
+    /// The counts of omitted series, which all readings share.
     pub(super) left_out: Arc<LeftOut>,
     /// Whether the next reading fails.
     #[cfg(test)]
@@ -42,56 +42,56 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The number of readings that were asked for, that began, and that ended.
+    /// The number of readings that were requested, that began, and that ended.
     wanted: u64,
     begun: u64,
     ended: u64,
-    /// When the last reading began that ended; not a multiple of readings asked for.
+    /// When the last reading that ended began.
     read: Option<Instant>,
-    /// When the one under way began.
+    /// When the current reading began.
     begins: Option<Instant>,
-    merged: Arc<Merged>,
+    merged: Arc<MergedFamilies>,
     status: Arc<Status>,
     /// The tasks that wait, by the number of their request.
     wakers: HashMap<u64, Waker>,
     /// The number of requests.
-    asked: u64,
+    requests: u64,
 }
 
 impl State {
-    /// What was read last; nothing if that is too old.
+    /// Returns the last reading, unless it is too old.
     fn last(&self, now: Instant) -> Reading {
         match self.read {
             Some(read) if now.saturating_duration_since(read) < STALE => {
-                Reading::Of(Arc::clone(&self.merged))
+                Reading::Families(Arc::clone(&self.merged))
             }
             _ => Reading::Stale,
         }
     }
 }
 
-/// The result of a reading that was asked for.
+/// The result of a reading.
 #[derive(Debug, Clone)]
 pub enum Reading {
-    /// What the files have, or had when they were read last.
-    Of(Arc<Merged>),
-    /// All that is known is too old.
+    /// The families of the sources, at this reading or at the last one.
+    Families(Arc<MergedFamilies>),
+    /// The last reading is too old.
     Stale,
 }
 
-/// A reading that was asked for.
+/// A request for a reading.
 #[derive(Debug)]
-pub struct Asked {
-    watched: Watched,
+pub struct ReadingRequest {
+    readings: AgentReadings,
     /// The number of the reading, and of the request.
     number: u64,
     request: u64,
     since: Instant,
-    /// Ends when the last reading is to be shown instead.
+    /// The time to wait for the reading. After it, the last reading is shown.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
-impl Watched {
+impl AgentReadings {
     pub(super) fn new(wake: UnixStream) -> Self {
         Self(Arc::new(Shared {
             is_stopping: AtomicBool::new(false),
@@ -104,38 +104,45 @@ impl Watched {
         }))
     }
 
-    /// Asks for a reading that begins after this call.
-    pub fn ask(&self) -> Asked {
+    /// Requests a reading that begins after this call.
+    pub fn ask(&self) -> ReadingRequest {
         let mut state = self.state();
         let number = state.begun + 1;
         let is_new = state.wanted < number;
         state.wanted = number;
-        state.asked += 1;
-        let request = state.asked;
+        state.requests += 1;
+        let request = state.requests;
         drop(state);
         if is_new {
             self.wake();
         }
-        Asked { watched: self.clone(), number, request, since: Instant::now(), patience: None }
+        ReadingRequest {
+            readings: self.clone(),
+            number,
+            request,
+            since: Instant::now(),
+            patience: None,
+        }
     }
 
-    /// Reads all sources, for a thread that may wait. If that takes too long, returns what was read
-    /// last.
+    /// Reads all sources, for a thread that may wait. If this takes too long, returns the last
+    /// reading.
     pub fn fresh(&self) -> Reading {
-        let asked = self.ask();
-        let is_waiting = |state: &mut State| state.ended < asked.number;
+        let request = self.ask();
+        let is_waiting = |state: &mut State| state.ended < request.number;
         let waited = self.0.changed.wait_timeout_while(self.state(), PATIENCE, is_waiting);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.last(Instant::now())
     }
 
-    /// What the last reading said of the sources, and whether that is too old to be shown.
+    /// Returns the status of the sources at the last reading, and whether this is too old to be
+    /// shown.
     pub(super) fn status(&self) -> (Arc<Status>, bool) {
         let state = self.state();
         (Arc::clone(&state.status), matches!(state.last(Instant::now()), Reading::Stale))
     }
 
-    /// Begins a reading if one was asked for; returns whether it was.
+    /// Begins a reading if one was requested. Returns whether one was.
     pub(super) fn begin(&self) -> bool {
         let mut state = self.state();
         let is_wanted = state.begun < state.wanted;
@@ -146,7 +153,7 @@ impl Watched {
         is_wanted
     }
 
-    /// Ends a reading that failed, if one is under way: the last one is shown.
+    /// Ends a reading that failed, if there is one: the last reading is shown.
     pub(super) fn give_up(&self) {
         let mut state = self.state();
         state.ended = state.begun;
@@ -156,8 +163,8 @@ impl Watched {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Ends a reading: shows what it has found.
-    pub(super) fn end(&self, merged: Arc<Merged>, status: Status) {
+    /// Ends a reading, and shows its result.
+    pub(super) fn end(&self, merged: Arc<MergedFamilies>, status: Status) {
         let mut state = self.state();
         state.ended = state.begun;
         state.read = state.begins;
@@ -182,10 +189,10 @@ impl Watched {
     }
 }
 
-impl Asked {
-    /// Ready when the reading has ended, or takes too long.
+impl ReadingRequest {
+    /// Returns ready when the reading has ended or takes too long.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.watched.state();
+        let mut state = self.readings.state();
         if state.ended >= self.number {
             return Poll::Ready(());
         }
@@ -196,17 +203,18 @@ impl Asked {
         patience.as_mut().poll(cx)
     }
 
-    /// The reading, or the last one if this one takes too long; `None` while it is waited for.
+    /// Returns the reading, or the last one if this one takes too long; `None` while the caller has
+    /// to wait.
     pub fn reading(&self) -> Option<Reading> {
-        let (state, now) = (self.watched.state(), Instant::now());
+        let (state, now) = (self.readings.state(), Instant::now());
         let is_late = now.saturating_duration_since(self.since) >= PATIENCE;
         (state.ended >= self.number || is_late).then(|| state.last(now))
     }
 }
 
-impl Drop for Asked {
+impl Drop for ReadingRequest {
     fn drop(&mut self) {
-        self.watched.state().wakers.remove(&self.request);
+        self.readings.state().wakers.remove(&self.request);
     }
 }
 
@@ -226,54 +234,54 @@ mod tests {
         }
     }
 
-    /// One whose thread is the test.
-    fn watched() -> (Watched, UnixStream) {
+    /// Creates readings whose thread is the test.
+    fn readings() -> (AgentReadings, UnixStream) {
         let (wake, woken) = UnixStream::pair().unwrap();
-        (Watched::new(wake), woken)
+        (AgentReadings::new(wake), woken)
     }
 
     #[tokio::test]
     async fn a_request_is_woken_when_its_reading_ends() {
-        let (watched, _woken) = watched();
+        let (readings, _woken) = readings();
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
-        let mut first = watched.ask();
+        let mut first = readings.ask();
         assert!(first.poll(&mut context).is_pending() && first.reading().is_none());
-        assert!(watched.begin() && !watched.begin());
+        assert!(readings.begin() && !readings.begin());
         // This one came after the reading began.
-        let mut second = watched.ask();
+        let mut second = readings.ask();
         assert!(second.poll(&mut context).is_pending());
-        drop(watched.ask());
-        watched.end(Arc::default(), Status::default());
+        drop(readings.ask());
+        readings.end(Arc::default(), Status::default());
         assert_eq!(woken.0.load(SeqCst), 2);
         assert!(first.poll(&mut context).is_ready());
-        assert!(matches!(first.reading(), Some(Reading::Of(_))));
+        assert!(matches!(first.reading(), Some(Reading::Families(_))));
         assert!(second.poll(&mut context).is_pending() && second.reading().is_none());
         // Nothing of a client that leaves stays.
-        assert_eq!(watched.state().wakers.len(), 1);
+        assert_eq!(readings.state().wakers.len(), 1);
         drop(second);
-        assert_eq!(watched.state().wakers.len(), 0);
+        assert_eq!(readings.state().wakers.len(), 0);
         // One that fails is not waited for.
-        let mut third = watched.ask();
-        assert!(third.poll(&mut context).is_pending() && watched.begin());
-        watched.give_up();
+        let mut third = readings.ask();
+        assert!(third.poll(&mut context).is_pending() && readings.begin());
+        readings.give_up();
         assert!(third.poll(&mut context).is_ready());
         assert_eq!(woken.0.load(SeqCst), 3);
     }
 
     #[test]
     fn an_old_reading_is_shown_until_it_is_too_old() {
-        let (watched, _woken) = watched();
-        let asked = watched.ask();
+        let (readings, _woken) = readings();
+        let request = readings.ask();
         let now = Instant::now();
-        assert!(matches!(watched.state().last(now), Reading::Stale), "nothing was read");
-        assert!(watched.begin());
-        watched.end(Arc::default(), Status::default());
-        assert!(matches!(asked.reading(), Some(Reading::Of(_))));
-        assert!(!watched.status().1);
+        assert!(matches!(readings.state().last(now), Reading::Stale), "nothing was read");
+        assert!(readings.begin());
+        readings.end(Arc::default(), Status::default());
+        assert!(matches!(request.reading(), Some(Reading::Families(_))));
+        assert!(!readings.status().1);
         let now = Instant::now();
-        assert!(matches!(watched.state().last(now + STALE / 2), Reading::Of(_)));
-        assert!(matches!(watched.state().last(now + STALE), Reading::Stale));
+        assert!(matches!(readings.state().last(now + STALE / 2), Reading::Families(_)));
+        assert!(matches!(readings.state().last(now + STALE), Reading::Stale));
     }
 }
