@@ -21,7 +21,7 @@ use tracing::warn;
 
 use super::protocol::Protocol;
 use super::queue::{Id, Queue};
-use super::schedule::{Backoff, Patience, Stopped};
+use super::schedule::{Backoff, Patience, ShutdownSignal};
 use super::sender::{Attempt, Course, Sender};
 use super::shards::Standing;
 use super::snapshot::Snapshot;
@@ -82,7 +82,7 @@ impl<P: Protocol> Sender<P> {
         last: Option<i64>,
         least: Duration,
         stopped: &Receiver<()>,
-    ) -> Result<i64, Stopped> {
+    ) -> Result<i64, ShutdownSignal> {
         let is_ready = self.backlog.is_some()
             || least.is_zero() && last.is_some() && self.shards.has_part(self.shard);
         let last = last.filter(|_| is_ready);
@@ -159,7 +159,7 @@ impl<P: Protocol> Sender<P> {
                 Some(_) => return queued,
                 None => match self.schedule.wait(Duration::ZERO, ended) {
                     Ok(due_ms) => due_ms,
-                    Err(Stopped) => return queued,
+                    Err(ShutdownSignal) => return queued,
                 },
             };
             last_ms = due_ms;

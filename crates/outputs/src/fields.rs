@@ -7,8 +7,8 @@ use super::queue::Form;
 use super::snapshot::Body;
 use quipu_client::via;
 
-/// The fields of a request, with the way that its samples have gone.
-pub(super) fn of<'v>(body: &Body, via: &'v str) -> Vec<(HeaderName, &'v str)> {
+/// Returns the header fields of a request. `via` is the path of its samples through daemons.
+pub(super) fn for_request<'v>(body: &Body, via: &'v str) -> Vec<(HeaderName, &'v str)> {
     let (content_type, version) = match body.form {
         Form::Write1 => ("application/x-protobuf", Some("0.1.0")),
         Form::Write2 => {

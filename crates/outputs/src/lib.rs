@@ -177,7 +177,7 @@ impl Outputs {
                 let metrics = metrics.receiver(name);
                 Queue::open(&queue.directory, name, queue.bytes, count, metrics, REMEDY)
             });
-            let queue = queue.transpose().map_err(|what| Error::Queue("remote write", what))?;
+            let queue = queue.transpose().map_err(|reason| Error::Queue("remote write", reason))?;
             let version = versions.with(&[name]);
             let protocol = RemoteWrite::new(options, relabelling.clone(), version);
             let (source, metrics) = (source.clone(), metrics.receiver(name));
@@ -211,7 +211,7 @@ impl Outputs {
         for receiver in &options.receivers {
             let name = receiver.name();
             let protocol = Otlp::new(&all.labels, options, name, rejected.with(&[name]));
-            let protocol = protocol.map_err(|what| Error::Queue("OTLP", what))?;
+            let protocol = protocol.map_err(|reason| Error::Queue("OTLP", reason))?;
             let (source, metrics) = (source.clone(), metrics.receiver(name));
             let shards = Shards::new(source, protocol, 1, options.interval, metrics, failing);
             let settings = (options.interval, &options.headers);
@@ -300,10 +300,12 @@ fn relabelling(options: &Options, registry: &Registry) -> Result<Option<Arc<Rela
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Certificates(what) => f.write_str(what),
+            Self::Certificates(reason) => f.write_str(reason),
             Self::Metrics(error) => write!(f, "cannot make the metrics of what is sent: {error}"),
             Self::Rules(error) => write!(f, "{error}"),
-            Self::Queue(of, what) => write!(f, "cannot open the queue of {of}: {what}"),
+            Self::Queue(protocol, reason) => {
+                write!(f, "cannot open the queue of {protocol}: {reason}")
+            }
             Self::Thread(error) => {
                 write!(f, "the system starts no thread: {error}; raise its limits")
             }

@@ -43,7 +43,7 @@ pub(super) trait Protocol: Send + Sync + 'static {
     }
 
     /// Judges the response to a request.
-    fn judge(&self, body: &Body, answer: &Answer) -> Verdict;
+    fn judge(&self, body: &Body, response: &Answer) -> Verdict;
 
     /// The deltas that the receiver is owed, if a snapshot has the growth since the one before:
     /// each request of it is sent until it is taken or refused.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use quipu_process::time::now_ms;
 
-/// The daemon stops.
+/// The signal that the daemon stops.
 #[derive(Debug)]
-pub(super) struct Stopped;
+pub(super) struct ShutdownSignal;
 
 /// The moments at which snapshots are due: the multiples of an interval since 1970.
 #[derive(Debug)]
@@ -74,7 +74,11 @@ impl Schedule {
 
     /// Waits until the next snapshot is due, and at least for this time. Returns its time in
     /// milliseconds since 1970.
-    pub(super) fn wait(&self, least: Duration, stopped: &Receiver<()>) -> Result<i64, Stopped> {
+    pub(super) fn wait(
+        &self,
+        least: Duration,
+        stopped: &Receiver<()>,
+    ) -> Result<i64, ShutdownSignal> {
         let due = |now: i64| self.after(now - now.rem_euclid(self.interval_ms));
         let begun = Instant::now();
         let mut last = now_ms();
@@ -93,7 +97,7 @@ impl Schedule {
             last = now;
             let left = Duration::from_millis((next - now).cast_unsigned());
             if stopped.recv_timeout(left.min(SLICE)) != Err(RecvTimeoutError::Timeout) {
-                return Err(Stopped);
+                return Err(ShutdownSignal);
             }
         }
     }

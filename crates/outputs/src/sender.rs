@@ -383,19 +383,19 @@ impl<P: Protocol> Sender<P> {
                 Some(Err(_)) => return Attempt::Invalid,
                 None => {}
             }
-            let fields = fields::of(&body, &via);
+            let fields = fields::for_request(&body, &via);
             let timeout = self.timeout(patience);
             let post = || self.client.post(&fields, &body.bytes, timeout);
             let sending = sending.as_mut().map(|(snapshot, course)| (*snapshot, &mut **course));
             let (sent, queued) = self.while_keeping(post, timeout, patience, sending);
             self.queued = queued.or(self.queued.take());
-            let answer = match sent {
-                Ok(answer) => answer,
+            let response = match sent {
+                Ok(response) => response,
                 Err(text) => return Attempt::Failed { status: None, asked: None, text },
             };
-            let status = answer.status;
+            let status = response.status;
             self.metrics().answered(status);
-            let verdict = self.shards.judge(&body, &answer);
+            let verdict = self.shards.judge(&body, &response);
             if verdict != Verdict::Later {
                 self.backoff.succeed();
             }
@@ -411,11 +411,11 @@ impl<P: Protocol> Sender<P> {
                 Verdict::Refused { written, is_of_sender } => {
                     self.metrics().sent.inc_by(written);
                     self.metrics().refused(status, body.samples - written);
-                    Attempt::Refused { status, is_of_sender, text: answer.text() }
+                    Attempt::Refused { status, is_of_sender, text: response.text() }
                 }
                 Verdict::Later => {
-                    let text = format!("status {status}: {}", answer.text());
-                    Attempt::Failed { status: Some(status), asked: answer.retry_after, text }
+                    let text = format!("status {status}: {}", response.text());
+                    Attempt::Failed { status: Some(status), asked: response.retry_after, text }
                 }
                 Verdict::Other if is_asked => Attempt::Invalid,
                 Verdict::Other => {

@@ -159,8 +159,8 @@ impl<P: Protocol> Shards<P> {
     }
 
     /// Judges the response to a request.
-    pub(super) fn judge(&self, body: &Body, answer: &Answer) -> Verdict {
-        let verdict = self.protocol.judge(body, answer);
+    pub(super) fn judge(&self, body: &Body, response: &Answer) -> Verdict {
+        let verdict = self.protocol.judge(body, response);
         if matches!(verdict, Verdict::Taken(..)) {
             self.taken.fetch_add(1, Ordering::Relaxed);
         }
@@ -188,8 +188,8 @@ impl<P: Protocol> Shards<P> {
         let mut standings = lock(&self.standings);
         let Some((standing, text)) = standings.set(shard, standing, text) else { return };
         let (receiver, samples) = (&self.metrics.receiver, P::SAMPLES);
-        let refused = |status: u16, what: &str| {
-            warn!(%receiver, status, answer = text, "the receiver refuses {samples}{what}");
+        let refused = |status: u16, rest: &str| {
+            warn!(%receiver, status, answer = text, "the receiver refuses {samples}{rest}");
         };
         match standing {
             Standing::Unknown => {}

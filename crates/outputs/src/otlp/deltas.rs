@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::growth::Totals;
 use crate::next_to;
-use crate::queue::{Metrics, Queue, Restored, make_folder};
+use crate::queue::{DeltaSnapshot, Metrics, Queue, make_folder};
 use crate::snapshot::Snapshot;
 use quipu_process::time::now_ns;
 
@@ -55,7 +55,7 @@ impl Deltas {
         make_folder(directory).map_err(fail)?;
         let mut queue = Queue::open(directory, receiver, u64::MAX, 1, metrics, REMEDY)?;
         let restored = queue.restore().map_err(|error| error.to_string()).and_then(|restored| {
-            let Some(Restored { totals, time_ns, owed, is_whole }) = restored else {
+            let Some(DeltaSnapshot { totals, time_ns, owed, is_whole }) = restored else {
                 return Ok((Totals::none(hash), None));
             };
             let owed = Snapshot { timestamp_ms: 0, bodies: owed, invalid: 0 };

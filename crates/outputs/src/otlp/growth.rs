@@ -1,9 +1,9 @@
-//! What was added to the totals since the last snapshot: delta temporality.
+//! The growth of the totals since the last snapshot: delta temporality.
 //!
 //! A series that began after the last snapshot, or whose total is less than before, counts from
-//! zero again. There is one exception, right after a start of the daemon: a power loss may take
-//! what was counted since the last checkpoint from the state, and not from what was sent. Then the
-//! total of a series that did not begin again is less than before, and nothing was added.
+//! zero again. There is one exception, right after a start of the daemon: a power loss may remove
+//! the counts since the last checkpoint from the state, although they were sent. Then the total of
+//! a series that did not begin again is less than before, and nothing was added.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use quipu_wire::remote::{
 };
 
 use super::requests::{Points, each_point};
-use super::resources::Given;
+use super::resources::BaseResource;
 use crate::coding::Coding;
 use crate::queue::Form;
 use crate::snapshot::{Body, Requests};
@@ -23,20 +23,20 @@ use crate::snapshot::{Body, Requests};
 /// The totals of series at the time of a snapshot.
 #[derive(Debug)]
 pub(super) struct Totals {
-    /// When they were read, in nanoseconds since 1970; 0 if never.
+    /// The time of the totals, in nanoseconds since 1970; 0 if there are none.
     pub(super) time_ns: u64,
     /// The totals as requests, with names and labels.
     pub(super) bodies: Vec<Body>,
     by_series: HashMap<u64, Total, Seeded>,
-    /// Whether they are those of a run of the daemon that has ended.
+    /// Whether the totals are from an earlier run of the daemon.
     is_restored: bool,
 }
 
-/// Takes the growth of each series since the last totals, and the totals.
+/// Converts the totals of series to their growth since the last totals, and notes the totals.
 #[derive(Debug)]
-pub(super) struct Growing<'l> {
+pub(super) struct DeltaConverter<'l> {
     last: &'l Totals,
-    /// The time from which series count that do not say since when.
+    /// The start time of series without a start time.
     begun_ns: u64,
     totals: Requests<Points>,
     now: Totals,
@@ -45,7 +45,7 @@ pub(super) struct Growing<'l> {
 #[derive(Debug)]
 struct Total {
     start_ns: u64,
-    /// When it was last seen.
+    /// The time of the last point.
     time_ns: u64,
     value: Value,
 }
@@ -73,7 +73,7 @@ struct Buckets {
     counts: Vec<u64>,
 }
 
-/// What a series has grown by.
+/// The growth of a series.
 enum Growth {
     /// By its whole total, since it counts from zero.
     Whole,
@@ -82,17 +82,18 @@ enum Growth {
     Nothing,
 }
 
-/// How many series that are gone are remembered, for when they come back with the same total.
+/// The most series that are gone and whose totals are kept, in case they come back with the same
+/// total.
 const MOST_GONE: usize = 100_000;
 
 impl Totals {
-    /// No totals: everything has grown from zero.
+    /// Creates empty totals: all series have grown from zero.
     pub(super) fn none(hash: &Seeded) -> Self {
         let by_series = HashMap::with_hasher(hash.clone());
         Self { time_ns: 0, bodies: Vec::new(), by_series, is_restored: false }
     }
 
-    /// Those that were noted as requests.
+    /// Restores the totals from requests.
     ///
     /// # Errors
     /// If the requests are damaged.
@@ -101,8 +102,8 @@ impl Totals {
         let by_series = &mut totals.by_series;
         for body in &bodies {
             let request = body.expand().map_err(|error| error.to_string())?;
-            let is_whole = each_point(&request, &Given::default(), hash, |_, id, point| {
-                if let Some(value) = Value::of(&point.value, hash) {
+            let is_whole = each_point(&request, &BaseResource::default(), hash, |_, id, point| {
+                if let Some(value) = Value::from_point(&point.value, hash) {
                     let (start_ns, time_ns) = (point.start_ns, point.time_ns);
                     by_series.insert(id, Total { start_ns, time_ns, value });
                 }
@@ -120,9 +121,9 @@ impl Totals {
     }
 }
 
-impl<'l> Growing<'l> {
-    /// Takes what series have grown by since these totals. `begun_ns` is the time since which
-    /// series count that are new and do not say when they began.
+impl<'l> DeltaConverter<'l> {
+    /// Creates a converter for the growth since these totals. `begun_ns` is the start time of new
+    /// series without a start time.
     pub(super) fn new(last: &'l Totals, time_ns: u64, begun_ns: u64) -> Self {
         let (hash, writer) = (last.hash(), Points::new(Form::Totals, time_ns));
         Self {
@@ -159,7 +160,7 @@ impl<'l> Growing<'l> {
             if is_old || now.by_series.contains_key(&id) {
                 return;
             }
-            let Some(value) = Value::of(&point.value, hash) else { return };
+            let Some(value) = Value::from_point(&point.value, hash) else { return };
             left -= 1;
             if totals.writer.name() != metric.name {
                 totals.begin_metric(metric.name, metric.description, metric.unit);
@@ -170,7 +171,7 @@ impl<'l> Growing<'l> {
         };
         for body in &last.bodies {
             if let Ok(request) = body.expand() {
-                each_point(&request, &Given::default(), hash, &mut remember);
+                each_point(&request, &BaseResource::default(), hash, &mut remember);
             }
         }
     }
@@ -195,7 +196,7 @@ impl<'l> Growing<'l> {
     /// Adds to the requests what the series of a point has grown by.
     pub(super) fn push(&mut self, requests: &mut Requests<Points>, id: u64, point: &NewPoint<'_>) {
         let hash = self.last.hash();
-        let Some(value) = Value::of(&point.value, hash) else {
+        let Some(value) = Value::from_point(&point.value, hash) else {
             // Not a sum of what was added: all of it goes out, but exemplars once.
             let exemplars = exemplars_since(self.last.time_ns, point.exemplars);
             requests.push_point(id, &NewPoint { exemplars: &exemplars, ..*point });
@@ -232,8 +233,8 @@ impl<'l> Growing<'l> {
 }
 
 impl Value {
-    /// The total of a point; `None` for a value that does not add up.
-    fn of(value: &PointValue<'_>, hash: &Seeded) -> Option<Self> {
+    /// Returns the total of a point; `None` for a value that does not add up.
+    fn from_point(value: &PointValue<'_>, hash: &Seeded) -> Option<Self> {
         match value {
             PointValue::Sum { value, monotonic: true, .. } => value.map(Self::Sum),
             PointValue::Histogram { point, .. } => {
@@ -246,13 +247,13 @@ impl Value {
                 })
             }
             PointValue::Exponential { point, .. } => {
-                Some(Self::Exponential(Box::new(Exponential::of(point))))
+                Some(Self::Exponential(Box::new(Exponential::from_point(point))))
             }
             _ => None,
         }
     }
 
-    /// What was added since `last`; `None` if this total is less, or not of the same form.
+    /// Returns the growth since `last`; `None` if this total is less, or has another form.
     fn minus(&self, last: &Self) -> Option<Self> {
         match (self, last) {
             (Self::Sum(now), Self::Sum(last)) => added(*now, *last).map(Self::Sum),
@@ -319,18 +320,19 @@ impl Value {
 }
 
 impl Exponential {
-    fn of(point: &ExponentialPoint<'_>) -> Self {
+    fn from_point(point: &ExponentialPoint<'_>) -> Self {
         Self {
             scale: point.scale,
             zero_threshold: point.zero_threshold,
             zero_count: point.zero_count,
-            positive: Buckets::of(&point.positive),
-            negative: Buckets::of(&point.negative),
+            positive: Buckets::from_point(&point.positive),
+            negative: Buckets::from_point(&point.negative),
             sum: point.sum.unwrap_or(0.0),
         }
     }
 
-    /// In the coarser scale of both: each bucket of a scale is the union of two of the next finer.
+    /// Returns the growth since `last`, in the coarser scale of both: each bucket of a scale is the
+    /// union of two buckets of the next finer scale.
     fn minus(&self, last: &Self) -> Option<Self> {
         if self.zero_threshold.to_bits() != last.zero_threshold.to_bits() {
             return None;
@@ -351,11 +353,11 @@ impl Exponential {
 }
 
 impl Buckets {
-    fn of(buckets: &ExponentialBuckets<'_>) -> Self {
+    fn from_point(buckets: &ExponentialBuckets<'_>) -> Self {
         Self { offset: buckets.offset.into(), counts: buckets.counts.into() }
     }
 
-    /// Each `2^times` buckets as one.
+    /// Merges each `2^times` buckets into one.
     fn merged(&self, times: i32) -> Self {
         let index = |at: usize| (self.offset + at as i64) >> times.clamp(0, 62);
         let mut merged = Self { offset: index(0), counts: Vec::new() };
@@ -391,7 +393,7 @@ impl Buckets {
     }
 }
 
-/// What was added to a number; `None` if it is less.
+/// Returns the growth of a number; `None` if it is less.
 fn added(now: Number, last: Number) -> Option<Number> {
     if let (Number::Int(now), Number::Int(last)) = (now, last) {
         return (now >= last).then(|| Number::Int(now.wrapping_sub(last)));
@@ -404,7 +406,7 @@ fn added(now: Number, last: Number) -> Option<Number> {
     (now > last).then_some(Number::Double(now - last))
 }
 
-/// Those from this time on.
+/// Returns the exemplars from this time on.
 fn exemplars_since<'p>(start_ns: u64, exemplars: &[NewExemplar<'p>]) -> Vec<NewExemplar<'p>> {
     exemplars.iter().filter(|one| one.time_ns >= start_ns).copied().collect()
 }
@@ -435,10 +437,10 @@ mod tests {
         let hash = last.hash();
         let writer = Points::new(Form::Points, time_ns);
         let mut requests = Requests::new(writer, 0, Coding::Plain, hash);
-        let mut growing = Growing::new(last, time_ns, 50);
+        let mut converter = DeltaConverter::new(last, time_ns, 50);
         for (name, start_ns, value) in points {
             requests.begin_metric(name, "", "");
-            growing.begin(name, "", "");
+            converter.begin(name, "", "");
             let point = NewPoint {
                 attributes: &[],
                 start_ns: *start_ns,
@@ -447,9 +449,9 @@ mod tests {
                 value: *value,
                 exemplars: &[],
             };
-            growing.push(&mut requests, identity(hash, name, &[]), &point);
+            converter.push(&mut requests, identity(hash, name, &[]), &point);
         }
-        let totals = growing.finish();
+        let totals = converter.finish();
         let mut sent = Vec::new();
         let mut see = |metric: &MetricDescription<'_>, _, point: &NewPoint<'_>| {
             let value = match point.value {
@@ -470,7 +472,7 @@ mod tests {
             sent.push(format!("{} {}-{} {value}", metric.name, point.start_ns, point.time_ns));
         };
         for body in requests.finish().bodies {
-            assert!(each_point(&body.expand().unwrap(), &Given::default(), hash, &mut see));
+            assert!(each_point(&body.expand().unwrap(), &BaseResource::default(), hash, &mut see));
         }
         (sent, totals)
     }
@@ -486,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_sent_once() {
+    fn growth_is_sent_once() {
         let none = Totals::none(&Seeded::default());
         let level = ("level", 0, PointValue::Gauge(Some(Number::Double(0.5))));
         let first = [("a", 7, sum(5)), ("b", 0, sum(0)), level];
@@ -525,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_is_not_a_number_for_a_while_is_left_out() {
+    fn a_total_that_is_not_a_number_for_a_while_is_omitted() {
         let nan = PointValue::Sum {
             value: Some(Number::Double(f64::NAN)),
             monotonic: true,

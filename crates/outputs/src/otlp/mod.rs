@@ -35,13 +35,13 @@ use super::queue::Form;
 use super::snapshot::{Body, Requests};
 use super::{Headers, Source};
 pub(super) use deltas::Deltas;
-use growth::Growing;
+use growth::DeltaConverter;
 use points::Translation;
 use quipu_client::ReceiverUrl;
 use quipu_client::sender::Answer;
 use quipu_process::time::now_ns;
 use requests::Points;
-use resources::Given;
+use resources::BaseResource;
 
 /// The settings of OTLP that is sent.
 #[derive(Debug, Clone, Default)]
@@ -87,7 +87,7 @@ pub enum Compression {
 /// OTLP to a receiver.
 pub(super) struct Otlp {
     labels: Vec<ExternalLabel>,
-    resource: Arc<Given>,
+    resource: Arc<BaseResource>,
     coding: Coding,
     hash: Seeded,
     deltas: Option<Mutex<Deltas>>,
@@ -113,7 +113,7 @@ impl Otlp {
             Compression::None => Coding::Plain,
             Compression::Gzip => Coding::Gzip,
         };
-        let resource = Arc::new(Given::new(&options.resource));
+        let resource = Arc::new(BaseResource::new(&options.resource));
         Ok(Self { labels: labels.to_vec(), resource, coding, hash, deltas, rejected })
     }
 
@@ -142,21 +142,22 @@ impl Protocol for Otlp {
         let mut deltas = self.deltas();
         let time_ns = deltas.as_ref().map_or_else(now_ns, |deltas| deltas.next_ns());
         let requests = self.requests(timestamp_ms, time_ns).expecting(series);
-        let growing =
-            deltas.as_ref().map(|deltas| Growing::new(&deltas.totals, time_ns, deltas.begun_ns));
+        let converter = deltas
+            .as_ref()
+            .map(|deltas| DeltaConverter::new(&deltas.totals, time_ns, deltas.begun_ns));
         let labels = (&*self.labels, &*self.resource);
-        let mut translation = Translation::new(requests, growing, labels);
+        let mut translation = Translation::new(requests, converter, labels);
         source.visit(&mut translation)?;
-        let (requests, growing) = translation.into_parts();
-        let totals = growing.map(Growing::finish);
+        let (requests, converter) = translation.into_parts();
+        let totals = converter.map(DeltaConverter::finish);
         if let (Some(deltas), Some(totals)) = (&mut deltas, totals) {
             deltas.advance(totals);
         }
         Ok(vec![requests])
     }
 
-    fn judge(&self, body: &Body, answer: &Answer) -> Verdict {
-        let verdict = verdict::judge(answer, body.samples);
+    fn judge(&self, body: &Body, response: &Answer) -> Verdict {
+        let verdict = verdict::judge(response, body.samples);
         if let Verdict::Taken(rejected, _) = verdict {
             self.rejected.inc_by(rejected);
         }

@@ -13,9 +13,9 @@ use quipu_wire::remote::{
     Number, PointValue, SummaryPoint, Temporality,
 };
 
-use super::growth::Growing;
+use super::growth::DeltaConverter;
 use super::requests::{Points, identity};
-use super::resources::Given;
+use super::resources::BaseResource;
 use crate::labels::ExternalLabel;
 use crate::snapshot::Requests;
 use quipu_process::time::now_ns;
@@ -25,10 +25,10 @@ use quipu_translate::otlp::ucum;
 #[derive(Debug)]
 pub(super) struct Translation<'t> {
     requests: Requests<Points>,
-    /// Takes what was added, if the requests do not have totals.
-    growing: Option<Growing<'t>>,
+    /// Converts totals to deltas, if the requests have delta temporality.
+    converter: Option<DeltaConverter<'t>>,
     external: &'t [ExternalLabel],
-    resource: &'t Given,
+    resource: &'t BaseResource,
     time_ns: u64,
     name: String,
     /// Buffers.
@@ -38,8 +38,8 @@ pub(super) struct Translation<'t> {
     negative: Vec<u64>,
 }
 
-/// An exemplar whose ids are bytes.
-struct Sampled<'a> {
+/// An exemplar of a data point: its ids are bytes.
+struct PointExemplar<'a> {
     trace: Option<[u8; 16]>,
     span: Option<[u8; 8]>,
     attributes: Vec<Attribute<'a>>,
@@ -51,17 +51,17 @@ struct Sampled<'a> {
 const MOST_BUCKETS: i64 = 4096;
 
 impl<'t> Translation<'t> {
-    /// Passes on what is shown at the time of the requests, with these labels, and without those
-    /// that all resources are given.
+    /// Passes on the series at the time of the requests, with the `external` labels, and without
+    /// the labels that the base resource contains.
     pub(super) fn new(
         requests: Requests<Points>,
-        growing: Option<Growing<'t>>,
-        (external, resource): (&'t [ExternalLabel], &'t Given),
+        converter: Option<DeltaConverter<'t>>,
+        (external, resource): (&'t [ExternalLabel], &'t BaseResource),
     ) -> Self {
         Self {
             time_ns: requests.writer.time_ns,
             requests,
-            growing,
+            converter,
             external,
             resource,
             name: String::new(),
@@ -72,8 +72,8 @@ impl<'t> Translation<'t> {
         }
     }
 
-    pub(super) fn into_parts(self) -> (Requests<Points>, Option<Growing<'t>>) {
-        (self.requests, self.growing)
+    pub(super) fn into_parts(self) -> (Requests<Points>, Option<DeltaConverter<'t>>) {
+        (self.requests, self.converter)
     }
 
     fn put(
@@ -91,8 +91,8 @@ impl<'t> Translation<'t> {
         if is_repeated || !self.requests.begin(id) {
             return;
         }
-        let sampled: Vec<_> = exemplars.iter().map(Sampled::new).collect();
-        let exemplars: Vec<_> = sampled.iter().map(Sampled::shown).collect();
+        let point_exemplars: Vec<_> = exemplars.iter().map(PointExemplar::new).collect();
+        let exemplars: Vec<_> = point_exemplars.iter().map(PointExemplar::shown).collect();
         let point = NewPoint {
             attributes,
             start_ns,
@@ -101,8 +101,8 @@ impl<'t> Translation<'t> {
             value,
             exemplars: &exemplars,
         };
-        match &mut self.growing {
-            Some(growing) => growing.push(&mut self.requests, id, &point),
+        match &mut self.converter {
+            Some(converter) => converter.push(&mut self.requests, id, &point),
             None => self.requests.push_point(id, &point),
         }
     }
@@ -222,8 +222,8 @@ impl Sink for Translation<'_> {
         self.name.push_str(suffix);
         let unit = ucum(family.unit);
         self.requests.begin_metric(&self.name, family.help, &unit);
-        if let Some(growing) = &mut self.growing {
-            growing.begin(&self.name, family.help, &unit);
+        if let Some(converter) = &mut self.converter {
+            converter.begin(&self.name, family.help, &unit);
         }
     }
 
@@ -258,9 +258,9 @@ impl Sink for Translation<'_> {
     }
 }
 
-impl<'a> Sampled<'a> {
+impl<'a> PointExemplar<'a> {
     fn new(exemplar: &Exemplar<'a>) -> Self {
-        let mut sampled = Self {
+        let mut point = Self {
             trace: None,
             span: None,
             attributes: Vec::new(),
@@ -270,17 +270,17 @@ impl<'a> Sampled<'a> {
         let mut texts = exemplar.labels;
         while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
             match name {
-                "trace_id" if sampled.trace.is_none() => sampled.trace = bytes_of(value),
-                "span_id" if sampled.span.is_none() => sampled.span = bytes_of(value),
+                "trace_id" if point.trace.is_none() => point.trace = bytes_of(value),
+                "span_id" if point.span.is_none() => point.span = bytes_of(value),
                 _ => {}
             }
-            let is_id = (name == "trace_id" && sampled.trace.is_some())
-                || (name == "span_id" && sampled.span.is_some());
+            let is_id = (name == "trace_id" && point.trace.is_some())
+                || (name == "span_id" && point.span.is_some());
             if !is_id {
-                sampled.attributes.push((name, Text::Text(value)));
+                point.attributes.push((name, Text::Text(value)));
             }
         }
-        sampled
+        point
     }
 
     fn shown(&self) -> NewExemplar<'_> {
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_hexadecimal() {
+    fn ids_are_decoded_from_hexadecimal() {
         assert_eq!(bytes_of("01fF"), Some([1, 0xff]));
         assert_eq!([bytes_of::<2>("01f"), bytes_of("01fg"), bytes_of("+1+1")], [None; 3]);
         assert_eq!(bytes_of::<2>("\u{e9}\u{e9}"), None);

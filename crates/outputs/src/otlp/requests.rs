@@ -9,7 +9,7 @@ use quipu_wire::remote::{
     MetricsWriter, NewPoint, PointValue, SummaryPoint, Temporality,
 };
 
-use super::resources::{Given, Program, Resources};
+use super::resources::{BaseResource, Program, Resources};
 use crate::queue::Form;
 use crate::snapshot::{Requests, Writer};
 
@@ -35,8 +35,8 @@ impl Points {
 
     /// The same, with points of the resources that their labels name, which also have what is
     /// given.
-    pub(super) fn by_resource(self, given: &Arc<Given>, hash: &Seeded) -> Self {
-        Self { resources: Some(Resources::new(Arc::clone(given), hash)), ..self }
+    pub(super) fn by_resource(self, base: &Arc<BaseResource>, hash: &Seeded) -> Self {
+        Self { resources: Some(Resources::new(Arc::clone(base), hash)), ..self }
     }
 
     /// The name of the metric.
@@ -46,7 +46,7 @@ impl Points {
 
     fn push(&mut self, point: &NewPoint<'_>) {
         let Some(resources) = &mut self.resources else { return self.writer.push(point) };
-        let (program, others) = Program::of(point.attributes);
+        let (program, others) = Program::split_labels(point.attributes);
         resources.enter(&mut self.writer, program);
         let attributes = others.as_deref().unwrap_or(point.attributes);
         self.writer.push(&NewPoint { attributes, ..*point });
@@ -77,9 +77,9 @@ impl Writer for Points {
         take: &mut dyn FnMut(u64) -> bool,
     ) {
         let resources = requests.writer.resources.as_ref();
-        let given = resources.map(|resources| Arc::clone(resources.given())).unwrap_or_default();
+        let base = resources.map(|resources| Arc::clone(resources.base())).unwrap_or_default();
         let (hash, time_ns) = (requests.hash.clone(), requests.writer.time_ns);
-        each_point(request, &given, &hash, |metric, id, point| {
+        each_point(request, &base, &hash, |metric, id, point| {
             let Some(value) = ended(&point.value).filter(|_| take(id)) else { return };
             if requests.writer.name() != metric.name {
                 requests.begin_metric(metric.name, metric.description, metric.unit);
@@ -122,12 +122,12 @@ pub(super) fn identity(hash: &Seeded, name: &str, attributes: &[Attribute<'_>]) 
 /// resource that are not labels. Returns false if it cannot be read.
 pub(super) fn each_point(
     request: &[u8],
-    given: &Given,
+    base: &BaseResource,
     hash: &Seeded,
     mut each: impl FnMut(&MetricDescription<'_>, u64, &NewPoint<'_>),
 ) -> bool {
     let mut reader = MetricsReader::new(request);
-    let (mut number, mut labels) = (0, given.read(&[]));
+    let (mut number, mut labels) = (0, base.read(&[]));
     loop {
         let point = match reader.next_point() {
             Ok(Some(point)) => point,
@@ -135,7 +135,7 @@ pub(super) fn each_point(
         };
         if number != point.resource.number {
             number = point.resource.number;
-            labels = given.read(point.resource.attributes);
+            labels = base.read(point.resource.attributes);
         }
         let all = labels.with(point.attributes);
         let attributes = all.as_deref().unwrap_or(point.attributes);
@@ -182,14 +182,14 @@ mod tests {
     use crate::coding::Coding;
     use crate::snapshot::Snapshot;
 
-    fn given() -> Given {
-        Given::new(&["service.name=all".parse().unwrap(), "a=b".parse().unwrap()])
+    fn base() -> BaseResource {
+        BaseResource::new(&["service.name=all".parse().unwrap(), "a=b".parse().unwrap()])
     }
 
     /// A snapshot of that many gauges, and the same number of sums that were added, of three
     /// programs in turn.
     fn take(count: usize, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
-        let points = Points::new(Form::Points, 2).by_resource(&Arc::new(given()), hash);
+        let points = Points::new(Form::Points, 2).by_resource(&Arc::new(base()), hash);
         let mut requests = Requests::new(points, 1, Coding::Gzip, hash);
         let (gauge, temporality) = (PointValue::Gauge(Some(Number::Int(1))), Temporality::Delta);
         let sum = PointValue::Sum { value: Some(Number::Int(1)), monotonic: true, temporality };
@@ -226,7 +226,7 @@ mod tests {
             let (mut ends, mut all) = (0, 0);
             for body in &snapshot.bodies {
                 let request = body.expand().unwrap();
-                assert!(each_point(&request, &given(), &hash, |metric, _, point| {
+                assert!(each_point(&request, &base(), &hash, |metric, _, point| {
                     let is_end = point.no_recorded_value;
                     assert!(!is_end || (metric.name, point.time_ns) == ("level", 2));
                     ends += usize::from(is_end);

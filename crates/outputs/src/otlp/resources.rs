@@ -1,9 +1,9 @@
 //! Resources: a program is one, and its labels `job` and `instance` are attributes of it.
 //!
-//! `job` becomes `service.name`; what is before its first slash becomes `service.namespace`.
-//! `instance` becomes `service.instance.id`. Prometheus makes the same labels of these. All other
-//! labels stay with the data points. The attributes that the user gives are those of each resource;
-//! of these three, those that a label does not replace.
+//! `job` becomes `service.name`; the part before its first slash becomes `service.namespace`.
+//! `instance` becomes `service.instance.id`. Prometheus converts these attributes back to the same
+//! labels. All other labels stay with the data points. The attributes in the settings are added to
+//! each resource, unless a label replaces one of these three.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -15,25 +15,25 @@ use quipu_wire::remote::{Attribute, AttributeValue, MetricsWriter};
 use crate::labels::ResourceAttribute;
 use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE};
 
-/// What the user gives.
+/// The attributes in the settings, which all resources have.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct BaseResource {
     attributes: Vec<ResourceAttribute>,
-    /// The labels that a receiver makes of it.
+    /// The labels to which a receiver converts the attributes.
     job: Option<String>,
     instance: Option<String>,
 }
 
-/// The labels of a series that name its program, but for those that all programs are given.
+/// The labels of a series that name its program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Program<'l> {
     job: Option<&'l str>,
     instance: Option<&'l str>,
 }
 
-/// The same, read from a resource.
+/// The labels of a program that were read from a resource.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct ResourceLabels {
     job: Option<String>,
     instance: Option<String>,
 }
@@ -41,41 +41,42 @@ pub(super) struct Read {
 /// The resources of a request that is being written.
 #[derive(Debug)]
 pub(super) struct Resources {
-    given: Arc<Given>,
+    base: Arc<BaseResource>,
     hash: Seeded,
-    /// Their numbers in the request, by hashes of their programs; and the hash of the last one.
+    /// The numbers of the resources in the request, by the hashes of their programs; and the hash
+    /// of the last program.
     numbers: HashMap<u64, usize, Seeded>,
     last: Option<u64>,
 }
 
-impl Given {
+impl BaseResource {
     pub(super) fn new(attributes: &[ResourceAttribute]) -> Self {
         let pairs = attributes.iter().map(|one| (&*one.key, AttributeValue::Text(&one.value)));
-        let Read { job, instance } = Self::default().read(&pairs.collect::<Vec<_>>());
+        let ResourceLabels { job, instance } = Self::default().read(&pairs.collect::<Vec<_>>());
         Self { attributes: attributes.to_vec(), job, instance }
     }
 
-    /// Whether this label is what a receiver makes of what is given. A series with it, and one
-    /// without it, are one series there.
+    /// Whether a receiver adds this label because of the base resource. It then merges a series
+    /// with the label and a series without it.
     pub(super) fn has(&self, (name, value): &Attribute<'_>) -> bool {
-        let given = match *name {
+        let base = match *name {
             "job" => &self.job,
             "instance" => &self.instance,
             _ => return false,
         };
-        matches!((given, value), (Some(given), AttributeValue::Text(value)) if given == value)
+        matches!((base, value), (Some(base), AttributeValue::Text(value)) if base == value)
     }
 
-    /// The attributes of the resource of a program.
+    /// Returns the attributes of the resource of a program.
     fn attributes<'a>(&'a self, program: Program<'a>) -> Vec<Attribute<'a>> {
         let is_replaced = |key: &str| match key {
             NAME | NAMESPACE => program.job.is_some(),
             INSTANCE => program.instance.is_some(),
             _ => false,
         };
-        let given = self.attributes.iter().filter(|one| !is_replaced(&one.key));
+        let base = self.attributes.iter().filter(|one| !is_replaced(&one.key));
         let mut attributes: Vec<Attribute<'a>> =
-            given.map(|one| (&*one.key, AttributeValue::Text(&one.value))).collect();
+            base.map(|one| (&*one.key, AttributeValue::Text(&one.value))).collect();
         let mut add = |key, value| attributes.push((key, AttributeValue::Text(value)));
         if let Some(job) = program.job {
             let parts = job.split_once('/');
@@ -93,8 +94,8 @@ impl Given {
         attributes
     }
 
-    /// The labels that became attributes of a resource.
-    pub(super) fn read(&self, resource: &[Attribute<'_>]) -> Read {
+    /// Reads the labels that became attributes of a resource.
+    pub(super) fn read(&self, resource: &[Attribute<'_>]) -> ResourceLabels {
         let get = |wanted: &str| {
             let mut values = resource.iter().filter(|(key, _)| *key == wanted);
             values.find_map(|(_, value)| match value {
@@ -109,13 +110,14 @@ impl Given {
         let instance = get(INSTANCE).map(str::to_owned);
         let job = job.filter(|job| Some(job) != self.job.as_ref());
         let instance = instance.filter(|instance| Some(instance) != self.instance.as_ref());
-        Read { job, instance }
+        ResourceLabels { job, instance }
     }
 }
 
 impl<'l> Program<'l> {
-    /// The program of a series with these labels, and the other ones if that is not all.
-    pub(super) fn of(labels: &[Attribute<'l>]) -> (Self, Option<Vec<Attribute<'l>>>) {
+    /// Returns the program of a series with these labels, and the other labels if there are labels
+    /// of a program.
+    pub(super) fn split_labels(labels: &[Attribute<'l>]) -> (Self, Option<Vec<Attribute<'l>>>) {
         let mut program = Self::default();
         for label in labels {
             match *label {
@@ -137,8 +139,9 @@ impl<'l> Program<'l> {
     }
 }
 
-impl Read {
-    /// All labels of a point with these, by their names; `None` if these are all.
+impl ResourceLabels {
+    /// Adds the labels of the program to the labels of a point, sorted by name. Returns `None` if
+    /// there are none to add.
     pub(super) fn with<'a>(&'a self, labels: &[Attribute<'a>]) -> Option<Vec<Attribute<'a>>> {
         if *self == Self::default() {
             return None;
@@ -153,16 +156,16 @@ impl Read {
 }
 
 impl Resources {
-    pub(super) fn new(given: Arc<Given>, hash: &Seeded) -> Self {
+    pub(super) fn new(base: Arc<BaseResource>, hash: &Seeded) -> Self {
         let numbers = HashMap::with_hasher(hash.clone());
-        Self { given, hash: hash.clone(), numbers, last: None }
+        Self { base, hash: hash.clone(), numbers, last: None }
     }
 
-    pub(super) fn given(&self) -> &Arc<Given> {
-        &self.given
+    pub(super) fn base(&self) -> &Arc<BaseResource> {
+        &self.base
     }
 
-    /// Makes the points that follow those of a program.
+    /// Begins the points of a program.
     pub(super) fn enter(&mut self, writer: &mut MetricsWriter, program: Program<'_>) {
         let id = self.hash.hash_one(program);
         if self.last.replace(id) == Some(id) {
@@ -171,13 +174,13 @@ impl Resources {
         match self.numbers.get(&id) {
             Some(number) => writer.resume_resource(*number),
             None => {
-                let number = writer.set_resource(&self.given.attributes(program));
+                let number = writer.set_resource(&self.base.attributes(program));
                 self.numbers.insert(id, number);
             }
         }
     }
 
-    /// Notes that the request has ended: the last resource goes on as the first of the next one.
+    /// Notes that the request has ended: the last resource is the first of the next request.
     pub(super) fn finished(&mut self) {
         self.numbers.clear();
         self.numbers.extend(self.last.map(|id| (id, 0)));
@@ -188,9 +191,9 @@ impl Resources {
 mod tests {
     use super::*;
 
-    fn given(pairs: &[&str]) -> Given {
+    fn base(pairs: &[&str]) -> BaseResource {
         let pairs: Vec<ResourceAttribute> = pairs.iter().map(|one| one.parse().unwrap()).collect();
-        Given::new(&pairs)
+        BaseResource::new(&pairs)
     }
 
     fn labels(text: &str) -> Vec<Attribute<'_>> {
@@ -209,10 +212,10 @@ mod tests {
     #[test]
     fn labels_that_name_a_program_become_attributes_and_labels_again() {
         let all =
-            given(&["service.namespace=n", "service.name=s", "a.b=c", "service.instance.id=i"]);
-        let some = given(&["a.b=c"]);
-        let none = given(&[]);
-        for (given, series, resource, rest) in [
+            base(&["service.namespace=n", "service.name=s", "a.b=c", "service.instance.id=i"]);
+        let some = base(&["a.b=c"]);
+        let none = base(&[]);
+        for (base, series, resource, rest) in [
             (&none, "a=1 b=2", "", "a=1 b=2"),
             (
                 &none,
@@ -238,29 +241,29 @@ mod tests {
             ),
         ] {
             let all = labels(series);
-            let (program, others) = Program::of(&all);
-            let attributes = given.attributes(program);
+            let (program, others) = Program::split_labels(&all);
+            let attributes = base.attributes(program);
             assert_eq!(shown(&attributes), resource, "{series}");
             let others = others.unwrap_or_else(|| all.clone());
             assert_eq!(shown(&others), rest, "{series}");
-            let read = given.read(&attributes);
+            let read = base.read(&attributes);
             assert_eq!(shown(&read.with(&others).unwrap_or(others)), series);
         }
     }
 
     #[test]
     fn a_label_that_all_programs_are_given_does_not_differ() {
-        let given = given(&["service.namespace=n", "service.name=s", "service.instance.id=i"]);
-        for (label, is_given) in [
+        let base = base(&["service.namespace=n", "service.name=s", "service.instance.id=i"]);
+        for (label, is_base) in [
             ("job=n/s", true),
             ("instance=i", true),
             ("job=s", false),
             ("instance=j", false),
             ("service.name=s", false),
         ] {
-            assert_eq!(given.has(&labels(label)[0]), is_given, "{label}");
+            assert_eq!(base.has(&labels(label)[0]), is_base, "{label}");
         }
-        assert!(!Given::default().has(&("job", AttributeValue::Text(""))));
+        assert!(!BaseResource::default().has(&("job", AttributeValue::Text(""))));
     }
 
     #[test]
@@ -270,13 +273,13 @@ mod tests {
         let mut writer = MetricsWriter::new();
         let (one, other) = (labels("job=one"), labels("job=other"));
         for labels in [&one, &other, &one, &one, &other] {
-            resources.enter(&mut writer, Program::of(labels).0);
+            resources.enter(&mut writer, Program::split_labels(labels).0);
         }
         assert_eq!(resources.numbers.len(), 2);
         writer.finish(&mut Vec::new());
         resources.finished();
-        resources.enter(&mut writer, Program::of(&other).0);
-        resources.enter(&mut writer, Program::of(&one).0);
+        resources.enter(&mut writer, Program::split_labels(&other).0);
+        resources.enter(&mut writer, Program::split_labels(&one).0);
         let mut numbers: Vec<usize> = resources.numbers.values().copied().collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [0, 1]);

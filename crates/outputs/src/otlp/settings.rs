@@ -117,17 +117,17 @@ fn resource(flags: &OtlpFlags) -> Result<Vec<ResourceAttribute>, Unusable> {
     let mut bytes = 0_usize;
     for (at, ResourceAttribute { key, value }) in attributes.iter().enumerate() {
         if attributes[..at].iter().any(|other| other.key == *key) {
-            let what = format!("the key {key} has two values; give one of them");
-            return Err(Unusable::new("otlp-resource", what));
+            let reason = format!("the key {key} has two values; give one of them");
+            return Err(Unusable::new("otlp-resource", reason));
         }
         bytes += key.len() + value.len();
     }
     if bytes > MOST_RESOURCE {
-        let what = format!(
+        let reason = format!(
             "the attributes have {bytes} bytes, and each resource has them all; give at most \
              {MOST_RESOURCE}"
         );
-        return Err(Unusable::new("otlp-resource", what));
+        return Err(Unusable::new("otlp-resource", reason));
     }
     Ok(attributes)
 }

@@ -9,19 +9,19 @@ use quipu_client::sender::Answer;
 use quipu_process::text::cut;
 
 /// Judges the response to a request with this many points.
-pub(super) fn judge(answer: &Answer, points: u64) -> Verdict {
+pub(super) fn judge(response: &Answer, points: u64) -> Verdict {
     // A request may be refused for the daemon, or for the way to the receiver.
     let refused = |is_of_sender| Verdict::Refused { written: 0, is_of_sender };
-    match answer.status {
+    match response.status {
         429 | 502..=504 => Verdict::Later,
-        200..=299 => taken(answer, points).unwrap_or(refused(false)),
+        200..=299 => taken(response, points).unwrap_or(refused(false)),
         status => refused(matches!(status, 300..=399 | 401 | 403..=405 | 407 | 409)),
     }
 }
 
 /// `None` if it is a page for people: no receiver is at the URL.
-fn taken(answer: &Answer, points: u64) -> Option<Verdict> {
-    let media = Media::from_headers(&answer.headers);
+fn taken(response: &Answer, points: u64) -> Option<Verdict> {
+    let media = Media::from_headers(&response.headers);
     if media.is("text/html") {
         return None;
     }
@@ -33,7 +33,8 @@ fn taken(answer: &Answer, points: u64) -> Option<Verdict> {
         }
     };
     if media.is("application/json") {
-        let response: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let response: serde_json::Value =
+            serde_json::from_slice(&response.body).unwrap_or_default();
         let partial = &response["partialSuccess"];
         let rejected = &partial["rejectedDataPoints"];
         // The mapping writes integers of 64 bits as texts.
@@ -42,7 +43,7 @@ fn taken(answer: &Answer, points: u64) -> Option<Verdict> {
         return partly(rejected.unwrap_or(0), message);
     }
     // Some receivers respond with another text than the protocol says; they took the request.
-    read_metrics_response(&answer.body)
+    read_metrics_response(&response.body)
         .map_or(partly(0, ""), |response| partly(response.rejected, response.message))
 }
 
@@ -55,7 +56,7 @@ mod tests {
     use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
     #[test]
-    fn responses_are_judged_as_the_protocol_says() {
+    fn responses_are_judged_by_the_protocol() {
         let judge = |status, media: &'static str, body: &[u8]| {
             let mut headers = HeaderMap::new();
             if !media.is_empty() {

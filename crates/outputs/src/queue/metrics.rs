@@ -30,7 +30,7 @@ pub(crate) struct Metrics {
 
 /// The metrics of the queue of one receiver.
 #[derive(Debug)]
-pub(crate) struct ReceiverMetrics {
+pub(crate) struct QueueReceiverMetrics {
     pub(super) size: IntGauge,
     pub(super) requests: IntGauge,
     pub(super) oldest_age: Gauge,
@@ -48,9 +48,9 @@ impl Metrics {
         scope.metrics()
     }
 
-    /// Those of a receiver.
-    pub(crate) fn receiver(&self, receiver: &str) -> ReceiverMetrics {
-        ReceiverMetrics {
+    /// Returns the metrics of a receiver.
+    pub(crate) fn receiver(&self, receiver: &str) -> QueueReceiverMetrics {
+        QueueReceiverMetrics {
             size: self.size.with(&[receiver]),
             requests: self.requests.with(&[receiver]),
             oldest_age: self.oldest_age.with(&[receiver]),

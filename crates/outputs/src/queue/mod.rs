@@ -1,23 +1,22 @@
 //! Requests that wait on the disk for a receiver: of remote write (`--remote-write-queue disk`),
 //! and of OTLP with delta temporality.
 //!
-//! Each receiver has a folder, whose numbered files have the requests in the order in which they
-//! came (`records.rs`). They are written without a sync: what was written survives the death of the
-//! process, and a power loss may cost the tail. A request that was taken or refused is marked as
-//! done in its place, and a file without others is removed. The files together have a bound: the
-//! oldest makes room for new requests, and what it had is counted.
+//! Each receiver has a folder, whose numbered files hold the requests in the order of their arrival
+//! (`records.rs`). The files are written without a sync: their contents survive the death of the
+//! process, and a power loss may cost the tail. A request that was accepted or refused is marked as
+//! done in its place, and a file without other requests is removed. The files together have a
+//! bound: the oldest file makes room for new requests, and its samples are counted as dropped.
 //!
-//! The shards of a receiver share a queue. Each request names its shard, and how many
-//! there were: a shard sends its own requests, in order. Requests of a run of the daemon that had
-//! another number of shards are all sent before those that came after them, since their series are
-//! in other shards now.
+//! The shards of a receiver share a queue. Each request stores its shard and the number of shards:
+//! a shard sends its own requests, in order. Requests of a run of the daemon with another number of
+//! shards are all sent before later requests, because their series are in other shards now.
 //!
 //! A failure here costs only the requests that would be kept: an error is counted, and logged once.
 //!
-//! **Deltas.** A snapshot with what was added is a file of its own ([`Queue::begin_snapshot`]),
-//! which also has the totals that its requests lead to. It is written under another name, synced,
-//! and renamed, so it is there whole or not at all. It stays until the next one is there, and the
-//! one before it as long: it is where the receiver is if the snapshot is taken back.
+//! **Deltas.** A snapshot of deltas is a separate file ([`Queue::begin_snapshot`]), which also
+//! holds the totals after its requests. It is written under another name, synced, and renamed, so
+//! it is either complete or absent. It stays until the next snapshot is there, and so does the
+//! snapshot before it: this is the position of the receiver if the snapshot is revoked.
 
 mod metrics;
 mod records;
@@ -34,7 +33,7 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::snapshot::Body;
-pub(super) use metrics::{Metrics, ReceiverMetrics};
+pub(super) use metrics::{Metrics, QueueReceiverMetrics};
 use quipu_process::temporary::sync_directory;
 pub(super) use records::Form;
 use records::{DONE, HEADER, Kind, PREFIX, Record, Records};
@@ -47,51 +46,53 @@ pub(super) struct Queue {
     limit: u64,
     /// The number of the last shard.
     last_shard: u8,
-    /// By number. The last one may be the one that is written to.
-    files: BTreeMap<u64, Held>,
+    /// The files by number. The last one may still be written to.
+    files: BTreeMap<u64, QueueFile>,
     /// The bytes of all files.
     bytes: u64,
-    waiting: VecDeque<Waiting>,
+    pending: VecDeque<PendingRequest>,
     /// The number of the next file.
     next: u64,
     tail: Option<(u64, File)>,
     /// The file that was read last.
     reading: Option<(u64, File)>,
-    /// The states that were last logged: that it takes nothing, that it is full, and the file with
-    /// a fault.
+    /// The states that were last logged: that the queue rejects requests, that it was full, and the
+    /// file with a fault.
     is_failing: bool,
     was_full: bool,
     at_fault: Option<u64>,
-    metrics: ReceiverMetrics,
+    metrics: QueueReceiverMetrics,
     buffer: Vec<u8>,
-    /// Is locked while the queue is open.
+    /// The file that is locked while the queue is open.
     _lock: File,
 }
 
-/// Names a request that waits: its file, and where it begins there.
+/// Identifies a pending request: its file, and its offset there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(u64, u64);
 
-/// A snapshot of deltas of an earlier run.
+/// A snapshot of deltas from an earlier run.
 #[derive(Debug, Default)]
-pub(super) struct Restored {
+pub(super) struct DeltaSnapshot {
     /// The totals and their time, in nanoseconds since 1970.
     pub(super) totals: Vec<Body>,
     pub(super) time_ns: u64,
-    /// The requests that wait, and whether these are all.
+    /// The pending requests, and whether the snapshot had no others.
     pub(super) owed: Vec<Body>,
     pub(super) is_whole: bool,
 }
 
+/// The size of a file of the queue.
 #[derive(Debug, Default)]
-struct Held {
+struct QueueFile {
     bytes: u64,
-    /// How many of its requests wait; totals always do.
+    /// The number of pending requests; totals are always pending.
     waiting: usize,
 }
 
+/// A request that waits to be sent.
 #[derive(Debug)]
-struct Waiting {
+struct PendingRequest {
     id: Id,
     /// The bytes of the record.
     length: usize,
@@ -100,7 +101,7 @@ struct Waiting {
     last_shard: u8,
     samples: u32,
     time: i64,
-    /// How often it alone failed.
+    /// The number of failures of this request alone.
     failures: u32,
 }
 
@@ -130,7 +131,7 @@ impl Queue {
         receiver: &str,
         limit: u64,
         shards: u8,
-        metrics: ReceiverMetrics,
+        metrics: QueueReceiverMetrics,
         remedy: &str,
     ) -> Result<Self, String> {
         let folder = directory.join(folder_name(receiver));
@@ -153,7 +154,7 @@ impl Queue {
             last_shard: shards.saturating_sub(1),
             files: BTreeMap::new(),
             bytes: 0,
-            waiting: VecDeque::new(),
+            pending: VecDeque::new(),
             next: 1,
             tail: None,
             reading: None,
@@ -169,15 +170,14 @@ impl Queue {
         }
         this.make_room(0);
         this.show();
-        if !this.waiting.is_empty() {
-            let (requests, bytes) = (this.waiting.len(), this.bytes);
+        if !this.pending.is_empty() {
+            let (requests, bytes) = (this.pending.len(), this.bytes);
             info!(receiver, requests, bytes, "requests wait in the queue");
         }
         Ok(this)
     }
 
-    /// Appends a request of a shard. Returns how to name it, or nothing if the disk does not take
-    /// it.
+    /// Appends a request of a shard. Returns its ID, or `None` if the disk cannot store it.
     pub(super) fn push(&mut self, shard: u8, timestamp_ms: i64, body: &Body) -> Option<Id> {
         let pushed = self.append(shard, timestamp_ms, body);
         self.show();
@@ -201,17 +201,16 @@ impl Queue {
         }
     }
 
-    /// The request that a shard is to send next. Those that cannot be read any more are dropped,
-    /// and counted.
+    /// Returns the next request of a shard. Requests that cannot be read are dropped, and counted.
     pub(super) fn front(&mut self, shard: u8) -> Option<(Id, Body)> {
         let shards = u16::from(self.last_shard) + 1;
         loop {
-            let last_shard = self.waiting.front()?.last_shard;
-            let mut run = self.waiting.iter().take_while(|other| other.last_shard == last_shard);
+            let last_shard = self.pending.front()?.last_shard;
+            let mut run = self.pending.iter().take_while(|other| other.last_shard == last_shard);
             // A shard that no longer exists leaves its requests to another one.
-            let waiting = run.find(|other| u16::from(other.shard) % shards == u16::from(shard))?;
-            let (id, samples) = (waiting.id, waiting.samples);
-            match self.read(id, waiting.length) {
+            let request = run.find(|other| u16::from(other.shard) % shards == u16::from(shard))?;
+            let (id, samples) = (request.id, request.samples);
+            match self.read(id, request.length) {
                 Ok(body) => return Some((id, body)),
                 Err(error) => {
                     self.complain(id.0, &error.to_string());
@@ -222,14 +221,14 @@ impl Queue {
         }
     }
 
-    /// Removes a request that was taken or refused.
+    /// Removes a request that was accepted or refused.
     pub(super) fn finish(&mut self, id: Id) {
-        let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else { return };
-        self.waiting.remove(at);
+        let Some(at) = self.pending.iter().position(|request| request.id == id) else { return };
+        self.pending.remove(at);
         let Id(number, offset) = id;
-        let is_empty = self.files.get_mut(&number).is_some_and(|held| {
-            held.waiting -= 1;
-            held.waiting == 0
+        let is_empty = self.files.get_mut(&number).is_some_and(|entry| {
+            entry.waiting -= 1;
+            entry.waiting == 0
         });
         if is_empty {
             self.remove(number);
@@ -243,14 +242,14 @@ impl Queue {
     /// Notes that a request failed while others did not. If that happens again, those after it are
     /// sent first.
     pub(super) fn blame(&mut self, id: Id) {
-        let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else { return };
-        let Some(mut waiting) = self.waiting.remove(at) else { return };
-        waiting.failures += 1;
-        if waiting.failures >= MOST_FAILURES {
-            waiting.failures = 0;
-            self.waiting.push_back(waiting);
+        let Some(at) = self.pending.iter().position(|request| request.id == id) else { return };
+        let Some(mut request) = self.pending.remove(at) else { return };
+        request.failures += 1;
+        if request.failures >= MOST_FAILURES {
+            request.failures = 0;
+            self.pending.push_back(request);
         } else {
-            self.waiting.insert(at, waiting);
+            self.pending.insert(at, request);
         }
     }
 
@@ -261,7 +260,7 @@ impl Queue {
 
     /// Shows how long the oldest samples have waited.
     pub(super) fn show_age(&self, now_ms: i64) {
-        let oldest = self.waiting.iter().map(|waiting| waiting.time).min();
+        let oldest = self.pending.iter().map(|request| request.time).min();
         let age = oldest.map_or(0, |oldest| now_ms.saturating_sub(oldest).max(0));
         self.metrics.oldest_age.set(age as f64 / 1000.0);
     }
@@ -273,7 +272,7 @@ impl Queue {
         let written = record.encode(&mut buffer).and_then(|()| self.write(&buffer));
         self.buffer = buffer;
         let id = written?;
-        self.waiting.push_back(Waiting::new(id, &record));
+        self.pending.push_back(PendingRequest::new(id, &record));
         Ok(id)
     }
 
@@ -311,14 +310,14 @@ impl Queue {
         let written = self.write_snapshot(&new, time, totals, owed);
         let written = written.and_then(|written| fs::rename(&new, &path).map(|()| written));
         // What was written so far would keep a disk full.
-        let (held, all) = written.inspect_err(|_| {
+        let (entry, all) = written.inspect_err(|_| {
             let _ = fs::remove_file(&new);
         })?;
         // It is there, whether or not a loss of power would undo that.
         self.keep_last();
-        (self.waiting, self.next) = (all, number + 1);
-        self.bytes += held.bytes;
-        self.files.insert(number, held);
+        (self.pending, self.next) = (all, number + 1);
+        self.bytes += entry.bytes;
+        self.files.insert(number, entry);
         sync_directory(&path)
     }
 
@@ -329,11 +328,11 @@ impl Queue {
         time: i64,
         totals: &[Body],
         owed: &[Body],
-    ) -> io::Result<(Held, VecDeque<Waiting>)> {
+    ) -> io::Result<(QueueFile, VecDeque<PendingRequest>)> {
         let number = self.next;
         let mut file = plain(writable().create_new(true), new)?;
         file.write_all(&HEADER)?;
-        let mut held = Held { bytes: HEADER.len() as u64, waiting: 1 };
+        let mut entry = QueueFile { bytes: HEADER.len() as u64, waiting: 1 };
         let mut all = VecDeque::new();
         for body in totals.iter().chain(owed) {
             let record = self.record(0, time, body);
@@ -341,18 +340,18 @@ impl Queue {
             record.encode(&mut self.buffer)?;
             file.write_all(&self.buffer)?;
             if body.form != Form::Totals {
-                all.push_back(Waiting::new(Id(number, held.bytes), &record));
+                all.push_back(PendingRequest::new(Id(number, entry.bytes), &record));
             }
-            held.bytes += self.buffer.len() as u64;
+            entry.bytes += self.buffer.len() as u64;
         }
-        held.waiting += all.len();
+        entry.waiting += all.len();
         file.sync_all()?;
-        Ok((held, all))
+        Ok((entry, all))
     }
 
     /// Removes the last snapshot of deltas, of which nothing is done.
     pub(super) fn take_back(&mut self) {
-        self.waiting.clear();
+        self.pending.clear();
         if let Some((&number, _)) = self.files.last_key_value() {
             self.remove(number);
         }
@@ -361,7 +360,7 @@ impl Queue {
     /// Removes the next requests of deltas: that many were taken or refused.
     pub(super) fn finish_next(&mut self, count: usize) {
         for _ in 0..count {
-            let next = self.waiting.front().map(|waiting| waiting.id);
+            let next = self.pending.front().map(|request| request.id);
             next.into_iter().for_each(|id| self.finish(id));
         }
     }
@@ -370,7 +369,7 @@ impl Queue {
     ///
     /// # Errors
     /// If it cannot be read, or is damaged.
-    pub(super) fn restore(&mut self) -> io::Result<Option<Restored>> {
+    pub(super) fn restore(&mut self) -> io::Result<Option<DeltaSnapshot>> {
         if self.next == 1 {
             return Ok(None);
         }
@@ -379,10 +378,10 @@ impl Queue {
             return Err(io::Error::other("the last file has a fault"));
         }
         self.keep_last();
-        self.waiting.retain(|waiting| waiting.id.0 == number);
+        self.pending.retain(|request| request.id.0 == number);
         let most = self.most_read();
         let bytes = read_all(self.file(number)?, most)?;
-        let mut restored = Restored { is_whole: true, ..Restored::default() };
+        let mut restored = DeltaSnapshot { is_whole: true, ..DeltaSnapshot::default() };
         for (_, record) in Records::new(&bytes, HEADER.len()) {
             restored.time_ns = record.time.cast_unsigned();
             match record.form {
@@ -407,14 +406,14 @@ impl Queue {
     fn write(&mut self, record: &[u8]) -> io::Result<Id> {
         let length = record.len() as u64;
         if HEADER.len() as u64 + length > self.limit {
-            let what = format!("a request has {length} bytes, and the queue {}", self.limit);
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+            let reason = format!("a request has {length} bytes, and the queue {}", self.limit);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
         }
         self.make_room(HEADER.len() as u64 + length);
         let most = MOST_FILE.min(self.limit / 8);
         let is_full = |number| {
-            let held = self.files.get(number);
-            held.is_none_or(|held| held.bytes.saturating_add(length) > most)
+            let entry = self.files.get(number);
+            entry.is_none_or(|entry| entry.bytes.saturating_add(length) > most)
         };
         if self.tail.as_ref().is_some_and(|(number, _)| is_full(number)) {
             self.tail = None;
@@ -423,12 +422,12 @@ impl Queue {
             Some(tail) => tail,
             None => self.begin_file()?,
         };
-        let held = self.files.entry(number).or_default();
-        let offset = held.bytes;
+        let entry = self.files.entry(number).or_default();
+        let offset = entry.bytes;
         match tail.write_all_at(record, offset) {
             Ok(()) => {
-                held.bytes += length;
-                held.waiting += 1;
+                entry.bytes += length;
+                entry.waiting += 1;
                 self.bytes += length;
                 self.tail = Some((number, tail));
                 Ok(Id(number, offset))
@@ -436,7 +435,7 @@ impl Queue {
             Err(error) => {
                 // Without its torn end, the file can be written to again. If that fails, too, the
                 // next start cuts it.
-                let is_empty = held.waiting == 0;
+                let is_empty = entry.waiting == 0;
                 if tail.set_len(offset).is_ok() {
                     self.tail = Some((number, tail));
                 }
@@ -472,7 +471,7 @@ impl Queue {
             return Err(error);
         }
         let bytes = HEADER.len() as u64;
-        self.files.insert(number, Held { bytes, waiting: 0 });
+        self.files.insert(number, QueueFile { bytes, waiting: 0 });
         self.bytes += bytes;
         Ok((number, file))
     }
@@ -481,8 +480,8 @@ impl Queue {
     fn make_room(&mut self, bytes: u64) {
         while self.bytes.saturating_add(bytes) > self.limit {
             let Some((&number, _)) = self.files.first_key_value() else { return };
-            let of_file = self.waiting.iter().filter(|waiting| waiting.id.0 == number);
-            let samples = of_file.map(|waiting| u64::from(waiting.samples)).sum();
+            let of_file = self.pending.iter().filter(|request| request.id.0 == number);
+            let samples = of_file.map(|request| u64::from(request.samples)).sum();
             if !mem::replace(&mut self.was_full, true) {
                 warn!(
                     folder = %printable(&self.folder), limit = self.limit,
@@ -490,15 +489,15 @@ impl Queue {
                 );
             }
             self.metrics.full.inc_by(samples);
-            self.waiting.retain(|waiting| waiting.id.0 != number);
+            self.pending.retain(|request| request.id.0 != number);
             self.remove(number);
         }
     }
 
     /// Removes a file of which nothing waits.
     fn remove(&mut self, number: u64) {
-        if let Some(held) = self.files.remove(&number) {
-            self.bytes = self.bytes.saturating_sub(held.bytes);
+        if let Some(entry) = self.files.remove(&number) {
+            self.bytes = self.bytes.saturating_sub(entry.bytes);
         }
         for open in [&mut self.tail, &mut self.reading] {
             open.take_if(|(other, _)| *other == number);
@@ -506,7 +505,7 @@ impl Queue {
         if let Err(error) = fs::remove_file(self.path(number)) {
             self.complain(number, &error.to_string());
         }
-        if self.waiting.is_empty() {
+        if self.pending.is_empty() {
             self.was_full = false;
         }
     }
@@ -527,14 +526,14 @@ impl Queue {
             Kind::Queue => {}
         }
         let mut records = Records::new(&bytes, HEADER.len());
-        let mut held = Held::default();
+        let mut entry = QueueFile::default();
         loop {
             for (at, record) in records.by_ref().filter(|(_, record)| !record.is_done) {
-                held.waiting += 1;
+                entry.waiting += 1;
                 if record.form == Form::Totals {
                     continue;
                 }
-                self.waiting.push_back(Waiting::new(Id(number, at as u64), &record));
+                self.pending.push_back(PendingRequest::new(Id(number, at as u64), &record));
             }
             let Some(skipped) = records.skip_damaged() else { break };
             let samples = skipped.samples.min(MOST_SAMPLES);
@@ -542,17 +541,18 @@ impl Queue {
             self.complain(number, &format!("skipped {} bytes that are damaged", skipped.bytes));
         }
         let end = records.end();
-        held.bytes = end as u64;
+        entry.bytes = end as u64;
         if end < bytes.len() {
-            let what = format!("cut off {} bytes after the last whole request", bytes.len() - end);
-            self.complain(number, &what);
+            let reason =
+                format!("cut off {} bytes after the last whole request", bytes.len() - end);
+            self.complain(number, &reason);
             if let Err(error) = file.set_len(end as u64) {
                 self.complain(number, &error.to_string());
             }
         }
-        let is_empty = held.waiting == 0;
-        self.bytes += held.bytes;
-        self.files.insert(number, held);
+        let is_empty = entry.waiting == 0;
+        self.bytes += entry.bytes;
+        self.files.insert(number, entry);
         if is_empty {
             self.remove(number);
         }
@@ -609,19 +609,19 @@ impl Queue {
         self.folder.join(format!("{number:016x}.{EXTENSION}"))
     }
 
-    /// Counts what is wrong with a file, and logs the first fault of several of one file.
-    fn complain(&mut self, number: u64, what: &str) {
+    /// Counts a fault of a file, and logs the first fault of each file.
+    fn complain(&mut self, number: u64, fault: &str) {
         self.metrics.file_errors.inc();
         if self.at_fault.replace(number) != Some(number) {
             let file = self.path(number);
-            warn!(file = %printable(&file), error = what, "a file of the queue has a fault");
+            warn!(file = %printable(&file), error = fault, "a file of the queue has a fault");
         }
     }
 
     fn show(&self) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.metrics.size.set(i64::try_from(self.bytes).unwrap_or(i64::MAX));
-        self.metrics.requests.set(number(self.waiting.len()));
+        self.metrics.requests.set(number(self.pending.len()));
     }
 }
 
@@ -636,7 +636,7 @@ impl Form {
     }
 }
 
-impl Waiting {
+impl PendingRequest {
     fn new(id: Id, record: &Record<'_>) -> Self {
         let Record { shard, last_shard, samples, time, body, .. } = *record;
         Self { id, length: PREFIX + body.len(), shard, last_shard, samples, time, failures: 0 }

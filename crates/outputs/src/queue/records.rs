@@ -58,11 +58,11 @@ pub(super) struct Records<'a> {
     search: usize,
 }
 
-/// A part of a file that was skipped.
+/// A damaged part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Skipped {
+pub(super) struct SkippedPart {
     pub(super) bytes: usize,
-    /// The samples that wait in it, as far as that is known.
+    /// The pending samples in it, as far as their number is known.
     pub(super) samples: u32,
 }
 
@@ -103,8 +103,8 @@ impl Record<'_> {
     /// If the body is too long or empty. Nothing is appended then.
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> io::Result<()> {
         if !(1..=MOST_BODY).contains(&self.body.len()) {
-            let what = format!("a request has {} bytes", self.body.len());
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+            let reason = format!("a request has {} bytes", self.body.len());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
         }
         let start = out.len();
         out.extend(if self.is_done { DONE } else { [0; 4] });
@@ -127,7 +127,7 @@ impl<'a> Records<'a> {
     }
 
     /// Goes to the first whole record after one that is not; `None` if there is none.
-    pub(super) fn skip_damaged(&mut self) -> Option<Skipped> {
+    pub(super) fn skip_damaged(&mut self) -> Option<SkippedPart> {
         let begun = self.at;
         let (mut samples, mut next) = (0, None);
         let prefix = self.bytes.get(begun..)?.first_chunk::<PREFIX>()?;
@@ -145,7 +145,7 @@ impl<'a> Records<'a> {
             next = (begun + 1..last).find(|at| self.is_whole(*at));
         }
         self.at = next?;
-        Some(Skipped { bytes: self.at - begun, samples })
+        Some(SkippedPart { bytes: self.at - begun, samples })
     }
 
     /// Whether there is a whole record at a place.
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends() {
+    fn a_search_in_a_file_is_bounded() {
         // Looks like a record of 64 KiB every 12 bytes.
         let mut bytes = HEADER.to_vec();
         while bytes.len() < 4 << 20 {

@@ -33,13 +33,13 @@ fn push(queue: &mut Queue, texts: &[&str]) -> Vec<Id> {
 
 /// All that waits, in order.
 fn texts(queue: &Queue) -> Vec<String> {
-    let read = |waiting: &Waiting| {
-        let bytes = fs::read(queue.path(waiting.id.0)).unwrap();
-        let at = usize::try_from(waiting.id.1).unwrap();
+    let read = |request: &PendingRequest| {
+        let bytes = fs::read(queue.path(request.id.0)).unwrap();
+        let at = usize::try_from(request.id.1).unwrap();
         let (_, record) = Records::new(&bytes, at).next().unwrap();
         String::from_utf8(record.body.to_vec()).unwrap()
     };
-    queue.waiting.iter().map(read).collect()
+    queue.pending.iter().map(read).collect()
 }
 
 /// The files of records.
@@ -48,7 +48,7 @@ fn files(queue: &Queue) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_waits_is_there_after_a_restart_in_its_order() {
+fn pending_requests_keep_their_order_over_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let mut queue = open(directory.path());
     let ids = push(&mut queue, &["a", "b", "c"]);
@@ -74,7 +74,7 @@ fn what_waits_is_there_after_a_restart_in_its_order() {
 }
 
 #[test]
-fn the_oldest_make_room() {
+fn the_oldest_requests_make_room() {
     let directory = tempfile::tempdir().unwrap();
     let mut queue = open(directory.path());
     let long = "x".repeat(50_000);
@@ -93,7 +93,7 @@ fn the_oldest_make_room() {
     drop(queue);
     // A lower bound holds from the next start on.
     let queue = open_with(directory.path(), LIMIT / 4).unwrap();
-    assert!(queue.bytes <= LIMIT / 4 && !queue.waiting.is_empty());
+    assert!(queue.bytes <= LIMIT / 4 && !queue.pending.is_empty());
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_torn_tail_is_cut_off() {
         let queue = open(directory.path());
         let record = PREFIX + 1;
         let count = end.saturating_sub(HEADER.len()) / record;
-        assert_eq!(queue.waiting.len(), count, "{end}");
+        assert_eq!(queue.pending.len(), count, "{end}");
         let length = path.metadata().map_or(0, |file| file.len());
         let expected = if count == 0 { 0 } else { HEADER.len() + count * record };
         assert_eq!(length, expected as u64, "{end}");
@@ -173,7 +173,7 @@ fn a_damaged_request_leaves_those_after_it() {
 }
 
 #[test]
-fn what_is_no_file_of_a_queue_is_left_alone() {
+fn files_that_are_not_of_a_queue_are_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let mut queue = open(directory.path());
     push(&mut queue, &["a"]);
@@ -213,7 +213,7 @@ fn a_disk_that_takes_nothing_does_no_harm() {
     fs::rename(&folder, directory.path().join("away")).unwrap();
     assert!(queue.push(0, 1000, &body("a")).is_none());
     assert!(queue.push(0, 1000, &body("b")).is_none());
-    assert_eq!((queue.metrics.write_errors.get(), queue.waiting.len(), queue.bytes), (2, 0, 0));
+    assert_eq!((queue.metrics.write_errors.get(), queue.pending.len(), queue.bytes), (2, 0, 0));
     fs::rename(directory.path().join("away"), &folder).unwrap();
     push(&mut queue, &["c"]);
     assert_eq!(texts(&queue), ["c"]);
@@ -324,7 +324,7 @@ fn a_snapshot_of_deltas_is_there_whole_or_not_at_all() {
         let mut queue = open_with(directory.path(), u64::MAX).unwrap();
         let restored = queue.restore().map_err(|error| error.to_string())?;
         let text = |body: &Body| String::from_utf8(body.bytes.clone()).unwrap();
-        Ok::<_, String>(restored.map(|Restored { totals, time_ns, owed, is_whole }| {
+        Ok::<_, String>(restored.map(|DeltaSnapshot { totals, time_ns, owed, is_whole }| {
             let [totals, owed] = [&totals, &owed].map(|all| all.iter().map(text).collect());
             (time_ns, [totals, owed], is_whole)
         }))

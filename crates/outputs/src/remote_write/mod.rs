@@ -32,7 +32,7 @@ use quipu_client::sender::Answer;
 use quipu_client::via;
 use quipu_translate::rules::Relabelling;
 use samples::{Samples, in_version_1};
-use series::Flattening;
+use series::SeriesSink;
 pub use settings::RemoteWriteFlags;
 
 /// Remote write to a receiver.
@@ -96,7 +96,7 @@ impl Protocol for RemoteWrite {
     ) -> Result<Vec<Requests<Samples>>, quipu::Error> {
         let parts = (0..shards).map(|_| self.begin(timestamp_ms).expecting(series)).collect();
         let mut parts = Parts::new(parts, self.relabelling.as_deref(), self.has_exemplars);
-        source.visit(&mut Flattening::new(&mut parts, &self.labels))?;
+        source.visit(&mut SeriesSink::new(&mut parts, &self.labels))?;
         Ok(parts.parts)
     }
 
@@ -105,11 +105,11 @@ impl Protocol for RemoteWrite {
         (is_asked || body.form == Form::Write2 && is_refused()).then(|| in_version_1(body))
     }
 
-    fn judge(&self, body: &Body, answer: &Answer) -> Verdict {
-        let written = written(&answer.headers);
+    fn judge(&self, body: &Body, response: &Answer) -> Verdict {
+        let written = written(&response.headers);
         let sent = version(body.form);
         let mut negotiation = self.negotiation();
-        let verdict = negotiation.judge(sent, answer.status, written.is_some());
+        let verdict = negotiation.judge(sent, response.status, written.is_some());
         if negotiation.is_known() {
             self.version.set(if negotiation.version() == WriteVersion::One { 1 } else { 2 });
         }
@@ -117,7 +117,7 @@ impl Protocol for RemoteWrite {
             // Those that are not refused are stored.
             Verdict::Refused { .. } => Verdict::Refused {
                 written: written.unwrap_or(0).min(body.samples),
-                is_of_sender: is_of_sender(answer.status, &answer.headers),
+                is_of_sender: is_of_sender(response.status, &response.headers),
             },
             verdict => verdict,
         }
@@ -141,8 +141,8 @@ fn is_of_sender(status: u16, headers: &HeaderMap) -> bool {
 
 /// How many samples and histograms the receiver has written, if it says so.
 pub(super) fn written(headers: &HeaderMap) -> Option<u64> {
-    let count = |what: &str| {
-        let value = headers.get(format!("x-prometheus-remote-write-{what}-written"))?;
+    let count = |unit: &str| {
+        let value = headers.get(format!("x-prometheus-remote-write-{unit}-written"))?;
         Some(value.to_str().ok()?.trim().parse::<u64>().unwrap_or(0))
     };
     let counts = ["samples", "histograms", "exemplars"].map(count);
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn receivers_of_2_0_say_how_much_they_wrote() {
+    fn the_written_counts_of_receivers_of_2_0_are_read() {
         let of = |fields: &[(&'static str, &'static str)]| {
             let fields = fields.iter().map(|(name, value)| {
                 let name = format!("X-Prometheus-Remote-Write-{name}-Written");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_samples_are_told_from_others() {
+    fn refusals_because_of_samples_are_distinguished() {
         let (none, mut own) = (HeaderMap::new(), HeaderMap::new());
         own.insert(via::FIELD, "a".parse().unwrap());
         for status in [400, 409, 413, 422] {

@@ -1,4 +1,4 @@
-//! Families as the series that receivers know: a number each, under a name with a suffix, with the
+//! Families as the series of receivers: one number each, under a name with a suffix, with the
 //! labels `le` and `quantile`. Native histograms are one series.
 //!
 //! Characters of names that Prometheus 2 does not allow are escaped as in its text format, for all
@@ -17,9 +17,9 @@ use super::parts::Parts;
 use super::samples::{self, Value::Number};
 use crate::labels::ExternalLabel;
 
-/// Writes families to the parts of a snapshot.
+/// A sink that writes families as series to the parts of a snapshot.
 #[derive(Debug)]
-pub(super) struct Flattening<'r, 'p> {
+pub(super) struct SeriesSink<'r, 'p> {
     parts: &'r mut Parts<'p>,
     external: &'r [ExternalLabel],
     names: Names,
@@ -30,7 +30,7 @@ pub(super) struct Flattening<'r, 'p> {
     bounds: Vec<(Option<u64>, String)>,
 }
 
-/// The names of the samples of a family, and those of labels that are escaped.
+/// The names of the samples of a family, and the escaped names of labels.
 #[derive(Debug, Default)]
 struct Names {
     main: String,
@@ -69,8 +69,8 @@ struct Row<'a> {
     name_at: usize,
 }
 
-impl<'r, 'p> Flattening<'r, 'p> {
-    /// Adds all series to the parts, with these labels.
+impl<'r, 'p> SeriesSink<'r, 'p> {
+    /// Creates a sink that adds all series to the parts, with the `external` labels.
     pub(super) fn new(parts: &'r mut Parts<'p>, external: &'r [ExternalLabel]) -> Self {
         let (names, plan) = (Names::default(), Plan::default());
         Self { parts, external, names, plan, room: Vec::new(), bounds: Vec::new() }
@@ -164,7 +164,7 @@ impl<'r, 'p> Flattening<'r, 'p> {
     }
 }
 
-impl Sink for Flattening<'_, '_> {
+impl Sink for SeriesSink<'_, '_> {
     fn family(&mut self, family: &FamilyHeader<'_>) {
         self.names.set(family);
         self.plan.set(family, &self.names, self.external);
@@ -491,7 +491,7 @@ mod tests {
     fn all_kinds(version: WriteVersion) -> Snapshot {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
         let mut parts = parts(version, &Seeded::default());
-        let mut sink = Flattening::new(&mut parts, &external);
+        let mut sink = SeriesSink::new(&mut parts, &external);
         let plain = |kind, name| FamilyHeader {
             name,
             help: "",
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn planned_labels_are_those_of_any_series() {
+    fn planned_labels_fit_any_series() {
         let external: [ExternalLabel; 3] =
             ["region=eu", "b=x", "z=y"].map(|label| label.parse().unwrap());
         let values: [&str; 2] = ["on", ""];
@@ -638,7 +638,7 @@ mod tests {
     /// A snapshot of gauges with these numbers, after another one.
     fn take(numbers: std::ops::Range<usize>, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
         let mut parts = parts(WriteVersion::Two, hash);
-        let mut sink = Flattening::new(&mut parts, &[]);
+        let mut sink = SeriesSink::new(&mut parts, &[]);
         let labels = [snapshot::Label { name: "n", values: None }];
         let family = FamilyHeader {
             name: "level",
@@ -688,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn exemplars_go_along_in_both_versions() {
+    fn exemplars_are_sent_in_both_versions() {
         let texts = encoded(&["user", "ada", "id", "7"]);
         let (labels, time) = (Texts::new(&texts), Some(Timestamp(9_000_000)));
         let one = Exemplar { labels, value: 0.5, time };
@@ -720,7 +720,7 @@ mod tests {
         };
         for version in [WriteVersion::One, WriteVersion::Two] {
             let mut parts = parts(version, &Seeded::default());
-            let mut sink = Flattening::new(&mut parts, &[]);
+            let mut sink = SeriesSink::new(&mut parts, &[]);
             for (name, kind, value, exemplar) in [
                 ("a", Kind::Counter, total(Some(one)), None),
                 ("b", Kind::Counter, total(Some(timeless)), None),

@@ -15,10 +15,10 @@ use crate::labels::ExternalLabel;
 use crate::settings::{MIN_INTERVAL, receivers};
 use crate::{Coding, Options, QueueOptions, next_to, otlp};
 
-/// The requests that are kept for a receiver that takes nothing at the moment.
+/// The requests that are kept for a receiver that is not available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Queue {
+pub enum QueueMode {
     /// Nothing: the current totals are sent when it takes samples again.
     Latest,
     /// The requests that were not sent, on the disk.
@@ -44,7 +44,7 @@ flags! {
         /// What is kept for a receiver that takes nothing at the moment: the latest totals, or all
         /// requests on the disk [default: latest]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE", value_name = "QUEUE")]
-        remote_write_queue: Queue = Queue::Latest,
+        remote_write_queue: QueueMode = QueueMode::Latest,
 
         /// Maximum bytes of the queue of each receiver on the disk; the oldest requests make room
         /// [default: 536870912]
@@ -143,7 +143,7 @@ impl RemoteWriteFlags {
             let reason = format!("{bytes} is too little; give at least {MIN_QUEUE_BYTES}");
             return Err(Unusable::new("remote-write-queue-bytes", reason));
         }
-        let is_on_disk = set(self.remote_write_queue) == Queue::Disk;
+        let is_on_disk = set(self.remote_write_queue) == QueueMode::Disk;
         Ok(Options {
             receivers,
             interval: at_least("remote-write-interval", self.remote_write_interval, MIN_INTERVAL)?,
