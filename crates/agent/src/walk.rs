@@ -16,7 +16,7 @@ use std::sync::Arc;
 use quipu::Registry;
 use quipu::exposition::ShownNames;
 use quipu::snapshot::{self, FamilyHeader, Series, Sink, Value};
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 use super::merged::{Filter, MergedFamilies, OwnFamily, Part};
 use quipu_sources::labels::escaped;
@@ -49,7 +49,7 @@ struct Place {
 /// The series that were passed on under a name.
 #[derive(Debug, Default)]
 struct PassedSeries {
-    hashes: HashSet<u64, Seeded>,
+    hashes: HashSet<u64, SeededState>,
     /// The number of series that were omitted so far, under all names, by their origin; and the
     /// name and source of the first one.
     left_out: [usize; 2],

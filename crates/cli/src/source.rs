@@ -7,7 +7,7 @@ use std::time::Duration;
 use quipu::snapshot::Sink;
 
 use crate::state::State;
-use quipu_agent::{All, MergedFamilies, Reading, AgentReadings};
+use quipu_agent::{AgentReadings, All, MergedFamilies, Reading};
 use quipu_client::via::Via;
 use quipu_intake::Shared;
 use quipu_intake::gate::ScrapeGuard;
@@ -22,7 +22,11 @@ pub struct Source {
 
 impl Source {
     /// Creates a source from a state with its collectors, and from watched sources.
-    pub fn new(state: &'static State, shared: &'static Shared, watched: Option<AgentReadings>) -> Self {
+    pub fn new(
+        state: &'static State,
+        shared: &'static Shared,
+        watched: Option<AgentReadings>,
+    ) -> Self {
         Self { state, shared, watched }
     }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 /// Some memory, counted in bytes.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Room {
     limit: usize,
     taken: Cell<usize>,
     /// The bytes of each client that holds some.
-    clients: RefCell<HashMap<Option<IpAddr>, usize, Seeded>>,
+    clients: RefCell<HashMap<Option<IpAddr>, usize, SeededState>>,
 }
 
 /// Why there is no room for more bytes of a piece.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::header::RETRY_AFTER;
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 use super::refusal::Refusal;
 
@@ -25,7 +25,7 @@ pub struct RateLimits {
     started: Instant,
     all: Option<(NonZeroU64, AtomicU64)>,
     each: Option<(NonZeroU64, Box<[AtomicU64]>)>,
-    hash: Seeded,
+    hash: SeededState,
 }
 
 /// The share of one source in the limits.
@@ -55,7 +55,7 @@ impl RateLimits {
             started: Instant::now(),
             all: all.map(|rate| (rate, AtomicU64::new(0))),
             each: each.map(|rate| (rate, words())),
-            hash: Seeded::default(),
+            hash: SeededState::default(),
         }
     }
 

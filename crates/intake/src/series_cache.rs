@@ -21,7 +21,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 use quipu::intake::{FamilyHandle, Intake, Moment, Spot};
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::SeriesType;
 
 use super::Shared;
@@ -36,9 +36,9 @@ pub(super) struct SeriesCache {
     bytes: Vec<u8>,
     /// Their numbers by the hash of their bytes.
     numbers: HashTable<u32>,
-    seeded: Seeded,
+    seeded: SeededState,
     names: Vec<CachedName>,
-    by_name: HashMap<Box<str>, u32, Seeded>,
+    by_name: HashMap<Box<str>, u32, SeededState>,
     /// The number of the next expected series.
     next: usize,
     /// The number of misses since a series was added.

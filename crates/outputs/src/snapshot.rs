@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io;
 use std::mem;
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 use super::coding::{Coding, Compressor};
 use super::queue::Form;
@@ -41,10 +41,10 @@ pub(super) struct Snapshot {
 pub(super) struct Requests<W> {
     pub(super) writer: W,
     /// Of all series. The same is to be used for all snapshots.
-    pub(super) hash: Seeded,
+    pub(super) hash: SeededState,
     pub(super) snapshot: Snapshot,
     /// The hashes of all series so far.
-    seen: HashSet<u64, Seeded>,
+    seen: HashSet<u64, SeededState>,
     /// Of the request that is being written: its samples, series, and ended series.
     samples: u64,
     series: Vec<u64>,
@@ -86,7 +86,7 @@ impl Body {
 
 impl<W: Writer> Requests<W> {
     /// Begins the requests of a snapshot.
-    pub(super) fn new(writer: W, timestamp_ms: i64, coding: Coding, hash: &Seeded) -> Self {
+    pub(super) fn new(writer: W, timestamp_ms: i64, coding: Coding, hash: &SeededState) -> Self {
         Self {
             writer,
             hash: hash.clone(),

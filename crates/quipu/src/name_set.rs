@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quipu_segment::ForkSafeCell;
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 /// A set of names.
 pub(crate) struct NameSet {
@@ -21,7 +21,7 @@ pub(crate) struct NameSet {
     /// The number of names. In a child of a fork, the count may be off by one, because a thread
     /// of the parent was adding or removing a name: only the size of the table depends on it.
     count: AtomicUsize,
-    hasher: Seeded,
+    hasher: SeededState,
 }
 
 /// The names whose hashes end in the same bits.
@@ -100,7 +100,7 @@ impl NameSet {
 impl Default for NameSet {
     fn default() -> Self {
         let table = ForkSafeCell::new([ForkSafeCell::default()].into());
-        Self { table, count: AtomicUsize::new(0), hasher: Seeded::default() }
+        Self { table, count: AtomicUsize::new(0), hasher: SeededState::default() }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The hash function of tables in memory: fast, seeded for each table, and usable without a lock;
-//! and one that never changes.
+//! The hash function of tables in memory, which is fast, seeded for each table, and usable without
+//! a lock; and a hash function that never changes.
 //!
 //! The hashers of the usual crates draw a seed for the whole process when the first table is made,
 //! under a lock. A child that is forked at that moment waits for the lock forever.
@@ -8,19 +8,19 @@ use std::hash::{BuildHasher, RandomState};
 
 use foldhash::fast::{FixedState, FoldHasher};
 
-/// Builds the hashers of a table. Each `default` draws its own seed from the system, so that no
-/// outsider can choose keys that collide.
+/// The seeded state of a table, which builds its hashers. Each `default` draws its own seed from
+/// the system, so that no outsider can choose keys that collide.
 #[derive(Debug, Clone)]
-pub struct Seeded(FixedState);
+pub struct SeededState(FixedState);
 
-impl Default for Seeded {
+impl Default for SeededState {
     fn default() -> Self {
         // The standard library keeps its keys per thread, and gets them from the system.
         Self(FixedState::with_seed(RandomState::new().hash_one(0)))
     }
 }
 
-impl BuildHasher for Seeded {
+impl BuildHasher for SeededState {
     type Hasher = FoldHasher<'static>;
 
     #[inline]
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn each_table_has_its_own_seed() {
-        let (one, other) = (Seeded::default(), Seeded::default());
+        let (one, other) = (SeededState::default(), SeededState::default());
         assert_eq!(one.hash_one("key"), one.clone().hash_one("key"));
         assert_ne!(one.hash_one("key"), other.hash_one("key"));
     }

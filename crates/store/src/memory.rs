@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hashbrown::{Equivalent, HashMap};
 use quipu::Aggregation;
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 use crate::error::Error;
 use crate::interface::{Metric, Spec, Store};
@@ -63,7 +63,7 @@ impl Store for Synchronized {
 }
 
 /// The values of a metric, by label values.
-type MemorySeries = HashMap<Box<[Box<str>]>, f64, Seeded>;
+type MemorySeries = HashMap<Box<[Box<str>]>, f64, SeededState>;
 
 /// Guards the values of a metric against concurrent access.
 trait ValueGuard: Default + Send + Sync {

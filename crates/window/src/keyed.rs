@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 )]
 use parking_lot::{Mutex, MutexGuard};
 use quipu_segment::clock::{Clock, Coarse};
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Kind, LINE_CELLS, Record, Segment};
 
@@ -45,7 +45,7 @@ pub struct KeyedWindows<C = Coarse> {
     key_bytes: usize,
     clock: C,
     table: Table,
-    hasher: Seeded,
+    hasher: SeededState,
     #[allow(
         clippy::disallowed_types,
         reason = "a child of a fork makes windows of its own, as the page says"
@@ -198,7 +198,7 @@ impl KeyedOptions {
         drop(registration);
         let slot_cells = self.slot_cells(span);
         let table = Table { cells, accuracy: span.accuracy, span: span.ticks, slot_cells };
-        let hasher = Seeded::default();
+        let hasher = SeededState::default();
         let torn = segment.may_have_lost_power();
         let state = self.index(&table, &hasher, clock.settle(), torn);
         Ok(KeyedWindows {
@@ -272,7 +272,7 @@ impl KeyedOptions {
     }
 
     /// Builds the index of a table: its keys, and the order of their last uses.
-    fn index(&self, table: &Table, hasher: &Seeded, now: u64, torn: bool) -> KeyedState {
+    fn index(&self, table: &Table, hasher: &SeededState, now: u64, torn: bool) -> KeyedState {
         let begun = self.begun(&table.cells);
         let mut state = KeyedState {
             slots: (0..begun).map(|number| table.slot(number)).collect(),

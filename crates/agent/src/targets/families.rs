@@ -15,7 +15,7 @@ use quipu::snapshot::{
     self, Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, Texts,
     Timestamp, Value,
 };
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::exposition::text::{
     Item, Options, TextFormat, TextLineError, TextReader, TextSample,
 };
@@ -39,7 +39,7 @@ pub(super) struct Body {
     pub(super) kept: usize,
     /// Metrics by the hashes of their names and labels, with the number of their samples. `None` if
     /// they are those of the scrape before.
-    pub(super) identities: Option<HashMap<u64, u32, Seeded>>,
+    pub(super) identities: Option<HashMap<u64, u32, SeededState>>,
     /// The hash of the shape of its text. `None` if that is the one of the scrape before, or if it
     /// has none.
     pub(super) shape: Option<u64>,
@@ -75,7 +75,7 @@ impl From<Late> for Flaw {
 pub(super) fn read(
     text: &Text,
     most: usize,
-    hash: &Seeded,
+    hash: &SeededState,
     turn: &Turn<'_>,
     is_useful: impl FnOnce(&Shape) -> bool,
 ) -> Result<Body, Flaw> {
@@ -99,12 +99,12 @@ pub(super) fn read(
 /// Reads the lines of an exposition.
 pub(super) struct ExpositionReader<'h> {
     format: TextFormat,
-    hash: &'h Seeded,
+    hash: &'h SeededState,
     turn: &'h Turn<'h>,
     pub(super) recorder: Recorder,
     samples: usize,
     pub(super) dropped: usize,
-    identities: HashMap<u64, u32, Seeded>,
+    identities: HashMap<u64, u32, SeededState>,
     /// The number of families and of sets of label names.
     sets: usize,
     /// The types of the families so far.
@@ -156,7 +156,7 @@ struct Set {
 }
 
 impl<'h> ExpositionReader<'h> {
-    pub(super) fn new(format: TextFormat, hash: &'h Seeded, turn: &'h Turn<'h>) -> Self {
+    pub(super) fn new(format: TextFormat, hash: &'h SeededState, turn: &'h Turn<'h>) -> Self {
         Self {
             format,
             hash,
@@ -465,7 +465,7 @@ impl<'h> ExpositionReader<'h> {
 }
 
 impl Set {
-    fn new(names: &[&str], hash: &Seeded) -> Self {
+    fn new(names: &[&str], hash: &SeededState) -> Self {
         let mut shown: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         for own in OWN {
             if let Some(at) = shown.iter().position(|name| name == own) {

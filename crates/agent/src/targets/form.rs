@@ -16,7 +16,7 @@ use std::mem;
 use std::sync::Arc;
 
 use quipu::snapshot::Number;
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::exposition::text::{
     self, Item, TextFormat, TextLineError, TextReason, value_and_time,
 };
@@ -161,7 +161,7 @@ impl Draft {
         text: &Text,
         recorded: &[RecordedFamily],
         kinds: &HashMap<String, wire::FamilyType>,
-        hash: &Seeded,
+        hash: &SeededState,
     ) -> Option<Shape> {
         let begun = self.blocks.last().map_or(0, |block| block.lines);
         let is_rest_said = self.lines[begun..].iter().all(|line| !line.is_sample());
@@ -230,7 +230,7 @@ impl Form {
 
     /// Reads a text of this form, in this turn. Returns `None` if the text has another form, or the
     /// time for the scrape is over.
-    pub(super) fn read(mut self, text: &Text, hash: &Seeded, turn: &Turn<'_>) -> Option<Body> {
+    pub(super) fn read(mut self, text: &Text, hash: &SeededState, turn: &Turn<'_>) -> Option<Body> {
         let (families, dropped) = self.families(text, hash, turn)?;
         let (series, samples) = (self.snapshot.series, self.samples);
         let kept = samples.saturating_sub(dropped);
@@ -242,7 +242,7 @@ impl Form {
     fn families(
         &mut self,
         text: &Text,
-        hash: &Seeded,
+        hash: &SeededState,
         turn: &Turn<'_>,
     ) -> Option<(Vec<RecordedFamily>, usize)> {
         if text.format != self.format || text.bytes.len() < self.text.len() {

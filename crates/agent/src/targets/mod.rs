@@ -21,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quipu_segment::hash::{Seeded, fnv1a};
+use quipu_segment::hash::{SeededState, fnv1a};
 use quipu_segment::printable;
 use tracing::{info, warn};
 
@@ -114,7 +114,7 @@ impl Targets {
                 number,
                 fetcher: fetcher.of_daemon(via, credentials),
                 shared: Arc::clone(&shared),
-                hash: Seeded::default(),
+                hash: SeededState::default(),
                 before: None,
                 shape: None,
                 form: None,
@@ -169,9 +169,9 @@ struct Scraper {
     number: usize,
     fetcher: Fetcher,
     shared: Arc<Shared>,
-    hash: Seeded,
+    hash: SeededState,
     /// The series of the last scrape that succeeded, by their hashes, with their samples.
-    before: Option<HashMap<u64, u32, Seeded>>,
+    before: Option<HashMap<u64, u32, SeededState>>,
     /// The hash of the shape of its text.
     shape: Option<u64>,
     /// What its text may have in common with the next one.
@@ -314,7 +314,7 @@ pub fn read_exposition(
     let text = quipu_client::Text::of_type(body.to_vec(), content_type.to_owned());
     let turns = Turns::default();
     let turn = turns.take(body.len(), Instant::now() + Duration::from_secs(60)).ok()?;
-    let read = families::read(&text, MAX_READ, &Seeded::default(), &turn, |_| false).ok()?;
+    let read = families::read(&text, MAX_READ, &SeededState::default(), &turn, |_| false).ok()?;
     let Body { families, series, .. } = read;
     let name = format!("target-{number}");
     Some(exposed(name.clone(), "scrape", &name, (families, series)))

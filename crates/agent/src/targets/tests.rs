@@ -41,7 +41,7 @@ fn scraper(responses: Vec<String>) -> Scraper {
             stopped: Condvar::new(),
             turns: Turns::default(),
         }),
-        hash: Seeded::default(),
+        hash: SeededState::default(),
         before: None,
         shape: None,
         form: None,

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 /// Values by key, at most [`MAX_VALUES`] of them.
 ///
@@ -15,7 +15,7 @@ use quipu_segment::hash::Seeded;
 /// to be made.
 #[derive(Debug)]
 pub(super) struct BoundedCache<V> {
-    indices: HashMap<Box<str>, usize, Seeded>,
+    indices: HashMap<Box<str>, usize, SeededState>,
     /// The cached values, and after them the last value that found no room.
     values: Vec<V>,
     misses: MissCounter,

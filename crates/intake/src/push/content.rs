@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use quipu::intake::InputValue;
 use quipu::snapshot::{Native, Timestamp};
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 use super::builder::Kind;
 use super::forms::BodyForm;
@@ -32,7 +32,7 @@ pub(super) struct Content {
 #[derive(Debug, Default)]
 pub(super) struct PushFamilies {
     list: Vec<PushFamily>,
-    by_name: HashMap<Arc<str>, usize, Seeded>,
+    by_name: HashMap<Arc<str>, usize, SeededState>,
     /// The number of series.
     series: usize,
 }

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::exposition::text::Template;
 
 use super::builder::{ContentBuilder, PushError};
@@ -34,7 +34,7 @@ use super::spots::Destination;
 /// The known forms of bodies.
 #[derive(Debug)]
 pub(super) struct BodyFormCache {
-    hashes: Seeded,
+    hashes: SeededState,
     table: Mutex<Table>,
 }
 
@@ -43,8 +43,8 @@ pub(super) struct BodyFormCache {
 /// have to go the long way.
 #[derive(Debug)]
 struct Table {
-    newer: HashMap<u64, Option<Arc<BodyForm>>, Seeded>,
-    older: HashMap<u64, Option<Arc<BodyForm>>, Seeded>,
+    newer: HashMap<u64, Option<Arc<BodyForm>>, SeededState>,
+    older: HashMap<u64, Option<Arc<BodyForm>>, SeededState>,
     /// About how many bytes the newer ones have.
     bytes: usize,
     /// Hashes of bodies that came once, each at a place that depends on it.
@@ -133,7 +133,7 @@ impl Default for BodyFormCache {
             once: vec![0; ONCE].into(),
             last: vec![0; BEGINNINGS].into(),
         };
-        Self { hashes: Seeded::default(), table: Mutex::new(table) }
+        Self { hashes: SeededState::default(), table: Mutex::new(table) }
     }
 }
 

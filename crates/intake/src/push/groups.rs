@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 use super::builder::Kind;
 use super::names::NameTypes;
@@ -21,7 +21,7 @@ pub(super) type Nanos = u64;
 /// All groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: HashMap<Key, Group, Seeded>,
+    groups: HashMap<Key, Group, SeededState>,
     names: NameTypes,
     /// The sets of label names that groups have.
     shapes: Vec<Shape>,

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 use super::builder::Kind;
 
 /// The names of all families, with the number of groups that have each as each type.
 #[derive(Debug, Default)]
-pub(super) struct NameTypes(HashMap<Arc<str>, [u32; Kind::ALL.len()], Seeded>);
+pub(super) struct NameTypes(HashMap<Arc<str>, [u32; Kind::ALL.len()], SeededState>);
 
 impl NameTypes {
     /// Adds a family of a group. Returns the name that all groups share.

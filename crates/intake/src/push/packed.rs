@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use std::sync::{LazyLock, OnceLock};
 
 use hashbrown::HashTable;
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 /// Ends a name or a value.
 const END: u8 = 0xff;
@@ -132,7 +132,7 @@ impl SeriesSet {
 
 /// A hash that no sender can predict.
 fn hash_of(labels: &[u8]) -> u64 {
-    static STATE: LazyLock<Seeded> = LazyLock::new(Seeded::default);
+    static STATE: LazyLock<SeededState> = LazyLock::new(SeededState::default);
     STATE.hash_one(labels)
 }
 

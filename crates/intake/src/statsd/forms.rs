@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::ptr;
 
 use quipu::intake::FamilyHandle;
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::statsd::StatsdSample;
 
 use crate::listeners::MissCounter;
@@ -26,7 +26,7 @@ use crate::listeners::mapping::MetricClass;
 pub(super) struct LineFormCache {
     misses: MissCounter,
     /// By class, and then by name.
-    known: [HashMap<Box<str>, Vec<LineForm>, Seeded>; 3],
+    known: [HashMap<Box<str>, Vec<LineForm>, SeededState>; 3],
     /// The number of all forms.
     count: usize,
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 
 use quipu::Registry;
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_segment::printable;
 use tracing::warn;
 
@@ -45,7 +45,7 @@ impl Deltas {
     ///
     /// # Errors
     /// The errors of [`Queue::open`].
-    pub(super) fn open(state: &Path, receiver: &str, hash: &Seeded) -> Result<Self, String> {
+    pub(super) fn open(state: &Path, receiver: &str, hash: &SeededState) -> Result<Self, String> {
         let directory = &next_to(state, ".otlp");
         // These metrics are not shown.
         let metrics = Metrics::new(&Registry::new().prefix("quipu"));

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::{
     ExponentialBuckets, ExponentialPoint, HistogramPoint, MetricDescription, NewExemplar, NewPoint,
     Number, PointValue, Temporality,
@@ -27,7 +27,7 @@ pub(super) struct Totals {
     pub(super) time_ns: u64,
     /// The totals as requests, with names and labels.
     pub(super) bodies: Vec<Body>,
-    by_series: HashMap<u64, Total, Seeded>,
+    by_series: HashMap<u64, Total, SeededState>,
     /// Whether the totals are from an earlier run of the daemon.
     is_restored: bool,
 }
@@ -88,7 +88,7 @@ const MOST_GONE: usize = 100_000;
 
 impl Totals {
     /// Creates empty totals: all series have grown from zero.
-    pub(super) fn none(hash: &Seeded) -> Self {
+    pub(super) fn none(hash: &SeededState) -> Self {
         let by_series = HashMap::with_hasher(hash.clone());
         Self { time_ns: 0, bodies: Vec::new(), by_series, is_restored: false }
     }
@@ -97,7 +97,11 @@ impl Totals {
     ///
     /// # Errors
     /// If the requests are damaged.
-    pub(super) fn restore(time_ns: u64, bodies: Vec<Body>, hash: &Seeded) -> Result<Self, String> {
+    pub(super) fn restore(
+        time_ns: u64,
+        bodies: Vec<Body>,
+        hash: &SeededState,
+    ) -> Result<Self, String> {
         let mut totals = Self { time_ns, is_restored: true, ..Self::none(hash) };
         let by_series = &mut totals.by_series;
         for body in &bodies {
@@ -116,7 +120,7 @@ impl Totals {
         Ok(totals)
     }
 
-    pub(super) fn hash(&self) -> &Seeded {
+    pub(super) fn hash(&self) -> &SeededState {
         self.by_series.hasher()
     }
 }
@@ -234,7 +238,7 @@ impl<'l> DeltaConverter<'l> {
 
 impl Value {
     /// Returns the total of a point; `None` for a value that does not add up.
-    fn from_point(value: &PointValue<'_>, hash: &Seeded) -> Option<Self> {
+    fn from_point(value: &PointValue<'_>, hash: &SeededState) -> Option<Self> {
         match value {
             PointValue::Sum { value, monotonic: true, .. } => value.map(Self::Sum),
             PointValue::Histogram { point, .. } => {
@@ -483,13 +487,13 @@ mod tests {
     }
 
     fn restored(totals: Totals) -> Totals {
-        let hash = Seeded::default();
+        let hash = SeededState::default();
         Totals::restore(totals.time_ns, totals.bodies, &hash).unwrap()
     }
 
     #[test]
     fn growth_is_sent_once() {
-        let none = Totals::none(&Seeded::default());
+        let none = Totals::none(&SeededState::default());
         let level = ("level", 0, PointValue::Gauge(Some(Number::Double(0.5))));
         let first = [("a", 7, sum(5)), ("b", 0, sum(0)), level];
         let (sent, totals) = step(&none, 100, &first);
@@ -533,7 +537,7 @@ mod tests {
             monotonic: true,
             temporality: Temporality::Cumulative,
         };
-        let (sent, totals) = step(&Totals::none(&Seeded::default()), 100, &[("a", 7, sum(5))]);
+        let (sent, totals) = step(&Totals::none(&SeededState::default()), 100, &[("a", 7, sum(5))]);
         assert_eq!(sent, ["a 7-100 5"]);
         let (sent, totals) = step(&totals, 200, &[("a", 7, nan), ("b", 7, nan)]);
         assert!(sent.is_empty(), "{sent:?}");
@@ -552,7 +556,7 @@ mod tests {
             point.count = buckets.iter().sum();
             ("h", 1, PointValue::Histogram { point, temporality })
         };
-        let none = Totals::none(&Seeded::default());
+        let none = Totals::none(&SeededState::default());
         let (sent, totals) = step(&none, 100, &[classic(&[1.0], &[2, 1], 3.5)]);
         assert_eq!(sent, ["h 1-100 3 Some(3.5) [2, 1]"]);
         let (sent, totals) = step(&totals, 200, &[classic(&[1.0], &[2, 4], 9.0)]);

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use quipu::Counter;
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use serde::{Deserialize, Serialize};
 
 use super::coding::Coding;
@@ -89,7 +89,7 @@ pub(super) struct Otlp {
     labels: Vec<ExternalLabel>,
     resource: Arc<BaseResource>,
     coding: Coding,
-    hash: Seeded,
+    hash: SeededState,
     deltas: Option<Mutex<Deltas>>,
     /// Data points that the receiver has rejected of requests that it took.
     rejected: Counter,
@@ -104,7 +104,7 @@ impl Otlp {
         receiver: &str,
         rejected: Counter,
     ) -> Result<Self, String> {
-        let hash = Seeded::default();
+        let hash = SeededState::default();
         let deltas = match options.temporality {
             Temporality::Cumulative => None,
             Temporality::Delta => Some(Mutex::new(Deltas::open(&options.state, receiver, &hash)?)),

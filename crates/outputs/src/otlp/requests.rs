@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::{
     Attribute, AttributeValue, ExponentialPoint, HistogramPoint, MetricDescription, MetricsReader,
     MetricsWriter, NewPoint, PointValue, SummaryPoint, Temporality,
@@ -35,7 +35,7 @@ impl Points {
 
     /// The same, with points of the resources that their labels name, which also have what is
     /// given.
-    pub(super) fn by_resource(self, base: &Arc<BaseResource>, hash: &Seeded) -> Self {
+    pub(super) fn by_resource(self, base: &Arc<BaseResource>, hash: &SeededState) -> Self {
         Self { resources: Some(Resources::new(Arc::clone(base), hash)), ..self }
     }
 
@@ -106,7 +106,7 @@ impl Requests<Points> {
 
 /// A number for the name of a metric and its attributes, which are in the order of their keys and
 /// have texts as values.
-pub(super) fn identity(hash: &Seeded, name: &str, attributes: &[Attribute<'_>]) -> u64 {
+pub(super) fn identity(hash: &SeededState, name: &str, attributes: &[Attribute<'_>]) -> u64 {
     let mut hasher = hash.build_hasher();
     name.hash(&mut hasher);
     for (key, value) in attributes {
@@ -123,7 +123,7 @@ pub(super) fn identity(hash: &Seeded, name: &str, attributes: &[Attribute<'_>]) 
 pub(super) fn each_point(
     request: &[u8],
     base: &BaseResource,
-    hash: &Seeded,
+    hash: &SeededState,
     mut each: impl FnMut(&MetricDescription<'_>, u64, &NewPoint<'_>),
 ) -> bool {
     let mut reader = MetricsReader::new(request);
@@ -188,7 +188,7 @@ mod tests {
 
     /// A snapshot of that many gauges, and the same number of sums that were added, of three
     /// programs in turn.
-    fn take(count: usize, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
+    fn take(count: usize, before: Option<&Snapshot>, hash: &SeededState) -> Snapshot {
         let points = Points::new(Form::Points, 2).by_resource(&Arc::new(base()), hash);
         let mut requests = Requests::new(points, 1, Coding::Gzip, hash);
         let (gauge, temporality) = (PointValue::Gauge(Some(Number::Int(1))), Temporality::Delta);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn requests_are_bounded_and_ends_are_marked_once() {
-        let hash = Seeded::default();
+        let hash = SeededState::default();
         let ends = |snapshot: &Snapshot| {
             let (mut ends, mut all) = (0, 0);
             for body in &snapshot.bodies {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::{Attribute, AttributeValue, MetricsWriter};
 
 use crate::labels::ResourceAttribute;
@@ -42,10 +42,10 @@ pub(super) struct ResourceLabels {
 #[derive(Debug)]
 pub(super) struct Resources {
     base: Arc<BaseResource>,
-    hash: Seeded,
+    hash: SeededState,
     /// The numbers of the resources in the request, by the hashes of their programs; and the hash
     /// of the last program.
-    numbers: HashMap<u64, usize, Seeded>,
+    numbers: HashMap<u64, usize, SeededState>,
     last: Option<u64>,
 }
 
@@ -156,7 +156,7 @@ impl ResourceLabels {
 }
 
 impl Resources {
-    pub(super) fn new(base: Arc<BaseResource>, hash: &Seeded) -> Self {
+    pub(super) fn new(base: Arc<BaseResource>, hash: &SeededState) -> Self {
         let numbers = HashMap::with_hasher(hash.clone());
         Self { base, hash: hash.clone(), numbers, last: None }
     }
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_program_is_in_a_request_once() {
-        let hash = Seeded::default();
+        let hash = SeededState::default();
         let mut resources = Resources::new(Arc::default(), &hash);
         let mut writer = MetricsWriter::new();
         let (one, other) = (labels("job=one"), labels("job=other"));

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::header::HeaderMap;
 use quipu::IntGauge;
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::WriteVersion;
 
 use super::coding::Coding;
@@ -41,7 +41,7 @@ pub(super) struct RemoteWrite {
     relabelling: Option<Arc<Relabelling>>,
     coding: Coding,
     has_exemplars: bool,
-    hash: Seeded,
+    hash: SeededState,
     negotiation: Mutex<Negotiation>,
     /// The version that the receiver takes; 0 before it is known.
     version: IntGauge,
@@ -58,7 +58,7 @@ impl RemoteWrite {
             relabelling,
             coding: options.compression,
             has_exemplars: options.exemplars,
-            hash: Seeded::default(),
+            hash: SeededState::default(),
             negotiation: Mutex::new(Negotiation::new()),
             version,
         }

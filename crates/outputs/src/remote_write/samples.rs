@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 
 use quipu::snapshot::{Exemplar, Native, Timestamp};
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 use quipu_wire::remote::{
     Entry, ExemplarSample, HistogramSample, Label, Metadata, Sample, Series, WriteReader,
     WriteVersion,
@@ -232,7 +232,7 @@ fn name_of<'a>(labels: &[Label<'a>]) -> &'a str {
 }
 
 /// The hash of a series. Each text is hashed with its length.
-fn identity(hash: &Seeded, labels: &[Label<'_>]) -> u64 {
+fn identity(hash: &SeededState, labels: &[Label<'_>]) -> u64 {
     let mut hasher = hash.build_hasher();
     for (name, value) in labels {
         hasher.write(name.as_bytes());
@@ -268,7 +268,7 @@ mod tests {
     /// In 2.0, a text that all series have is there once.
     #[test]
     fn requests_are_bounded_in_1_0_too() {
-        let (long, hash) = ("x".repeat(3500), Seeded::default());
+        let (long, hash) = ("x".repeat(3500), SeededState::default());
         let mut texts = Vec::new();
         ["a", &long[..100]].iter().for_each(|text| Texts::push(&mut texts, text));
         let exemplar =

@@ -410,7 +410,7 @@ pub(super) const NAME: &str = "__name__";
 #[cfg(test)]
 mod tests {
     use quipu::snapshot::{self, Bucket, Native, Number, Texts};
-    use quipu_segment::hash::Seeded;
+    use quipu_segment::hash::SeededState;
     use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 
     use super::*;
@@ -457,12 +457,12 @@ mod tests {
         names.join(",")
     }
 
-    fn requests(version: WriteVersion, hash: &Seeded) -> Requests<Samples> {
+    fn requests(version: WriteVersion, hash: &SeededState) -> Requests<Samples> {
         Requests::new(Samples::new(version), 1000, Coding::Snappy, hash)
     }
 
     /// The parts of a receiver without shards.
-    fn parts(version: WriteVersion, hash: &Seeded) -> Parts<'static> {
+    fn parts(version: WriteVersion, hash: &SeededState) -> Parts<'static> {
         Parts::new(vec![requests(version, hash)], None, true)
     }
 
@@ -490,7 +490,7 @@ mod tests {
     /// Series of all kinds, in a request of this version.
     fn all_kinds(version: WriteVersion) -> Snapshot {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
-        let mut parts = parts(version, &Seeded::default());
+        let mut parts = parts(version, &SeededState::default());
         let mut sink = SeriesSink::new(&mut parts, &external);
         let plain = |kind, name| FamilyHeader {
             name,
@@ -574,7 +574,7 @@ mod tests {
         assert_eq!(rows(&snapshot), expected.lines().collect::<Vec<_>>());
         // In 1.0, the samples are the same, without starts.
         let without = expected.replace("Some(5)", "None");
-        let mut converted = requests(WriteVersion::One, &Seeded::default()).finish();
+        let mut converted = requests(WriteVersion::One, &SeededState::default()).finish();
         let in_version_1 = snapshot.bodies.iter().map(in_version_1);
         converted.bodies.extend(in_version_1.map(Result::unwrap));
         let one = all_kinds(WriteVersion::One);
@@ -636,7 +636,11 @@ mod tests {
     }
 
     /// A snapshot of gauges with these numbers, after another one.
-    fn take(numbers: std::ops::Range<usize>, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
+    fn take(
+        numbers: std::ops::Range<usize>,
+        before: Option<&Snapshot>,
+        hash: &SeededState,
+    ) -> Snapshot {
         let mut parts = parts(WriteVersion::Two, hash);
         let mut sink = SeriesSink::new(&mut parts, &[]);
         let labels = [snapshot::Label { name: "n", values: None }];
@@ -719,7 +723,7 @@ mod tests {
             Value::Histogram(HistogramValue { count, sum: 1.0, buckets, native })
         };
         for version in [WriteVersion::One, WriteVersion::Two] {
-            let mut parts = parts(version, &Seeded::default());
+            let mut parts = parts(version, &SeededState::default());
             let mut sink = SeriesSink::new(&mut parts, &[]);
             for (name, kind, value, exemplar) in [
                 ("a", Kind::Counter, total(Some(one)), None),
@@ -760,7 +764,7 @@ mod tests {
 
     #[test]
     fn requests_are_bounded_and_ends_are_marked_once() {
-        let hash = Seeded::default();
+        let hash = SeededState::default();
         let take = |count: usize, before: Option<&Snapshot>| take(0..count, before, &hash);
         let all = take(25_001, None);
         let samples: Vec<u64> = all.bodies.iter().map(|body| body.samples).collect();
@@ -773,7 +777,7 @@ mod tests {
 
     #[test]
     fn marks_are_kept_until_their_request_is_done() {
-        let hash = Seeded::default();
+        let hash = SeededState::default();
         let take = |range, before: Option<&Snapshot>| take(range, before, &hash);
         let rest = || requests(WriteVersion::Two, &hash);
         // Of three requests, two are done, and the third was not sent.

@@ -15,7 +15,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 use super::Format;
 use super::escape::{self, Escaping};
@@ -150,7 +150,7 @@ pub(super) struct Page {
     rules: Rules,
     /// Hashes of the names that were written, see [`hash_of`]. Each encoder uses another seed, so
     /// no sender can choose a name whose hash is taken.
-    names: HashSet<u64, Seeded>,
+    names: HashSet<u64, SeededState>,
     /// The name in the header that was written last, its kind, and whether the name is bare.
     last: String,
     last_kind: Option<(Kind, bool)>,
@@ -159,7 +159,7 @@ pub(super) struct Page {
     /// The label names of the first family with that name.
     first_labels: LabelSet,
     /// The label names of families that follow another one of their name.
-    label_sets: HashMap<LabelSetKey, u64, Seeded>,
+    label_sets: HashMap<LabelSetKey, u64, SeededState>,
     /// Whether a family with that name has the label `quipu_name`, and whether a
     /// [second](Relation::Second) counter gets it: not both may be shown.
     has_name_label: bool,
@@ -430,7 +430,7 @@ impl Page {
 
 /// The hash of a written name: the hash of the part before a suffix, plus a number for the suffix.
 /// With this, all names of a histogram take one hash.
-fn hash_of(name: &[u8], hasher: &Seeded) -> u64 {
+fn hash_of(name: &[u8], hasher: &SeededState) -> u64 {
     let suffix = match name.last() {
         Some(b'l') => Suffix::Total,
         Some(b't') if name.ends_with(b"_bucket") => Suffix::Bucket,

@@ -10,14 +10,14 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use quipu_segment::hash::Seeded;
+use quipu_segment::hash::SeededState;
 
 use super::limits::Limits;
 
 /// What all sources have made of what is limited.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    hash: Seeded,
+    hash: SeededState,
     series: Option<Sketch>,
     families: Option<Sketch>,
 }
@@ -43,7 +43,7 @@ impl Sources {
     pub(super) fn new(limits: &Limits) -> Self {
         let sketch = |most, words| (most < u64::MAX).then(|| Sketch::new(most, words));
         Self {
-            hash: Seeded::default(),
+            hash: SeededState::default(),
             series: sketch(limits.series_per_source, SERIES_WORDS),
             // A source that may make all of them needs no count.
             families: (limits.families_per_source < limits.families)

@@ -15,7 +15,7 @@ use super::settle;
 use super::{check, family};
 use crate::error::{Error, ErrorKind};
 use crate::fork::ForkSafeMutex;
-use crate::hash::Seeded;
+use crate::hash::SeededState;
 use crate::layout::{RECORD_BYTES, check_at, walk};
 use crate::lock::BusyReason;
 use crate::segment::{Contents, Job, Record, Segment};
@@ -32,7 +32,7 @@ struct NewestRecords {
     /// The offset of the newest record that was seen; 0 before the first.
     newest: u64,
     /// The offset of the newest record of each name.
-    families: HashMap<Box<str>, u64, Seeded>,
+    families: HashMap<Box<str>, u64, SeededState>,
     /// The offsets of the newest slabs' records, oldest first.
     slabs: Vec<u64>,
     /// The families that were freed, once they are asked for.

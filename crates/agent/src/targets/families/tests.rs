@@ -17,7 +17,7 @@ use quipu_sources::recorded::{Origin, SourceSnapshot};
 
 fn body(text: &str, content_type: &str) -> Result<Body, String> {
     let text = Text::of_type(text.as_bytes().into(), content_type.into());
-    read(&text, 1000, &Seeded::default(), &turns::free(), |_| false).map_err(for_people)
+    read(&text, 1000, &SeededState::default(), &turns::free(), |_| false).map_err(for_people)
 }
 
 fn for_people(flaw: Flaw) -> String {
@@ -140,7 +140,7 @@ fn faults_name_the_line() {
     }
     let many: String = (0..20_001).map(|n| format!("x{{a{n}=\"1\"}} 1\n")).collect();
     let text = Text::of_type(many.into_bytes(), String::new());
-    let error = super::read(&text, 1_000_000, &Seeded::default(), &turns::free(), |_| false);
+    let error = super::read(&text, 1_000_000, &SeededState::default(), &turns::free(), |_| false);
     let error = for_people(error.unwrap_err());
     assert!(error.contains("more than 20000 families"), "{error}");
     let read = body("x 1\nx 2\nup 3\nup{a=\"b\"} 4\n", "").unwrap();
@@ -307,7 +307,7 @@ fn changed(text: &str, choices: &mut Choices) -> String {
 
 #[test]
 fn texts_of_a_known_form_are_read_like_others() {
-    let (mut choices, hash) = (Choices(7), Seeded::default());
+    let (mut choices, hash) = (Choices(7), SeededState::default());
     let (mut known, mut others) = (0, 0);
     for _ in 0..3000 {
         let (first, content_type) = random(&mut choices);
@@ -347,7 +347,7 @@ fn texts_of_a_known_form_are_read_like_others() {
 
 #[test]
 fn values_do_not_change_the_form() {
-    let hash = Seeded::default();
+    let hash = SeededState::default();
     for content_type in ["", OPENMETRICS] {
         let read = |n: usize| {
             let end = if content_type.is_empty() { "" } else { "# EOF\n" };
@@ -370,7 +370,7 @@ fn values_do_not_change_the_form() {
 
 #[test]
 fn a_form_is_kept_where_it_is_of_use() {
-    let hash = Seeded::default();
+    let hash = SeededState::default();
     let shape_of = |text: &str, content_type: &str| {
         let (mut shape, text) = (None, Text::of_type(text.as_bytes().into(), content_type.into()));
         let body = read(&text, 1000, &hash, &turns::free(), |found| {
