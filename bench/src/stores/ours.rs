@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quipu::label::Values;
 use quipu::{Counter, Description, Family, Histogram, Registry};
 use quipu_store::files::FileStore;
-use quipu_store::{Embedded, Kind, Metric, SegmentStore, Spec, Store};
+use quipu_store::{EmbeddedStore, Kind, Metric, SegmentStore, Spec, Store};
 
 use super::{Places, redis_store};
 use crate::{Error, Result};
@@ -69,13 +69,13 @@ pub(super) const STORES: [Contender; 6] = [
         subject: "quipu (Local)",
         place: "memory",
         many_threads: false,
-        open: |_, _| Arc::new(quipu_store::Local::new()),
+        open: |_, _| Arc::new(quipu_store::LocalStore::new()),
     },
     Contender {
         subject: "quipu (Synchronized)",
         place: "memory",
         many_threads: true,
-        open: |_, _| Arc::new(quipu_store::Synchronized::new()),
+        open: |_, _| Arc::new(quipu_store::SynchronizedStore::new()),
     },
     Contender {
         subject: "quipu (SegmentStore)",
@@ -93,7 +93,7 @@ pub(super) const STORES: [Contender; 6] = [
         subject: "quipu (Embedded, LMDB)",
         place: "disk",
         many_threads: true,
-        open: |_, folder| Arc::new(Embedded::open(folder).expect("the folder is empty")),
+        open: |_, folder| Arc::new(EmbeddedStore::open(folder).expect("the folder is empty")),
     },
     Contender {
         subject: "quipu (Redis)",

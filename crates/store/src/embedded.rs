@@ -1,7 +1,8 @@
-//! [`Embedded`], a store in an embedded transactional database, LMDB. Each update is a transaction.
+//! [`EmbeddedStore`], a store in an embedded transactional database, LMDB. Each update is a
+//! transaction.
 //!
-//! It replaces Ruby's `PStore`. It is slower than a segment by two orders of magnitude. Use it for
-//! values that must be on the disk when an update returns, or that other tools read.
+//! This store replaces Ruby's `PStore`. It is slower than a segment by two orders of magnitude. Use
+//! it for values that must be on the disk when an update returns, or that other tools read.
 //!
 //! Each series has one value for all processes: a float in 8 little-endian bytes. Its key is the
 //! metric's name, a zero byte, its kind, each label name after its length (four little-endian
@@ -9,8 +10,8 @@
 //! applications describe differently are kept apart.
 //!
 //! LMDB's memory mapping must not cross a fork: the store closes it before each fork, and opens it
-//! again at the next use. An update waits for those of other processes; if such a process dies, the
-//! kernel releases its lock.
+//! again at the next use. An update waits for the updates of other processes; if such a process
+//! dies, the kernel releases its lock.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -29,7 +30,7 @@ use crate::lock::{Lock, LockedValue};
 use crate::table::Table;
 
 /// Metrics in an LMDB database. All processes that open its directory share them.
-pub struct Embedded {
+pub struct EmbeddedStore {
     shared: Arc<EmbeddedInner>,
     metrics: Table<EmbeddedMetric>,
 }
@@ -51,7 +52,7 @@ const LOCK_BYTES: u64 = 32 << 10;
 const LOCK_FILE: &str = "lock.mdb";
 const DATA_FILE: &str = "data.mdb";
 
-/// What the metrics of a store share with each other and with the fork handlers.
+/// The state that the metrics of a store share with each other and with the fork handlers.
 struct EmbeddedInner {
     directory: PathBuf,
     options: EmbeddedOptions,
@@ -67,14 +68,14 @@ struct OpenDatabase {
 /// A metric in the database.
 struct EmbeddedMetric {
     spec: Spec,
-    /// The prefix of all of its keys.
+    /// The prefix of all keys of the metric.
     prefix: Vec<u8>,
     synchronizing: Lock,
     shared: Arc<EmbeddedInner>,
 }
 
 impl EmbeddedOptions {
-    /// The defaults: a map of 64 MiB, and updates that do not wait for the disk.
+    /// Creates the default options: a map of 64 MiB, and updates that do not wait for the disk.
     pub fn new() -> Self {
         Self { map_size: MAP_SIZE, is_durable: false }
     }
@@ -100,7 +101,7 @@ impl EmbeddedOptions {
     /// # Errors
     /// A directory that cannot be written, a full disk, a file that is not a database or was
     /// truncated, and a database that this process already has open.
-    pub fn open(&self, directory: impl AsRef<Path>) -> Result<Embedded, Error> {
+    pub fn open(&self, directory: impl AsRef<Path>) -> Result<EmbeddedStore, Error> {
         let directory = directory.as_ref().to_owned();
         let fail = |error| cannot(&directory, error);
         let _no_fork = forks::none();
@@ -113,7 +114,7 @@ impl EmbeddedOptions {
             dropped: AtomicU64::new(0),
         });
         forks::close_before(&shared);
-        Ok(Embedded { shared, metrics: Table::default() })
+        Ok(EmbeddedStore { shared, metrics: Table::default() })
     }
 }
 
@@ -123,7 +124,7 @@ impl Default for EmbeddedOptions {
     }
 }
 
-impl Embedded {
+impl EmbeddedStore {
     /// Opens the database in a directory with the default options.
     ///
     /// # Errors
@@ -147,7 +148,7 @@ impl Embedded {
     }
 }
 
-impl Store for Embedded {
+impl Store for EmbeddedStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         let metric = self.metrics.get_or_make(spec, || {
             let is_shared = match (spec.kind, spec.aggregation) {

@@ -18,9 +18,9 @@ mod segment;
 mod table;
 
 #[cfg(all(feature = "lmdb", target_os = "linux"))]
-pub use embedded::{Embedded, EmbeddedOptions};
+pub use embedded::{EmbeddedOptions, EmbeddedStore};
 pub use error::Error;
 pub use interface::{Kind, Metric, Spec, Store};
-pub use memory::{Local, Synchronized};
+pub use memory::{LocalStore, SynchronizedStore};
 pub use quipu::Aggregation;
 pub use segment::{SegmentOptions, SegmentStore};

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_at_a_time_is_in() {
+    fn one_thread_at_a_time_holds_the_lock() {
         let (locked, inside) = (LockedValue::new(0_u64), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_takes_it_again_and_a_value_once() {
+    fn a_thread_locks_again_and_gets_a_value_once() {
         let lock = Lock::default();
         let outer = lock.lock();
         drop(lock.lock());

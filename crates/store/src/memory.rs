@@ -1,8 +1,8 @@
-//! Stores in the memory of one process, with a map per metric: [`Local`] for one thread, and
-//! [`Synchronized`], which takes a lock.
+//! Stores in the memory of one process, with a map per metric: [`LocalStore`] for one thread, and
+//! [`SynchronizedStore`], which takes a lock.
 //!
 //! A forked child gets a copy, and parent and child count independently. These stores share nothing
-//! between processes; they are what the other stores are measured against.
+//! between processes; they are the baseline for the other stores.
 
 use std::cell::UnsafeCell;
 use std::hash::{Hash, Hasher};
@@ -18,31 +18,31 @@ use crate::interface::{Metric, Spec, Store};
 use crate::lock::{Lock, LockedValue};
 use crate::table::Table;
 
-/// A store for one thread, the cheapest of the in-memory stores. Other threads may use it too, one
-/// at a time: an update that collides with that of another thread is dropped, and counted as
-/// dropped. It never waits.
+/// A store for one thread, the cheapest of the in-memory stores. Other threads can use it too, one
+/// at a time: an update that collides with an update of another thread is dropped, and counted as
+/// dropped. This store never waits.
 #[derive(Default)]
-pub struct Local(Memory<Busy>);
+pub struct LocalStore(Memory<Busy>);
 
 /// A store for all threads of a process: a map under a lock for each metric.
 #[derive(Default)]
-pub struct Synchronized(Memory<LockedValue<MemorySeries>>);
+pub struct SynchronizedStore(Memory<LockedValue<MemorySeries>>);
 
-impl Local {
-    /// An empty store.
+impl LocalStore {
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-impl Synchronized {
-    /// An empty store.
+impl SynchronizedStore {
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-impl Store for Local {
+impl Store for LocalStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         self.0.metric(spec)
     }
@@ -52,7 +52,7 @@ impl Store for Local {
     }
 }
 
-impl Store for Synchronized {
+impl Store for SynchronizedStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         self.0.metric(spec)
     }

@@ -109,7 +109,7 @@ fn python(keys: &[String]) -> Vec<u8> {
 }
 
 /// Asserts that no series and no family appears twice, and that all can be parsed.
-fn assert_once(page: &str, what: &str) {
+fn assert_once(page: &str, case: &str) {
     let (mut seen, mut families) = (HashSet::new(), HashMap::new());
     let mut family = "";
     for line in page.lines().filter(|line| !line.starts_with("# HELP")) {
@@ -120,12 +120,12 @@ fn assert_once(page: &str, what: &str) {
             }
             None => line.rsplit_once(' ').unwrap().0,
         };
-        assert!(seen.insert(key), "{what}: {key} twice in\n{page}");
+        assert!(seen.insert(key), "{case}: {key} twice in\n{page}");
         // No sample has the name of another family, or of a sample of another family.
         let name = if key == line { family } else { key.split('{').next().unwrap() };
         let other = *families.entry(name).or_insert(family);
-        assert_eq!(other, family, "{what}: {name} in\n{page}");
-        assert!(!line.contains("{=") && !line.contains(",="), "{what}: {line}");
+        assert_eq!(other, family, "{case}: {name} in\n{page}");
+        assert!(!line.contains("{=") && !line.contains(",="), "{case}: {line}");
     }
 }
 
@@ -157,12 +157,12 @@ fn a_damaged_key_does_not_show_a_series_twice() {
         for at in 8..bytes.len() {
             for bit in 0..8 {
                 bytes[at] ^= 1 << bit;
-                let what = format!("{name}, byte {at}, bit {bit}");
+                let case = format!("{name}, byte {at}, bit {bit}");
                 // In either order.
                 for both in [[&sound[..], &bytes], [&bytes, &sound]] {
                     let (page, _) = exposition(both.map(|bytes| (name, bytes)), Format::Text);
                     let page = String::from_utf8(page).unwrap();
-                    assert_once(&page, &what);
+                    assert_once(&page, &case);
                 }
                 bytes[at] ^= 1 << bit;
             }
@@ -171,7 +171,7 @@ fn a_damaged_key_does_not_show_a_series_twice() {
 }
 
 #[test]
-fn what_damage_makes_of_names_is_left_out() {
+fn names_that_damage_made_up_are_omitted() {
     let key = |metric: &str, sample: &str, labels: &str| {
         format!(r#"["{metric}", "{sample}", {{{labels}}}, "Help."]"#)
     };
@@ -402,7 +402,7 @@ fn processes_are_aggregated_and_children_have_files_of_their_own() {
 }
 
 #[test]
-fn a_file_of_an_earlier_process_is_gone_on_with() {
+fn a_file_of_an_earlier_process_is_continued() {
     let directory = tempfile::tempdir().unwrap();
     let spec = Spec::new("c", Kind::Counter).labels(["k"]);
     let path = directory.path().join(format!("metric_c___{}.bin", std::process::id()));
@@ -465,7 +465,7 @@ fn a_full_disk_is_a_counted_drop() {
 }
 
 #[test]
-fn hints_say_what_files_do_not() {
+fn hints_add_facts_that_files_lack() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("metric_size___1.bin"), saved("ruby_size")).unwrap();
     fs::write(directory.path().join("metric_level___1.bin"), saved("ruby_without_labels")).unwrap();

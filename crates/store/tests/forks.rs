@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{Child, all, alone, total};
-use quipu_store::{Aggregation, Kind, Local, Metric, SegmentStore, Spec, Store, Synchronized};
+use quipu_store::{
+    Aggregation, Kind, LocalStore, Metric, SegmentStore, Spec, Store, SynchronizedStore,
+};
 
 const FORKS: usize = 12;
 /// The number of increments that `count` makes.
@@ -104,7 +106,7 @@ fn memory_without_a_name_counts_all() {
 fn a_database_counts_all() {
     alone("a_database_counts_all", || {
         let directory = tempfile::tempdir().unwrap();
-        storm(&quipu_store::Embedded::open(directory.path()).unwrap());
+        storm(&quipu_store::EmbeddedStore::open(directory.path()).unwrap());
     });
 }
 
@@ -112,7 +114,7 @@ fn a_database_counts_all() {
 #[test]
 fn a_child_of_a_store_in_memory_counts_on() {
     alone("a_child_of_a_store_in_memory_counts_on", || {
-        let store = Synchronized::new();
+        let store = SynchronizedStore::new();
         let metric = store.metric(&requests()).unwrap();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -203,7 +205,7 @@ fn fork_amid(work: impl Fn() + Sync, check: impl Fn()) {
 #[test]
 fn a_child_counts_where_another_thread_was_counting() {
     alone("a_child_counts_where_another_thread_was_counting", || {
-        let metric = Local::new().metric(&requests()).unwrap();
+        let metric = LocalStore::new().metric(&requests()).unwrap();
         fork_amid(
             || metric.increment(&["thread"], 1.0),
             || {

@@ -40,7 +40,7 @@ fn open(kind: &str, path: &Path) -> Box<dyn Store> {
     match kind {
         "segment" => Box::new(SegmentStore::open(path).unwrap()),
         #[cfg(feature = "lmdb")]
-        "embedded" => Box::new(quipu_store::Embedded::open(path).unwrap()),
+        "embedded" => Box::new(quipu_store::EmbeddedStore::open(path).unwrap()),
         other => panic!("no store is called {other}"),
     }
 }

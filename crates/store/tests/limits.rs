@@ -78,11 +78,11 @@ fn files_drop_what_has_no_room() {
 #[cfg(feature = "lmdb")]
 #[test]
 fn a_database_drops_what_has_no_room() {
-    use quipu_store::Embedded;
+    use quipu_store::EmbeddedStore;
 
     let directory = tempfile::tempdir().unwrap();
     limited(64 << 10, || {
-        let store = Embedded::open(directory.path()).unwrap();
+        let store = EmbeddedStore::open(directory.path()).unwrap();
         let metric = store.metric(&spec()).unwrap();
         count(&*metric);
         let kept = total(&*metric);

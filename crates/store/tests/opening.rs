@@ -24,7 +24,7 @@ fn warned() -> (SegmentOptions, Warnings) {
     let warnings = Warnings::default();
     let told = Arc::clone(&warnings);
     let options = SegmentStore::options().limit(8 << 20);
-    (options.warn(move |what| told.lock().unwrap().push(what.to_owned())), warnings)
+    (options.warn(move |warning| told.lock().unwrap().push(warning.to_owned())), warnings)
 }
 
 fn one(warnings: &Warnings) -> String {
@@ -101,7 +101,7 @@ fn a_damaged_file_is_set_aside() {
 }
 
 #[test]
-fn what_is_no_segment_is_left_alone() {
+fn a_file_that_is_not_a_segment_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("letter.txt");
     let text = "Dear reader, ".repeat(1000);
@@ -177,7 +177,7 @@ fn several_processes_agree_on_the_new_file() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_without_labels() {
+fn increments_without_room_are_counted_without_labels() {
     let directory = tempfile::tempdir().unwrap();
     let (options, warnings) = warned();
     let store = options.limit(1 << 20).open(directory.path()).unwrap();
@@ -189,7 +189,7 @@ fn what_does_not_fit_is_counted_without_labels() {
 }
 
 #[test]
-fn a_full_disk_stops_nobody() {
+fn a_full_disk_stops_no_process() {
     let directory = tempfile::tempdir().unwrap();
     let Some(disk) = Disk::mount(directory.path()) else {
         // Only root can mount. The limit of bytes in the test above takes the same code paths.
@@ -333,7 +333,7 @@ fn a_view_has_its_own_names() {
 
 /// A process that sets its metrics to 0 when it starts takes nothing from others.
 #[test]
-fn a_process_that_begins_resets_nothing() {
+fn a_new_process_resets_nothing() {
     let directory = tempfile::tempdir().unwrap();
     for round in 0..3 {
         let store = SegmentStore::open(directory.path()).unwrap();

@@ -1,5 +1,5 @@
 //! Property tests: for random sequences of operations, each store returns the same values as
-//! [`Synchronized`], a map under a lock.
+//! [`SynchronizedStore`], a map under a lock.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,9 @@ use common::all;
 use proptest::prelude::*;
 #[cfg(feature = "files")]
 use quipu_store::files::FileStore;
-use quipu_store::{Aggregation, Kind, Local, Metric, SegmentStore, Spec, Store, Synchronized};
+use quipu_store::{
+    Aggregation, Kind, LocalStore, Metric, SegmentStore, Spec, Store, SynchronizedStore,
+};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -82,7 +84,7 @@ fn is_same(a: f64, b: f64) -> bool {
 }
 
 fn same(store: &dyn Store, specs: &[Spec], steps: &[Step]) -> Result<(), TestCaseError> {
-    let oracle = Synchronized::new();
+    let oracle = SynchronizedStore::new();
     let of = |store: &dyn Store| -> Vec<Arc<dyn Metric>> {
         specs.iter().map(|spec| store.metric(spec).unwrap()).collect()
     };
@@ -137,7 +139,7 @@ proptest! {
 
     #[test]
     fn local(steps in steps()) {
-        same(&Local::new(), &specs(), &steps)?;
+        same(&LocalStore::new(), &specs(), &steps)?;
     }
 
     #[test]
@@ -163,14 +165,14 @@ proptest! {
     #[test]
     fn embedded(steps in steps()) {
         let directory = tempfile::tempdir().unwrap();
-        same(&quipu_store::Embedded::open(directory.path()).unwrap(), &specs(), &steps)?;
+        same(&quipu_store::EmbeddedStore::open(directory.path()).unwrap(), &specs(), &steps)?;
     }
 }
 
 /// An existing metric that is requested with another description is refused; the error names the
 /// difference.
 #[test]
-fn what_contradicts_is_refused() {
+fn a_contradicting_description_is_refused() {
     let refused = |store: &dyn Store| {
         store.metric(&Spec::new("m", Kind::Counter).labels(["a"])).unwrap();
         let tell = |spec: Spec| store.metric(&spec).err().unwrap().to_string();
@@ -183,11 +185,11 @@ fn what_contradicts_is_refused() {
         assert!(told.contains("duplicate label"), "{told}");
         assert!(tell(Spec::new("m", Kind::Counter).labels(["__a"])).contains("rename"));
     };
-    refused(&Local::new());
-    refused(&Synchronized::new());
+    refused(&LocalStore::new());
+    refused(&SynchronizedStore::new());
     refused(&SegmentStore::options().limit(4 << 20).private().unwrap());
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
-    refused(&quipu_store::Embedded::open(tempfile::tempdir().unwrap().path()).unwrap());
+    refused(&quipu_store::EmbeddedStore::open(tempfile::tempdir().unwrap().path()).unwrap());
 }
 
 #[test]
@@ -203,11 +205,11 @@ fn a_wrong_number_of_labels_is_dropped_and_counted() {
         assert_eq!((metric.get(&[]), metric.get(&["x"])), (0.0, 0.0));
         assert!(all(&*metric).is_empty());
     };
-    dropped(&Local::new());
-    dropped(&Synchronized::new());
+    dropped(&LocalStore::new());
+    dropped(&SynchronizedStore::new());
     dropped(&SegmentStore::options().limit(4 << 20).private().unwrap());
     #[cfg(feature = "files")]
     dropped(&FileStore::new(tempfile::tempdir().unwrap().path()).unwrap());
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
-    dropped(&quipu_store::Embedded::open(tempfile::tempdir().unwrap().path()).unwrap());
+    dropped(&quipu_store::EmbeddedStore::open(tempfile::tempdir().unwrap().path()).unwrap());
 }

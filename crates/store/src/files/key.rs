@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_are_read_as_they_were_written() {
+    fn queries_are_read_back() {
         let pairs = [("a", "x y+z"), ("b", ""), ("c", "1&2=3;%"), ("d", "\u{82b1}\n"), ("e", "~*")];
         let mut query = String::new();
         for (name, value) in pairs {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn python_keys_are_four_things() {
+    fn python_keys_have_four_parts() {
         let key = PythonKey::parse(br#"["m", "m_total", {"b": "\u00e9", "a": "1"}, "A help"]"#);
         let key = key.unwrap();
         assert_eq!((&*key.metric, &*key.sample, &*key.help), ("m", "m_total", "A help"));

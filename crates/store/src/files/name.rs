@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_what_is_inside() {
+    fn names_of_files_state_their_contents() {
         let parse = |file| Name::parse(file).map(|name| (name.content, name.pid));
         let mode = |aggregation| Mode::new(aggregation).unwrap();
         assert_eq!(parse("counter_7.db"), Some((Content::Counters, "7")));

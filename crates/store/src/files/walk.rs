@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_key_that_is_too_long_is_found() {
+    fn entries_after_a_key_that_is_too_long_are_found() {
         let long = format!("[\"{}\"]", "x".repeat(3 * WINDOW));
         let long_ruby = long.replacen('[', "{", 1);
         for (layout, long) in [(Layout::Python, &*long), (Layout::Ruby, &*long_ruby)] {
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_not_believed() {
+    fn lengths_in_files_are_checked() {
         let mut bytes = file(Layout::Python, &[("[\"a\"]", 1.0, 2.0)]);
         for used in [i32::MIN, -1, 1, 7] {
             bytes[..4].copy_from_slice(&used.to_le_bytes());

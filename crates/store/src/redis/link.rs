@@ -134,7 +134,7 @@ impl Link {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 self.pipe(calls.iter().map(Call::in_full))
             }
-            answer => answer,
+            reply => reply,
         }
         .map_err(Failure::from)
     }

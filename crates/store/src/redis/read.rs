@@ -110,9 +110,9 @@ impl Totals {
                 call.arg(&keys.prefix);
                 call
             });
-            let answers = link.run(&calls.collect::<Vec<_>>())?;
+            let replies = link.run(&calls.collect::<Vec<_>>())?;
             totals.extend(
-                names.iter().zip(&answers).map(|(name, answer)| total(name, items(answer), &live)),
+                names.iter().zip(&replies).map(|(name, reply)| total(name, items(reply), &live)),
             );
         }
         Ok(totals)
@@ -120,8 +120,8 @@ impl Totals {
 }
 
 /// Combines a metric from its description, its archive, and pairs of an instance and its hash.
-fn total(name: &str, answer: &[Value], live: &HashSet<&str>) -> Total {
-    let hash = |at: usize| pairs(answer.get(at));
+fn total(name: &str, reply: &[Value], live: &HashSet<&str>) -> Total {
+    let hash = |at: usize| pairs(reply.get(at));
     let meta = Meta::read(hash(0));
     let mut all: BTreeMap<(LabelPairs, String), CombinedValues> = BTreeMap::new();
     let mut add = |field: &str, value: &str, instance: Option<&str>| {
@@ -136,7 +136,7 @@ fn total(name: &str, answer: &[Value], live: &HashSet<&str>) -> Total {
         hash(1).for_each(|(field, value)| add(field.trim_start_matches('~'), value, None));
     }
     let is_each = matches!(meta.how, How::Gauge(Aggregation::All | Aggregation::LiveAll));
-    for instance in answer.get(2..).unwrap_or_default().chunks_exact(2) {
+    for instance in reply.get(2..).unwrap_or_default().chunks_exact(2) {
         let Some(id) = text(&instance[0]) else { continue };
         if !meta.how.counts_dead() && !live.contains(id) {
             continue;

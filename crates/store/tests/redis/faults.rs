@@ -20,7 +20,7 @@ fn errors(store: &Redis, cause: &str) -> u64 {
 }
 
 #[test]
-fn a_server_that_comes_later_and_loses_everything() {
+fn a_server_that_starts_late_and_loses_everything_gets_all_counts() {
     let mut server = Server::later(&[]);
     let directory = tempfile::tempdir().unwrap();
     let one = machine(options(&server.url()), &directory.path().join("one"));
@@ -53,7 +53,7 @@ fn a_server_that_comes_later_and_loses_everything() {
 }
 
 #[test]
-fn a_server_that_does_not_answer() {
+fn a_server_that_does_not_respond_blocks_no_counting() {
     let server = Server::start(&[]);
     let proxy = Proxy::to(server.port);
     let directory = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn a_server_that_does_not_answer() {
 }
 
 #[test]
-fn answers_that_are_lost() {
+fn lost_replies_count_nothing_twice() {
     let server = Server::start(&[]);
     let proxy = Proxy::to(server.port);
     let directory = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ fn answers_that_are_lost() {
 /// Series that are removed and created again within the resolution of start times, and then have
 /// the same values: the server's data does not show whether the response was lost.
 #[test]
-fn answers_to_resets_that_are_lost() {
+fn lost_replies_to_resets_count_nothing_twice() {
     let server = Server::start(&[]);
     let proxy = Proxy::to(server.port);
     let directory = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn answers_to_resets_that_are_lost() {
 
 /// A series is removed and created again after a write of its last values failed.
 #[test]
-fn a_reset_after_a_write_that_failed() {
+fn a_reset_after_a_failed_write_counts_all() {
     let server = Server::start(&[]);
     let proxy = Proxy::to(server.port);
     let directory = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ fn a_reset_after_a_write_that_failed() {
 /// A file and its copy are the same instance. The one whose heartbeat the server does not know
 /// waits, and reports that.
 #[test]
-fn a_copy_of_a_file_that_is_in_use() {
+fn a_copy_of_a_file_in_use_waits_and_reports_that() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let [path, copy] = ["one", "copy"].map(|name| directory.path().join(name));
@@ -216,7 +216,7 @@ fn a_copy_of_a_file_that_is_in_use() {
 }
 
 #[test]
-fn a_server_that_is_full() {
+fn a_full_server_is_a_counted_error() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let one = machine(options(&server.url()), &directory.path().join("one"));
@@ -232,7 +232,7 @@ fn a_server_that_is_full() {
 }
 
 #[test]
-fn a_replica_and_a_wrong_password() {
+fn a_replica_and_a_wrong_password_are_errors() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let one = machine(options(&server.url()), &directory.path().join("one"));
@@ -263,7 +263,7 @@ fn a_replica_and_a_wrong_password() {
 }
 
 #[test]
-fn scripts_that_a_server_forgets() {
+fn scripts_that_a_server_forgot_are_sent_again() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let one = machine(options(&server.url()), &directory.path().join("one"));
@@ -276,7 +276,7 @@ fn scripts_that_a_server_forgets() {
 }
 
 #[test]
-fn what_is_not_redis_at_all_is_an_error() {
+fn a_server_that_is_not_redis_is_an_error() {
     // A server that speaks another protocol.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -296,7 +296,7 @@ fn what_is_not_redis_at_all_is_an_error() {
 }
 
 #[test]
-fn a_write_that_is_held_up_on_its_way() {
+fn a_write_that_is_delayed_on_its_way_counts_once() {
     let server = Server::start(&[]);
     let proxy = Proxy::to(server.port);
     let directory = tempfile::tempdir().unwrap();

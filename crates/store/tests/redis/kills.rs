@@ -70,7 +70,7 @@ fn kill(child: &mut Child) {
 }
 
 #[test]
-fn a_hundred_kills_of_workers_and_twenty_of_the_connection() {
+fn kills_of_workers_and_of_the_connection_lose_nothing() {
     let server = Server::start(&[]);
     let proxy = Proxy::to(server.port);
     let directory = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn a_process_that_was_only_stopped_comes_back() {
 
 /// An instance is delayed between its heartbeat and a write, is folded meanwhile, writes, and dies.
 #[test]
-fn a_write_that_was_held_up_is_folded_too() {
+fn a_delayed_write_is_folded_too() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let slow = || options(&server.url()).dead_after(Duration::from_secs(2));

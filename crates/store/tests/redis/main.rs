@@ -44,10 +44,10 @@ fn total(store: &Redis, name: &str) -> f64 {
 
 /// Waits until a condition holds.
 #[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+fn eventually(condition: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {condition}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

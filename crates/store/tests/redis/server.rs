@@ -176,7 +176,7 @@ impl Proxy {
                         let (mut lost, sent) =
                             (lost.lock().unwrap(), String::from_utf8_lossy(bytes));
                         match &*lost {
-                            Some((what, text)) if sent.contains(text) => match what {
+                            Some((loss, text)) if sent.contains(text) => match loss {
                                 Lost::Requests => {
                                     cut_now.fetch_add(1, Ordering::SeqCst);
                                     return false;

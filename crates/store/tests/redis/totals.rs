@@ -88,7 +88,7 @@ fn numbers_are_exact() {
 }
 
 #[test]
-fn whole_histograms_and_gauges() {
+fn histograms_and_gauges_of_two_machines_are_combined() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let one = machine(options(&server.url()), &directory.path().join("one"));
@@ -137,7 +137,7 @@ fn whole_histograms_and_gauges() {
 }
 
 #[test]
-fn what_is_removed_stays_in_the_total() {
+fn a_removed_series_stays_in_the_total() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let one = machine(options(&server.url()), &directory.path().join("one"));
@@ -161,7 +161,7 @@ fn what_is_removed_stays_in_the_total() {
 }
 
 #[test]
-fn a_restart_goes_on_as_the_same_instance() {
+fn a_restart_continues_as_the_same_instance() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("one");
@@ -177,7 +177,7 @@ fn a_restart_goes_on_as_the_same_instance() {
 }
 
 #[test]
-fn a_cluster_of_three() {
+fn three_servers_of_a_cluster_count_together() {
     let servers = cluster();
     let directory = tempfile::tempdir().unwrap();
     let options = || {
@@ -232,7 +232,7 @@ fn a_cluster_of_three() {
 }
 
 #[test]
-fn thousands_of_series_and_observations_below_zero() {
+fn thousands_of_series_and_observations_below_zero_are_flushed() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let one = machine(options(&server.url()), &directory.path().join("one"));

@@ -201,12 +201,12 @@ impl<'f> Calls<'f> {
         if self.has_failed() {
             return;
         }
-        let answers = match self.link.run(&calls) {
-            Ok(answers) => answers,
+        let replies = match self.link.run(&calls) {
+            Ok(replies) => replies,
             Err(failure) => return self.failure = Some(failure),
         };
-        for (answer, of) in answers.iter().zip(of) {
-            let [Value::Int(fields), Value::Int(newer)] = items(answer) else { continue };
+        for (reply, of) in replies.iter().zip(of) {
+            let [Value::Int(fields), Value::Int(newer)] = items(reply) else { continue };
             if *fields < 0 {
                 self.newer = self.newer.max(newer.unsigned_abs());
             } else if let Some(handle) = of {
