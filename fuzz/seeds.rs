@@ -14,7 +14,7 @@ use quipu_segment::clock::{Clock, Manual};
 use quipu_segment::history::Options as Recording;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
-use quipu_window::{Bucketed, Exact, KeyedWindows, Window};
+use quipu_window::{BucketedWindow, ExactWindow, KeyedWindows, Window};
 use quipu_wire::remote::{RemoteWrite1, RemoteWrite2, SeriesType};
 use quipu_wire::{
     AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, MetricUnion, StreamWriter,
@@ -106,7 +106,7 @@ fn segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
         let segment = Options::new().limit(1 << 20).open_or_create(&path)?;
         let segment: Segment = segment;
         if records & 1 == 1 {
-            let counter = Bucketed::options(MINUTE, SECOND).tickets();
+            let counter = BucketedWindow::options(MINUTE, SECOND).tickets();
             let counter = counter.open_on(&segment, "requests", clock.clone())?;
             counter.add(5);
         }
@@ -184,7 +184,7 @@ fn neighbours(corpus: &impl Corpus) -> Result<(), Failure> {
 /// Saved windows as JSON.
 fn buckets(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
     let counter =
-        Bucketed::options(MINUTE, Duration::from_millis(200)).private_on(clock.clone())?;
+        BucketedWindow::options(MINUTE, Duration::from_millis(200)).private_on(clock.clone())?;
     let mut saved = Vec::new();
     for n in 0..4 {
         counter.add(1 << (n * 10));
@@ -201,7 +201,7 @@ fn buckets(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
 /// Saved times of an exact counter.
 fn times(corpus: &impl Corpus) -> Result<(), Failure> {
     let clock = Manual::new(1_699_999_999_000_000_000);
-    let exact = Exact::on(clock.clone(), MINUTE)?;
+    let exact = ExactWindow::on(clock.clone(), MINUTE)?;
     let mut saved = Vec::new();
     for n in 0..5 {
         exact.add(n);

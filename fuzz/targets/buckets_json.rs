@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use quipu_segment::clock::Manual;
-use quipu_window::{Bucketed, Window};
+use quipu_window::{BucketedWindow, Window};
 
 fuzz_target!(|input: &[u8]| {
     let clock = Manual::new(1_700_000_000_000_000_000);
     let (window, accuracy) = (Duration::from_secs(60), Duration::from_millis(200));
     let mut counter =
-        Bucketed::options(window, accuracy).private_on(clock).expect("a sound window");
+        BucketedWindow::options(window, accuracy).private_on(clock).expect("a sound window");
     counter.add(7);
     match counter.load(&mut &input[..]) {
         Err(_) => assert_eq!(counter.count(), 7, "a refused file changes nothing"),

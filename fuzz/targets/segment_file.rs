@@ -16,7 +16,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use quipu_segment::series::{Cursor, Family, KeyWriter, Label, Schema};
 use quipu_segment::{ErrorKind, Segment};
-use quipu_window::{Bucketed, KeyedWindows, Window};
+use quipu_window::{BucketedWindow, KeyedWindows, Window};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&mode, bytes)) = input.split_first() else { return };
@@ -53,7 +53,9 @@ fuzz_target!(|input: &[u8]| {
         assert!(record.cells().len() as u64 * 8 <= segment.used());
     }
     let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
-    if let Ok(counter) = Bucketed::options(minute, second).tickets().open(&segment, "requests") {
+    if let Ok(counter) =
+        BucketedWindow::options(minute, second).tickets().open(&segment, "requests")
+    {
         counter.add(1);
         counter.count();
         counter.buckets_over(counter.own());

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use quipu_segment::clock::Manual;
-use quipu_window::{Exact, Window};
+use quipu_window::{ExactWindow, Window};
 
 fuzz_target!(|input: &[u8]| {
     let clock = Manual::new(1_700_000_000_000_000_000);
-    let mut counter = Exact::on(clock, Duration::from_secs(60)).expect("a sound window");
+    let mut counter = ExactWindow::on(clock, Duration::from_secs(60)).expect("a sound window");
     let loaded = counter.load(&mut &input[..]).expect("any bytes are times");
     let events = loaded.counted + loaded.expired + loaded.future;
     assert_eq!(events * 8 + loaded.ragged, input.len() as u64);

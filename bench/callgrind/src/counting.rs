@@ -11,7 +11,7 @@ use quipu::{
     LabelGroup, LabelValue, Registry,
 };
 use quipu_arena::Arena;
-use quipu_window::{Bucketed, Exact, Window};
+use quipu_window::{BucketedWindow, ExactWindow, Window};
 use quipu_wire::{Decoder, Framing, Kind as MessageKind, Quipu, StreamSeries, StreamWriter};
 
 use crate::Cell;
@@ -547,11 +547,11 @@ cell! {
     }
 }
 
-cell! { bucketed_window(window: Bucketed, _input: ()) { window.add(1) } {
-    let window = Bucketed::new(Duration::from_secs(10), Duration::from_millis(100));
+cell! { bucketed_window(window: BucketedWindow, _input: ()) { window.add(1) } {
+    let window = BucketedWindow::new(Duration::from_secs(10), Duration::from_millis(100));
     (window.expect("a sound window"), [(); TURN])
 } }
 
-cell! { exact_window(window: Exact, _input: ()) { window.add(1) } {
-    (Exact::new(Duration::from_secs(10)).expect("a sound window"), [(); TURN])
+cell! { exact_window(window: ExactWindow, _input: ()) { window.add(1) } {
+    (ExactWindow::new(Duration::from_secs(10)).expect("a sound window"), [(); TURN])
 } }

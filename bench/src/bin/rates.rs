@@ -18,7 +18,8 @@ use quipu_bench::{Error, Result, peer};
 use quipu_segment::Segment;
 use quipu_segment::clock::{CachedClock, Clock, Coarse, Manual, Precise};
 use quipu_window::{
-    Bucketed, Constant, Exact, KeyedWindows, Window, load_file, save_file, save_file_synced,
+    BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, Window, load_file, save_file,
+    save_file_synced,
 };
 
 #[global_allocator]
@@ -110,9 +111,9 @@ fn bucketed(options: &Options, threads: usize, scratch: &Path) -> Vec<Record> {
     let _ = std::fs::remove_file(&path);
     let segment = Segment::open_or_create(&path).expect("a new segment in a scratch folder");
     let sound = "the window is sound";
-    let private = Bucketed::new(WINDOW, ACCURACY).expect(sound);
-    let shared = Bucketed::options(WINDOW, ACCURACY).open(&segment, "requests").expect(sound);
-    let tickets = Bucketed::options(WINDOW, ACCURACY).tickets().private().expect(sound);
+    let private = BucketedWindow::new(WINDOW, ACCURACY).expect(sound);
+    let shared = BucketedWindow::options(WINDOW, ACCURACY).open(&segment, "requests").expect(sound);
+    let tickets = BucketedWindow::options(WINDOW, ACCURACY).tickets().private().expect(sound);
     let clock = Coarse::new();
     let now = clock.now();
     let mut records = Vec::new();
@@ -152,8 +153,8 @@ fn bucketed(options: &Options, threads: usize, scratch: &Path) -> Vec<Record> {
 
 fn constant(options: &Options, threads: usize) -> Vec<Record> {
     let sound = "the window is sound";
-    let noted = Constant::new(WINDOW).expect(sound);
-    let coarse = Constant::on(Coarse::new(), WINDOW, 20).expect(sound);
+    let noted = ConstantWindow::new(WINDOW).expect(sound);
+    let coarse = ConstantWindow::on(Coarse::new(), WINDOW, 20).expect(sound);
     let turns = |n: u64, call: &dyn Fn(u64)| {
         let mut left = n;
         while left > 0 {
@@ -207,8 +208,8 @@ impl Clock for StampCounter {
 }
 
 /// Fills a counter with a million events of the last minute, at pseudo-random intervals.
-fn fill<C: Clock>(clock: C, now: u64) -> Exact<C> {
-    let counter = Exact::on(clock, WINDOW).expect("the window is sound");
+fn fill<C: Clock>(clock: C, now: u64) -> ExactWindow<C> {
+    let counter = ExactWindow::on(clock, WINDOW).expect("the window is sound");
     for time in minute(now) {
         counter.add_at(time, 1);
     }
@@ -318,7 +319,7 @@ fn keyed(options: &Options, threads: usize) -> Vec<Record> {
 fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let path = scratch.join("buckets.json");
     let clock = Manual::new(1_700_000_000_000_000_000);
-    let counter = Bucketed::options(WINDOW, ACCURACY).private_on(clock.clone());
+    let counter = BucketedWindow::options(WINDOW, ACCURACY).private_on(clock.clone());
     let mut counter = counter.expect("the window is sound");
     for _ in 0..300 {
         clock.advance(ACCURACY);
@@ -342,7 +343,7 @@ fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let state = scratch.join("opened.quipu");
     let open = || {
         let segment = Segment::open_or_create(&state).expect(scratch_takes_it);
-        Bucketed::options(WINDOW, ACCURACY).open(&segment, "requests").expect("it is sound")
+        BucketedWindow::options(WINDOW, ACCURACY).open(&segment, "requests").expect("it is sound")
     };
     drop(open());
     records.extend(Case::new("bucketed/load").each("quipu (opened in a file)", open).run(options));
@@ -417,7 +418,8 @@ fn memory() -> Vec<Record> {
             "bucketed/memory",
             heap_bytes(|| {
                 let clock = Manual::new(now - WINDOW.as_nanos() as u64);
-                let counter = Bucketed::options(WINDOW, ACCURACY).private_on(clock).expect(sound);
+                let counter =
+                    BucketedWindow::options(WINDOW, ACCURACY).private_on(clock).expect(sound);
                 minute(now).for_each(|time| counter.add_at(time, 1));
                 counter
             }),
@@ -426,7 +428,7 @@ fn memory() -> Vec<Record> {
         of(
             "constant/memory",
             heap_bytes(|| {
-                let counter = Constant::on(CachedClock::new(), WINDOW, 20).expect(sound);
+                let counter = ConstantWindow::on(CachedClock::new(), WINDOW, 20).expect(sound);
                 (0..EVENTS).for_each(|_| counter.add(1));
                 counter
             }),

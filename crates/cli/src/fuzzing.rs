@@ -13,7 +13,7 @@ use quipu::Registry;
 use quipu::exposition::{Escaping, Format};
 use quipu::intake::Intake;
 use quipu_segment::Segment;
-use quipu_window::{Bucketed, KeyedWindows};
+use quipu_window::{BucketedWindow, KeyedWindows};
 
 use crate::config::{Flags, Settings};
 use crate::exposing::Exposing;
@@ -87,7 +87,9 @@ impl Daemon {
         let registry = Registry::on(segment.clone());
         let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
         let state = Box::into_raw(Box::new(State {
-            requests: Bucketed::options(minute, second).tickets().open(&segment, "requests")?,
+            requests: BucketedWindow::options(minute, second)
+                .tickets()
+                .open(&segment, "requests")?,
             keys: KeyedWindows::options(minute, second, 1).open(&segment, "keys")?,
             intake: Intake::new(&registry, settings.intake.clone())?,
             segment,

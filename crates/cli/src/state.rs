@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use quipu::Registry;
 use quipu::intake::Intake;
 use quipu_segment::{ErrorKind, Options, Segment, printable};
-use quipu_window::{Bucketed, KeyedWindows};
+use quipu_window::{BucketedWindow, KeyedWindows};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
@@ -51,7 +51,7 @@ pub struct State {
     /// The file.
     pub segment: Segment,
     /// The window of all requests.
-    pub requests: Bucketed,
+    pub requests: BucketedWindow,
     /// The windows of keys.
     pub keys: KeyedWindows,
     /// Takes metrics from outside. Each thread has a clone.

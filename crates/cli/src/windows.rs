@@ -5,7 +5,7 @@ use std::time::Duration;
 use quipu_process::flags;
 use quipu_process::settings::{Unusable, in_range, set};
 use quipu_process::time::Time;
-use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
+use quipu_window::{BucketedOptions, BucketedWindow, KeyedOptions, KeyedWindows};
 
 flags! {
     /// The settings of the windows that requests are counted in.
@@ -58,7 +58,7 @@ impl WindowFlags {
         let key_accuracy = self.key_accuracy.get_or_insert(Time(key_accuracy)).0;
 
         let value = |name| move |error: quipu_window::Error| Unusable::new(name, error.to_string());
-        let bucketed = Bucketed::options(window, accuracy).tickets();
+        let bucketed = BucketedWindow::options(window, accuracy).tickets();
         bucketed.bytes().map_err(|error| match error {
             quipu_window::Error::Zero("accuracy") => value("accuracy")(error),
             other => value("window")(other),

@@ -23,7 +23,7 @@ impl Bits {
         }
     }
 
-    /// As [`Bits::put`], but returns false, and does nothing, if that needs more memory.
+    /// Like [`Bits::put`], but returns false, and does nothing, if that needs more memory.
     #[inline]
     pub(crate) fn try_put(&mut self, value: u64, count: u32) -> bool {
         debug_assert!((1..=64).contains(&count) && (count == 64 || value >> count == 0));
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_is_peeked() {
+    fn values_are_peeked_as_they_were_put() {
         let values = [(5, 3), (0, 1), (u64::MAX, 64), (1, 1), (0x1234_5678_9abc, 48), (7, 64)];
         for start in 1..=64 {
             let mut bits = Bits::default();

@@ -1,4 +1,4 @@
-//! [`Bucketed`], the default counter: buckets on a ring of cells, in memory or in a segment.
+//! [`BucketedWindow`], the default counter: buckets on a ring of cells, in memory or in a segment.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::shape::Shape;
 /// # Error bound
 /// [`count`](Window::count) counts every event that is younger than the window, and none that is
 /// older than window and accuracy together. So it is never too low, and too high by at most the
-/// events of one bucket. [`estimate`](Bucketed::estimate) spreads the events of the oldest bucket
-/// evenly over it: its error is at most that bucket's events in either direction, and a hundredth
-/// of that for steady traffic.
+/// events of one bucket. [`estimate`](BucketedWindow::estimate) spreads the events of the oldest
+/// bucket evenly over it: its error is at most that bucket's events in either direction, and a
+/// hundredth of that for steady traffic.
 ///
 /// With a [`Coarse`] clock, the borders between buckets are up to one kernel tick (1 to 10 ms)
 /// late. If a thread is suspended between reading the time and adding, its event counts from some
@@ -35,20 +35,20 @@ use crate::shape::Shape;
 /// # Range
 /// Counts are correct below 2^64 events in the longest window, and modulo 2^64 above.
 #[derive(Debug, Clone)]
-pub struct Bucketed<C = Coarse> {
+pub struct BucketedWindow<C = Coarse> {
     ring: Ring,
     shape: Shape,
     clock: C,
     segment: Segment,
 }
 
-/// A validated window of a counter, to be counted many times. See [`Bucketed::over`].
+/// A validated window of a counter, to be counted many times. See [`BucketedWindow::over`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Over {
     ticks: u64,
 }
 
-/// Options for making or opening a [`Bucketed`] counter.
+/// Options for making or opening a [`BucketedWindow`] counter.
 #[derive(Debug, Clone)]
 pub struct BucketedOptions {
     window: Duration,
@@ -85,15 +85,15 @@ impl BucketedOptions {
     ///
     /// # Errors
     /// Invalid durations, see [`Error`].
-    pub fn private(&self) -> Result<Bucketed, Error> {
+    pub fn private(&self) -> Result<BucketedWindow, Error> {
         self.private_on(Coarse::new())
     }
 
     /// Makes the counter in private memory, on the given clock.
     ///
     /// # Errors
-    /// As [`BucketedOptions::private`].
-    pub fn private_on<C: Clock>(&self, clock: C) -> Result<Bucketed<C>, Error> {
+    /// The errors of [`BucketedOptions::private`].
+    pub fn private_on<C: Clock>(&self, clock: C) -> Result<BucketedWindow<C>, Error> {
         let (_, span) = self.shapes()?;
         let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))?;
         self.open_on(&segment, "window", clock)
@@ -104,20 +104,20 @@ impl BucketedOptions {
     /// # Errors
     /// Invalid durations; an existing counter of that name with another accuracy or span; the
     /// segment's errors.
-    pub fn open(&self, segment: &Segment, name: &str) -> Result<Bucketed, Error> {
+    pub fn open(&self, segment: &Segment, name: &str) -> Result<BucketedWindow, Error> {
         self.open_on(segment, name, Coarse::anchored(segment.anchor()))
     }
 
-    /// As [`BucketedOptions::open`], on the given clock.
+    /// Like [`BucketedOptions::open`], on the given clock.
     ///
     /// # Errors
-    /// As [`BucketedOptions::open`].
+    /// The errors of [`BucketedOptions::open`].
     pub fn open_on<C: Clock>(
         &self,
         segment: &Segment,
         name: &str,
         clock: C,
-    ) -> Result<Bucketed<C>, Error> {
+    ) -> Result<BucketedWindow<C>, Error> {
         let (shape, span) = self.shapes()?;
         let registration = segment.lock_registration()?;
         let ring = match segment.find(KIND, name)? {
@@ -142,7 +142,7 @@ impl BucketedOptions {
             }
         };
         drop(registration);
-        Ok(Bucketed { ring, shape, clock, segment: segment.clone() })
+        Ok(BucketedWindow { ring, shape, clock, segment: segment.clone() })
     }
 
     fn cells(&self, span: Shape) -> usize {
@@ -155,7 +155,7 @@ impl BucketedOptions {
     }
 }
 
-impl Bucketed {
+impl BucketedWindow {
     /// Makes a counter in private memory, on the kernel's coarse clock.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl Bucketed {
     }
 }
 
-impl<C: Clock> Bucketed<C> {
+impl<C: Clock> BucketedWindow<C> {
     /// The width of a bucket.
     pub fn accuracy(&self) -> Duration {
         self.shape.accuracy()
@@ -213,7 +213,7 @@ impl<C: Clock> Bucketed<C> {
     }
 
     /// The events of that window, with the oldest bucket counted in part. See the error bound of
-    /// [`Bucketed`].
+    /// [`BucketedWindow`].
     pub fn estimate_over(&self, over: Over) -> f64 {
         let now = self.clock.now();
         self.turn(now);
@@ -221,7 +221,7 @@ impl<C: Clock> Bucketed<C> {
     }
 
     /// The events of the window, with the oldest bucket counted in part. See the error bound of
-    /// [`Bucketed`].
+    /// [`BucketedWindow`].
     pub fn estimate(&self) -> f64 {
         self.estimate_over(self.own())
     }
@@ -242,8 +242,9 @@ impl<C: Clock> Bucketed<C> {
         }
     }
 
-    /// Starts the search of [`Bucketed::max_over`], to be continued with [`Bucketed::peak_step`].
-    /// For windows with too many buckets to visit all of them at once.
+    /// Starts the search of [`BucketedWindow::max_over`], to be continued with
+    /// [`BucketedWindow::peak_step`]. For windows with too many buckets to visit all of them at
+    /// once.
     pub fn peak_over(&self, over: Over) -> Peak {
         self.turn(self.clock.now());
         self.ring.peak(over.ticks)
@@ -311,7 +312,7 @@ impl<C: Clock> Bucketed<C> {
         }
     }
 
-    /// As `turn_to`, but lets the clock settle when a bucket begins.
+    /// Like `turn_to`, but lets the clock settle when a bucket begins.
     #[inline]
     fn turn(&self, now: u64) {
         if self.ring.is_due(now) {
@@ -329,7 +330,7 @@ impl<C: Clock> Bucketed<C> {
     }
 }
 
-impl<C: Clock> Window for Bucketed<C> {
+impl<C: Clock> Window for BucketedWindow<C> {
     fn window(&self) -> Duration {
         self.shape.window()
     }

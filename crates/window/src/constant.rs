@@ -1,11 +1,11 @@
-//! [`Constant`], the cheapest window: a few buckets, on a clock that the program sets.
+//! [`ConstantWindow`], the cheapest window: a few buckets, on a clock that the program sets.
 
 use std::io::{Read, Write};
 use std::time::Duration;
 
 use quipu_segment::clock::{CachedClock, Clock};
 
-use crate::bucketed::Bucketed;
+use crate::bucketed::BucketedWindow;
 use crate::error::Error;
 use crate::save::{LoadReport, Window};
 
@@ -16,22 +16,22 @@ use crate::save::{LoadReport, Window};
 /// counting then read no clock. There is no timer, no thread, and nothing to stop.
 ///
 /// # Error bound
-/// That of [`Bucketed`], with an accuracy of the window divided by the resolution (20 by default):
-/// never too low, and too high by at most the events of one bucket, by default a twentieth of the
-/// window. The age of the noted time adds to this: an event between two notes counts as if it
-/// happened at the first.
+/// The error bound of [`BucketedWindow`], with an accuracy of the window divided by the resolution
+/// (20 by default): never too low, and too high by at most the events of one bucket, by default a
+/// twentieth of the window. The age of the noted time adds to this: an event between two notes
+/// counts as if it happened at the first.
 ///
 /// # Cost
 /// Adding is one addition, counting one subtraction. When a bucket ends, one caller fills a cell
 /// for each bucket that has passed, at most the number of buckets in the window. The memory is
 /// fixed: half a kilobyte, and a cache line for each CPU.
 #[derive(Debug, Clone)]
-pub struct Constant<C = CachedClock> {
-    buckets: Bucketed<C>,
+pub struct ConstantWindow<C = CachedClock> {
+    buckets: BucketedWindow<C>,
     clock: C,
 }
 
-impl Constant {
+impl ConstantWindow {
     /// Makes a counter of 20 buckets, with a new clock that stands still until
     /// [`CachedClock::note`].
     ///
@@ -42,7 +42,7 @@ impl Constant {
     }
 }
 
-impl<C: Clock + Clone> Constant<C> {
+impl<C: Clock + Clone> ConstantWindow<C> {
     /// Makes a counter of `resolution` buckets on the given clock.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl<C: Clock + Clone> Constant<C> {
         if !accuracy.is_zero() && accuracy * resolution != window {
             return Err(Error::NotMultiple { window, accuracy });
         }
-        let buckets = Bucketed::options(window, accuracy).private_on(clock.clone())?;
+        let buckets = BucketedWindow::options(window, accuracy).private_on(clock.clone())?;
         Ok(Self { buckets, clock })
     }
 
@@ -74,7 +74,7 @@ impl<C: Clock + Clone> Constant<C> {
     }
 }
 
-impl<C: Clock> Window for Constant<C> {
+impl<C: Clock> Window for ConstantWindow<C> {
     fn window(&self) -> Duration {
         self.buckets.window()
     }
@@ -102,7 +102,7 @@ impl<C: Clock> Window for Constant<C> {
         self.buckets.reset();
     }
 
-    /// Writes the same JSON as [`Bucketed`].
+    /// Writes the same JSON as [`BucketedWindow`].
     fn save(&self, out: &mut dyn Write) -> Result<(), Error> {
         self.buckets.save(out)
     }

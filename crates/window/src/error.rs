@@ -69,11 +69,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Zero(what) => {
-                write!(f, "the {what} is zero; give at least a nanosecond")
+            Self::Zero(name) => {
+                write!(f, "the {name} is zero; give at least a nanosecond")
             }
-            Self::TooLong(what, value) => {
-                write!(f, "a {what} of {value:?} is too long; give at most {LONGEST:?}")
+            Self::TooLong(name, value) => {
+                write!(f, "a {name} of {value:?} is too long; give at most {LONGEST:?}")
             }
             Self::NotMultiple { window, accuracy } => {
                 write!(
@@ -109,7 +109,7 @@ impl fmt::Display for Error {
             Self::NoCapacity => {
                 write!(f, "a table has room for 1 to 2^28 keys, of at least one byte each")
             }
-            Self::Malformed(what) => write!(f, "not a saved counter: {what}"),
+            Self::Malformed(reason) => write!(f, "not a saved counter: {reason}"),
             Self::Io(error) => write!(f, "{error}"),
             Self::File(path, error) => write!(f, "{}: {error}", printable(path)),
             Self::Segment(error) => write!(f, "{error}"),

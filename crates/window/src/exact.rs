@@ -1,4 +1,4 @@
-//! [`Exact`], a window that keeps the time of every event to the nanosecond.
+//! [`ExactWindow`], a window that keeps the time of every event to the nanosecond.
 //!
 //! The events are in up to 8 stripes, each a log under a lock of its own. A thread adds to its own
 //! stripe; if another thread has that locked, it takes another stripe, which is then its own. A new
@@ -43,11 +43,12 @@ use crate::shape::nanoseconds;
 /// Adding takes a lock that is held for some nanoseconds. Threads that add at the same time come to
 /// use different locks, up to 8. Counting takes all locks in use, and so does adding and counting
 /// in one call; saving does not hold them while it writes. An event takes about 2.2 bytes if events
-/// come at random, and up to 20 if several share a nanosecond; [`Exact::limit`] bounds the memory.
+/// come at random, and up to 20 if several share a nanosecond; [`ExactWindow::limit`] bounds the
+/// memory.
 ///
 /// A forked child must make its own counter: it could wait forever for the lock of its parent's.
 #[derive(Debug)]
-pub struct Exact<C = Precise> {
+pub struct ExactWindow<C = Precise> {
     window: u64,
     limit: usize,
     clock: C,
@@ -113,7 +114,7 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-impl Exact {
+impl ExactWindow {
     /// Makes a counter on the system's precise clock.
     ///
     /// # Errors
@@ -123,11 +124,11 @@ impl Exact {
     }
 }
 
-impl<C: Clock> Exact<C> {
+impl<C: Clock> ExactWindow<C> {
     /// Makes a counter on the given clock.
     ///
     /// # Errors
-    /// As [`Exact::new`].
+    /// The errors of [`ExactWindow::new`].
     pub fn on(clock: C, window: Duration) -> Result<Self, Error> {
         let window = nanoseconds("window", window)?;
         Ok(Self {
@@ -141,8 +142,9 @@ impl<C: Clock> Exact<C> {
     }
 
     /// Limits the memory: beyond `bytes`, the oldest events are dropped early, and counted as
-    /// [`dropped`](Exact::dropped). They are dropped in blocks of up to 2048 events, that with the
-    /// oldest events first. About 20 KiB are always kept. Threads use one lock for each 64 KiB.
+    /// [`dropped`](ExactWindow::dropped). They are dropped in blocks of up to 2048 events, that
+    /// with the oldest events first. About 20 KiB are always kept. Threads use one lock for each 64
+    /// KiB.
     pub fn limit(mut self, bytes: usize) -> Self {
         self.limit = bytes;
         self.most = (bytes / STRIPE_BYTES).clamp(1, STRIPES);
@@ -361,7 +363,7 @@ fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-impl<C: Clock> Window for Exact<C> {
+impl<C: Clock> Window for ExactWindow<C> {
     fn window(&self) -> Duration {
         Duration::from_nanos(self.window)
     }
@@ -514,14 +516,14 @@ mod tests {
     const START: u64 = 1_700_000_000_000_000_000;
 
     /// A counter of which each step may choose the stripe.
-    fn counter(window: u64) -> (Manual, Exact<Manual>) {
+    fn counter(window: u64) -> (Manual, ExactWindow<Manual>) {
         let clock = Manual::new(START);
-        let counter = Exact::on(clock.clone(), Duration::from_nanos(window)).unwrap();
+        let counter = ExactWindow::on(clock.clone(), Duration::from_nanos(window)).unwrap();
         counter.used.store(STRIPES, Ordering::Relaxed);
         (clock, counter)
     }
 
-    fn saved(counter: &Exact<Manual>) -> Vec<u64> {
+    fn saved(counter: &ExactWindow<Manual>) -> Vec<u64> {
         let mut bytes = Vec::new();
         counter.save(&mut bytes).unwrap();
         bytes.chunks_exact(8).map(|time| u64::from_le_bytes(time.try_into().unwrap())).collect()
@@ -623,7 +625,7 @@ mod tests {
     #[cfg(not(miri))]
     #[test]
     fn a_stripe_is_begun_only_if_all_others_are_locked_by_threads_that_add() {
-        let counter = Exact::new(Duration::from_secs(60)).unwrap();
+        let counter = ExactWindow::new(Duration::from_secs(60)).unwrap();
         let used = || counter.used.load(Ordering::Relaxed);
         OWN.set(STRIPES - 1);
         counter.add(1);

@@ -27,7 +27,7 @@ use crate::shape::Shape;
 /// [`KeyedWindows::evicted`] counts the evictions. Reading a key does not count as a use.
 ///
 /// # Error bound
-/// That of [`Bucketed`](crate::Bucketed), for each key since it was inserted.
+/// The error bound of [`BucketedWindow`](crate::BucketedWindow), for each key since its insertion.
 ///
 /// # Cost
 /// A hit takes a lock for the time of a hash table lookup, an addition, and a move in a list. The
@@ -136,7 +136,7 @@ impl KeyedOptions {
     /// The bytes of memory that opening the table `name` of a segment takes for its index, at most.
     ///
     /// # Errors
-    /// As [`KeyedOptions::open`].
+    /// The errors of [`KeyedOptions::open`].
     pub fn index_bytes_of(&self, segment: &Segment, name: &str) -> Result<u64, Error> {
         let (_, span) = self.shapes()?;
         let Some(record) = segment.find(KIND, name)? else { return Ok(0) };
@@ -155,7 +155,7 @@ impl KeyedOptions {
     /// Makes the table in private memory, on the given clock.
     ///
     /// # Errors
-    /// As [`KeyedOptions::private`].
+    /// The errors of [`KeyedOptions::private`].
     pub fn private_on<C: Clock>(&self, clock: C) -> Result<KeyedWindows<C>, Error> {
         let (_, span) = self.shapes()?;
         let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))?;
@@ -170,10 +170,10 @@ impl KeyedOptions {
         self.open_on(segment, name, Coarse::anchored(segment.anchor()))
     }
 
-    /// As [`KeyedOptions::open`], on the given clock.
+    /// Like [`KeyedOptions::open`], on the given clock.
     ///
     /// # Errors
-    /// As [`KeyedOptions::open`].
+    /// The errors of [`KeyedOptions::open`].
     pub fn open_on<C: Clock>(
         &self,
         segment: &Segment,
@@ -249,14 +249,14 @@ impl KeyedOptions {
             return Err(mismatch("has no room for its settings".into()));
         }
         let found = |at: usize| record.cells()[at].load(Ordering::Relaxed);
-        for ((at, wanted), what) in self.settings(span).into_iter().zip(SETTINGS) {
+        for ((at, wanted), setting) in self.settings(span).into_iter().zip(SETTINGS) {
             if found(at) != wanted {
                 let shown = |value: u64| match at {
                     at::ACCURACY => format!("{:?}", Duration::from_nanos(value)),
                     _ => value.to_string(),
                 };
                 let (found, wanted) = (shown(found(at)), shown(wanted));
-                return Err(mismatch(format!("was made with {what} {found}, not {wanted}")));
+                return Err(mismatch(format!("was made with {setting} {found}, not {wanted}")));
             }
         }
         if record.cells().len() != self.cells(span) {
@@ -399,7 +399,7 @@ impl<C: Clock> KeyedWindows<C> {
     /// oldest bucket is counted in part.
     ///
     /// # Errors
-    /// As [`KeyedWindows::count_over`].
+    /// The errors of [`KeyedWindows::count_over`].
     pub fn rate_over(&self, key: &[u8], window: Duration) -> Result<Option<(u64, f64)>, Error> {
         let ticks = self.ticks(window)?;
         let seconds = window.as_secs_f64();

@@ -2,22 +2,22 @@
 //!
 //! | counter | count | memory | choose it |
 //! |---|---|---|---|
-//! | [`Bucketed`] | never too low; too high by at most the events of one bucket | 8 bytes per bucket | by default |
-//! | [`Exact`] | exact to the nanosecond | about 2.2 bytes per event | if one event too many matters |
-//! | [`Constant`] | as `Bucketed`, with 20 buckets | half a kilobyte | if even reading a clock costs too much |
-//! | [`KeyedWindows`] | as `Bucketed`, for each key | bounded; least recently used keys are evicted | to count by client, path, tenant |
+//! | [`BucketedWindow`] | never too low; too high by at most the events of one bucket | 8 bytes per bucket | by default |
+//! | [`ExactWindow`] | exact to the nanosecond | about 2.2 bytes per event | if one event too many matters |
+//! | [`ConstantWindow`] | like `BucketedWindow`, with 20 buckets | half a kilobyte | if even reading a clock costs too much |
+//! | [`KeyedWindows`] | like `BucketedWindow`, for each key | bounded; least recently used keys are evicted | to count by client, path, tenant |
 //!
-//! None of them has a thread or a timer. `Bucketed` and `Constant` take no lock. `Bucketed`,
-//! `Exact` and `KeyedWindows` can also count windows of other lengths, from the same additions. The
-//! first three are saved and loaded through the trait [`Window`]; `Bucketed` and `KeyedWindows` can
-//! live in a segment's file. The time comes from an injected
-//! [`Clock`](quipu_segment::clock::Clock), or is passed with the event.
+//! No counter has a thread or a timer. `BucketedWindow` and `ConstantWindow` take no lock.
+//! `BucketedWindow`, `ExactWindow` and `KeyedWindows` can also count windows of other lengths, from
+//! the same additions. The first three are saved and loaded through the trait [`Window`];
+//! `BucketedWindow` and `KeyedWindows` can live in a segment's file. The time comes from an
+//! injected [`Clock`](quipu_segment::clock::Clock), or is passed with the event.
 //!
 //! ```
 //! use std::time::Duration;
-//! use quipu_window::{Bucketed, Window};
+//! use quipu_window::{BucketedWindow, Window};
 //!
-//! let requests = Bucketed::new(Duration::from_secs(60), Duration::from_millis(200))?;
+//! let requests = BucketedWindow::new(Duration::from_secs(60), Duration::from_millis(200))?;
 //! requests.increment();
 //! requests.add(16);
 //! assert_eq!(requests.count(), 17);
@@ -55,13 +55,13 @@ mod save;
 mod shape;
 
 #[cfg(not(loom))]
-pub use bucketed::{Bucketed, BucketedOptions, Over};
+pub use bucketed::{BucketedOptions, BucketedWindow, Over};
 #[cfg(not(loom))]
-pub use constant::Constant;
+pub use constant::ConstantWindow;
 #[cfg(not(loom))]
 pub use error::Error;
 #[cfg(not(loom))]
-pub use exact::Exact;
+pub use exact::ExactWindow;
 #[cfg(not(loom))]
 pub use keyed::{KeyedOptions, KeyedWindows, MAX_EVENTS, Ranking};
 #[cfg(not(loom))]

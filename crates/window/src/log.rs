@@ -175,7 +175,7 @@ impl Log {
         true
     }
 
-    /// As [`Log::push`], in all cases.
+    /// Like [`Log::push`], in all cases.
     #[inline(never)]
     pub(crate) fn push_any(&mut self, time: u64, events: u64) -> bool {
         // A log holds up to 2^64 - 1 events, including the dropped ones of its oldest block.
@@ -413,7 +413,7 @@ impl Snapshot {
         })
     }
 
-    /// As [`Snapshot::try_for_each`], for the events of several logs.
+    /// Like [`Snapshot::try_for_each`], for the events of several logs.
     pub(crate) fn try_for_each_of<E>(
         snapshots: &[Self],
         mut visit: impl FnMut(u64, u64) -> Result<(), E>,

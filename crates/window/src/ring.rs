@@ -157,7 +157,7 @@ impl Ring {
         if late == 0 { count } else { self.count_again(ticks) }
     }
 
-    /// As `count`, after a tick ended during the first attempt.
+    /// Like `count`, after a tick ended during the first attempt.
     #[cold]
     fn count_again(&self, ticks: u64) -> u64 {
         for _ in 0..MAX_ATTEMPTS {
@@ -209,7 +209,7 @@ impl Ring {
         }
     }
 
-    /// As `count`, but at a time that may be after the last tick, and without advancing.
+    /// Like `count`, but at a time that may be after the last tick, and without advancing.
     pub(crate) fn peek(&self, now: u64, ticks: u64) -> u64 {
         let passed = (now / self.accuracy).saturating_sub(self.last());
         if passed > ticks { 0 } else { self.count(ticks - passed) }
@@ -220,8 +220,8 @@ impl Ring {
         self.sum.sum()
     }
 
-    /// As `count`, but with the events of the oldest bucket spread evenly over it: only the part of
-    /// the bucket that the window still covers at `now` counts.
+    /// Like `count`, but with the events of the oldest bucket spread evenly over it: only the part
+    /// of the bucket that the window still covers at `now` counts.
     pub(crate) fn estimate(&self, ticks: u64, now: u64) -> f64 {
         let whole = self.count(ticks) as f64;
         let inner = self.count(ticks - 1) as f64;

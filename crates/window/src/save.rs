@@ -79,7 +79,7 @@ pub fn save_file(window: &(impl Window + ?Sized), path: impl AsRef<Path>) -> Res
     replace(window, path.as_ref(), |_| Ok(()))
 }
 
-/// As [`save_file`], and the file survives a power loss as well.
+/// Like [`save_file`], and the file survives a power loss as well.
 ///
 /// # Errors
 /// Those of the file system, with the name of the file.

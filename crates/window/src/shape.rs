@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn any_unit_from_nanoseconds_up() {
+    fn windows_have_any_unit_from_nanoseconds_up() {
         let (ns, day) = (Duration::from_nanos(1), Duration::from_secs(86_400));
         assert_eq!(Shape::new(ns, ns).unwrap(), Shape { accuracy: 1, ticks: 1 });
         let shape = Shape::new(day * 365, day).unwrap();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_values_are_errors_that_say_what_to_do() {
+    fn senseless_values_are_errors_that_name_the_remedy() {
         let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
         assert!(message(Duration::ZERO, ms).contains("the window is zero"));
         assert!(message(s, Duration::ZERO).contains("the accuracy is zero"));

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use quipu_segment::clock::{CachedClock, Clock, Manual};
-use quipu_window::{Bucketed, Constant, Exact, KeyedWindows, Window};
+use quipu_window::{BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, Window};
 
 const START: u64 = 1_700_000_000_000_000_000;
 
@@ -60,8 +60,9 @@ fn traffic(
 fn bucketed_is_never_too_small_and_at_most_a_bucket_too_great() {
     let clock = Manual::new(START);
     let minute = Duration::from_secs(60);
-    let counter =
-        Bucketed::options(minute, Duration::from_millis(200)).private_on(clock.clone()).unwrap();
+    let counter = BucketedWindow::options(minute, Duration::from_millis(200))
+        .private_on(clock.clone())
+        .unwrap();
     let bursts = |now: u64| {
         if (now / 1_000_000_000).is_multiple_of(7) { 20_000.0 } else { 2_000_000.0 }
     };
@@ -83,7 +84,7 @@ fn bucketed_is_never_too_small_and_at_most_a_bucket_too_great() {
 #[test]
 fn estimates_of_steady_traffic_are_a_hundred_times_better() {
     let clock = Manual::new(START);
-    let counter = Bucketed::options(Duration::from_secs(60), Duration::from_millis(200))
+    let counter = BucketedWindow::options(Duration::from_secs(60), Duration::from_millis(200))
         .private_on(clock.clone())
         .unwrap();
     let (mut worst, mut worst_count) = (0.0f64, 0.0f64);
@@ -108,7 +109,7 @@ fn estimates_of_steady_traffic_are_a_hundred_times_better() {
 #[test]
 fn exact_is_exact() {
     let clock = Manual::new(START);
-    let counter = Exact::on(clock.clone(), Duration::from_secs(60)).unwrap();
+    let counter = ExactWindow::on(clock.clone(), Duration::from_secs(60)).unwrap();
     traffic(
         |_| 500_000.0,
         |now| {
@@ -124,7 +125,7 @@ fn constant_is_never_too_small_and_at_most_a_twentieth_of_the_window_late() {
     for phase in 0..5_000_000u64 / 499_979 {
         let born = START + phase * 499_979;
         let clock = Manual::new(born);
-        let counter = Constant::on(clock.clone(), Duration::from_millis(100), 20).unwrap();
+        let counter = ConstantWindow::on(clock.clone(), Duration::from_millis(100), 20).unwrap();
         assert_eq!(counter.accuracy(), Duration::from_millis(5));
         counter.increment();
         clock.set(born + 99_999_999);
@@ -136,7 +137,7 @@ fn constant_is_never_too_small_and_at_most_a_twentieth_of_the_window_late() {
 
 #[test]
 fn constant_is_as_late_as_its_note() {
-    let counter = Constant::new(Duration::from_millis(20)).unwrap();
+    let counter = ConstantWindow::new(Duration::from_millis(20)).unwrap();
     counter.add(4);
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(counter.count(), 4);
@@ -151,7 +152,7 @@ fn windows_share_the_price_of_one_add() {
     let clock = Manual::new(START);
     let (second, minute, hour) =
         (Duration::from_secs(1), Duration::from_secs(60), Duration::from_secs(3600));
-    let counter = Bucketed::options(minute, Duration::from_millis(200))
+    let counter = BucketedWindow::options(minute, Duration::from_millis(200))
         .span(hour)
         .private_on(clock.clone())
         .unwrap();
@@ -200,7 +201,7 @@ fn a_suspended_machine_is_a_silence() {
         }
     }
     let clock = Sleepy { running: Manual::new(START), settled: Manual::new(0) };
-    let counter = Bucketed::options(Duration::from_secs(60), Duration::from_millis(200))
+    let counter = BucketedWindow::options(Duration::from_secs(60), Duration::from_millis(200))
         .private_on(clock.clone())
         .unwrap();
     counter.add(10);
@@ -209,10 +210,10 @@ fn a_suspended_machine_is_a_silence() {
 }
 
 #[test]
-fn counts_near_the_end_of_the_range() {
+fn counts_near_the_end_of_the_range_are_exact() {
     let clock = Manual::new(START);
     let second = Duration::from_secs(1);
-    let counter = Bucketed::options(second * 3, second).private_on(clock.clone()).unwrap();
+    let counter = BucketedWindow::options(second * 3, second).private_on(clock.clone()).unwrap();
     for _ in 0..10 {
         counter.add(i64::MAX as u64);
         assert_eq!(counter.count(), i64::MAX as u64);
@@ -249,7 +250,7 @@ fn keys_are_bounded_and_their_errors_name_the_bound() {
 fn a_bound_on_memory_drops_the_oldest_and_counts_them() {
     let clock = Manual::new(START);
     let events = 300_000;
-    let counter = Exact::on(clock.clone(), Duration::from_secs(3600)).unwrap().limit(40_000);
+    let counter = ExactWindow::on(clock.clone(), Duration::from_secs(3600)).unwrap().limit(40_000);
     for _ in 0..events {
         clock.advance(Duration::from_micros(60));
         counter.increment();

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use quipu_segment::clock::{Clock, Coarse, Manual};
 use quipu_window::{
-    Bucketed, Constant, Error, Exact, Window, load_file, save_file, save_file_synced,
+    BucketedWindow, ConstantWindow, Error, ExactWindow, Window, load_file, save_file,
+    save_file_synced,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -19,16 +20,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 const ACCURACY: Duration = Duration::from_millis(200);
 const START: u64 = 1_700_000_000_000_000_000;
 
-fn minute() -> (Bucketed<Manual>, Manual) {
+fn minute() -> (BucketedWindow<Manual>, Manual) {
     let clock = Manual::new(START);
-    (Bucketed::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap(), clock)
+    (BucketedWindow::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap(), clock)
 }
 
 /// The number of events in a full window.
 const FILLED: u64 = if cfg!(miri) { 3_000 } else { 30_000 };
 
 /// Fills every bucket of the minute with a hundred events.
-fn filled() -> (Bucketed<Manual>, Manual) {
+fn filled() -> (BucketedWindow<Manual>, Manual) {
     let (counter, clock) = minute();
     for _ in 0..FILLED / 100 {
         clock.advance(ACCURACY);
@@ -53,7 +54,8 @@ fn a_restart_after_a_day_begins_at_nothing() {
     let mut saved = Vec::new();
     counter.save(&mut saved).unwrap();
     clock.advance(SECOND * 86_400);
-    let mut restarted = Bucketed::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap();
+    let mut restarted =
+        BucketedWindow::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap();
     let loaded = restarted.load(&mut &saved[..]).unwrap();
     assert_eq!((loaded.counted, loaded.expired), (0, FILLED));
     assert_eq!(restarted.add_and_count(1), 1);
@@ -84,13 +86,14 @@ fn the_wall_clock_may_be_set_back() {
 }
 
 #[test]
-fn events_of_the_future_are_left_out_and_named() {
+fn events_of_the_future_are_omitted_and_named() {
     // There, a saved state that was an hour ahead froze 30,000 events for an hour.
     let (counter, clock) = filled();
     let mut saved = Vec::new();
     counter.save(&mut saved).unwrap();
     clock.set_unix(START - 3_600_000_000_000);
-    let mut restarted = Bucketed::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap();
+    let mut restarted =
+        BucketedWindow::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap();
     let loaded = restarted.load(&mut &saved[..]).unwrap();
     assert_eq!((loaded.counted, loaded.future), (0, FILLED));
     assert_eq!(restarted.count(), 0);
@@ -115,7 +118,8 @@ fn another_accuracy_is_noticed() {
     let mut saved = Vec::new();
     counter.save(&mut saved).unwrap();
     for (accuracy, side) in [(ACCURACY * 2, "after"), (ACCURACY / 2, "before")] {
-        let mut other = Bucketed::options(MINUTE, accuracy).private_on(clock.clone()).unwrap();
+        let mut other =
+            BucketedWindow::options(MINUTE, accuracy).private_on(clock.clone()).unwrap();
         other.add(5);
         let message = other.load(&mut &saved[..]).unwrap_err().to_string();
         assert!(message.contains(side), "{message}");
@@ -135,7 +139,7 @@ fn a_file_is_whole_or_as_it_was() {
     save(&counter, &path).unwrap();
     let whole = fs::read(&path).unwrap();
     // A window whose save fails halfway.
-    struct Failing<'a>(&'a Bucketed<Manual>);
+    struct Failing<'a>(&'a BucketedWindow<Manual>);
     impl Window for Failing<'_> {
         fn window(&self) -> Duration {
             self.0.window()
@@ -222,22 +226,22 @@ fn negative_and_senseless_durations_are_errors() {
         (Duration::MAX, ACCURACY),
         (MINUTE, Duration::from_nanos(1)),
     ] {
-        assert!(Bucketed::new(window, accuracy).is_err(), "{window:?} {accuracy:?}");
+        assert!(BucketedWindow::new(window, accuracy).is_err(), "{window:?} {accuracy:?}");
     }
-    assert!(Constant::new(Duration::ZERO).is_err());
-    assert!(Constant::new(Duration::from_nanos(19)).is_err());
-    assert!(Constant::on(Coarse::new(), SECOND, 0).is_err());
-    assert!(Exact::new(Duration::ZERO).is_err());
-    assert!(Exact::new(Duration::MAX).is_err());
-    let over = Bucketed::new(SECOND, ACCURACY).unwrap().over(MINUTE).unwrap_err();
+    assert!(ConstantWindow::new(Duration::ZERO).is_err());
+    assert!(ConstantWindow::new(Duration::from_nanos(19)).is_err());
+    assert!(ConstantWindow::on(Coarse::new(), SECOND, 0).is_err());
+    assert!(ExactWindow::new(Duration::ZERO).is_err());
+    assert!(ExactWindow::new(Duration::MAX).is_err());
+    let over = BucketedWindow::new(SECOND, ACCURACY).unwrap().over(MINUTE).unwrap_err();
     assert!(matches!(over, Error::OverSpan { .. }), "{over}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_write_error_is_told() {
+fn a_write_error_is_reported() {
     // There, saving to a full device succeeded.
-    let exact = Exact::new(MINUTE).unwrap();
+    let exact = ExactWindow::new(MINUTE).unwrap();
     exact.add(100_000);
     let mut full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     assert!(matches!(exact.save(&mut full).unwrap_err(), Error::Io(_)));
@@ -250,7 +254,7 @@ fn a_write_error_is_told() {
 fn memory_shrinks_when_events_expire() {
     // There, 17 MB stayed allocated at a count of zero.
     let clock = Manual::new(START);
-    let exact = Exact::on(clock.clone(), SECOND).unwrap();
+    let exact = ExactWindow::on(clock.clone(), SECOND).unwrap();
     for _ in 0..200_000 {
         clock.advance(Duration::from_nanos(1000));
         exact.increment();
@@ -265,7 +269,7 @@ fn memory_shrinks_when_events_expire() {
 fn times_that_are_not_in_order_are_sorted() {
     // There, a clock that went back broke the binary search.
     let clock = Manual::new(START);
-    let mut exact = Exact::on(clock.clone(), MINUTE).unwrap();
+    let mut exact = ExactWindow::on(clock.clone(), MINUTE).unwrap();
     let offsets: [i64; 5] = [-3_000_000_000, -1, -5_000_000_000, 7_000, -61_000_000_000];
     let saved: Vec<u8> = offsets
         .iter()
@@ -287,7 +291,7 @@ fn times_that_are_not_in_order_are_sorted() {
 #[test]
 fn each_caller_gets_a_number_of_its_own() {
     // There, two requests could get the same number, and a number could be skipped.
-    let counter = Bucketed::options(MINUTE, ACCURACY).tickets().private().unwrap();
+    let counter = BucketedWindow::options(MINUTE, ACCURACY).tickets().private().unwrap();
     let mut numbers: Vec<u64> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -309,7 +313,7 @@ fn each_caller_gets_a_number_of_its_own() {
 fn a_window_as_wide_as_its_accuracy_works() {
     // There, each call allocated; in another of them, windows of one bucket panicked.
     let clock = Manual::new(START);
-    let counter = Bucketed::options(SECOND, SECOND).private_on(clock.clone()).unwrap();
+    let counter = BucketedWindow::options(SECOND, SECOND).private_on(clock.clone()).unwrap();
     counter.add(3);
     clock.advance(SECOND);
     assert_eq!(counter.add_and_count(1), 4);
@@ -323,7 +327,7 @@ fn a_window_as_wide_as_its_accuracy_works() {
 fn a_total_comes_back_to_nothing() {
     // There, a race between value and reset left up to 21 events in the total permanently.
     let clock = Manual::new(START);
-    let counter = Constant::on(clock.clone(), Duration::from_nanos(20), 20).unwrap();
+    let counter = ConstantWindow::on(clock.clone(), Duration::from_nanos(20), 20).unwrap();
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -345,7 +349,7 @@ fn no_threads_are_started() {
     {
         let threads = || fs::read_dir("/proc/self/task").unwrap().count();
         let before = threads();
-        let counters: Vec<_> = (0..1000).map(|_| Constant::new(SECOND).unwrap()).collect();
+        let counters: Vec<_> = (0..1000).map(|_| ConstantWindow::new(SECOND).unwrap()).collect();
         counters.iter().for_each(|counter| counter.increment());
         // Other tests of this binary start threads too, but not hundreds.
         assert!(threads() < before + 100);

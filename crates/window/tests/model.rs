@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_segment::clock::{Clock, Manual};
-use quipu_window::{Bucketed, Constant, Exact, KeyedWindows, Ranking, Window};
+use quipu_window::{BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, Ranking, Window};
 
 const START: u64 = 1_700_000_000_000_000_123;
 
@@ -104,7 +104,7 @@ proptest! {
     ) {
         let clock = Manual::new(start);
         let nanos = Duration::from_nanos;
-        let mut options = Bucketed::options(nanos(accuracy * ticks), nanos(accuracy));
+        let mut options = BucketedWindow::options(nanos(accuracy * ticks), nanos(accuracy));
         if tickets {
             options = options.tickets();
         }
@@ -174,7 +174,7 @@ proptest! {
     fn constant(steps in steps(50, 20)) {
         let clock = Manual::new(START);
         let nanos = Duration::from_nanos;
-        let counter = Constant::on(clock.clone(), nanos(1000), 20).unwrap();
+        let counter = ConstantWindow::on(clock.clone(), nanos(1000), 20).unwrap();
         let mut model = Model { now: START, ..Model::default() };
         for step in steps {
             match step {
@@ -204,7 +204,7 @@ proptest! {
     fn exact((window, steps) in (1..5000u64).prop_flat_map(|w| (Just(w), steps(w, 3)))) {
         let clock = Manual::new(START);
         let nanos = Duration::from_nanos;
-        let mut counter = Exact::on(clock.clone(), nanos(window)).unwrap();
+        let mut counter = ExactWindow::on(clock.clone(), nanos(window)).unwrap();
         let mut model = Model { now: START, ..Model::default() };
         let mut all: u64 = 0;
         // The time of the newest event, even if that has expired. Time never goes back before it,
@@ -270,20 +270,20 @@ proptest! {
         let mut order: Vec<u8> = Vec::new();
         let mut models: HashMap<u8, Model> = HashMap::new();
         let mut evicted = 0;
-        for (key, n, wait, what) in steps {
+        for (key, n, wait, step) in steps {
             clock.advance(nanos(wait));
-            match what {
+            match step {
                 0 => table.reset(),
                 // A table that is opened again finds everything in the segment.
                 1 => table = options.open_on(&segment, "keys", clock.clone()).unwrap(),
                 _ => {}
             }
-            if what == 0 {
+            if step == 0 {
                 order.clear();
                 models.clear();
             }
             let name = vec![b'k'; usize::from(key) + 1];
-            if what == 2 {
+            if step == 2 {
                 let count = models.get_mut(&key).map(|model| {
                     model.see(clock.now());
                     model.count(100, 10)
@@ -324,11 +324,11 @@ proptest! {
 // Miri refuses the system call by which threads wait in parking_lot.
 #[cfg(not(miri))]
 #[test]
-fn exact_by_threads() {
+fn windows_are_exact_while_threads_add() {
     const WINDOW: u64 = 50_000;
     let (threads, rounds, steps) = (4, 20, 2000);
     let clock = Manual::new(START);
-    let counter = Exact::on(clock.clone(), Duration::from_nanos(WINDOW)).unwrap();
+    let counter = ExactWindow::on(clock.clone(), Duration::from_nanos(WINDOW)).unwrap();
     // All events, each with the time before and after the call that counted it.
     let mut events: Vec<(u64, u64)> = Vec::new();
     for _ in 0..rounds {
@@ -385,7 +385,7 @@ fn exact_by_threads() {
 #[test]
 fn exact_numbers_its_callers_while_others_add() {
     let each = 20_000;
-    let counter = Exact::new(Duration::from_secs(3600)).unwrap();
+    let counter = ExactWindow::new(Duration::from_secs(3600)).unwrap();
     let mut numbers: Vec<u64> = std::thread::scope(|scope| {
         let adders: Vec<_> =
             (0..2).map(|_| scope.spawn(|| (0..each).for_each(|_| counter.add(1)))).collect();

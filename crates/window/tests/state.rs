@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use quipu_segment::clock::{Clock, Manual};
 use quipu_segment::{Kind, Segment};
-use quipu_window::{Bucketed, KeyedWindows, Window};
+use quipu_window::{BucketedWindow, KeyedWindows, Window};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const ACCURACY: Duration = Duration::from_millis(200);
 const START: u64 = 1_700_000_000_000_000_000;
 const RING: Kind = Kind::new(*b"RING", 1);
 
-fn counter(segment: &Segment, clock: &Manual) -> Bucketed<Manual> {
-    Bucketed::options(MINUTE, ACCURACY).open_on(segment, "requests", clock.clone()).unwrap()
+fn counter(segment: &Segment, clock: &Manual) -> BucketedWindow<Manual> {
+    BucketedWindow::options(MINUTE, ACCURACY).open_on(segment, "requests", clock.clone()).unwrap()
 }
 
 #[test]
-fn it_goes_on_where_it_was() {
+fn a_counter_in_a_file_continues_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.quipu");
     let clock = Manual::new(START);
@@ -58,15 +58,18 @@ fn other_settings_are_refused() {
     let clock = Manual::new(START);
     counter(&segment, &clock);
     for (options, message) in [
-        (Bucketed::options(MINUTE, ACCURACY * 2), "has an accuracy of 200ms"),
-        (Bucketed::options(MINUTE, ACCURACY).span(MINUTE * 2), "a span of 60s, not 200ms and 120s"),
+        (BucketedWindow::options(MINUTE, ACCURACY * 2), "has an accuracy of 200ms"),
+        (
+            BucketedWindow::options(MINUTE, ACCURACY).span(MINUTE * 2),
+            "a span of 60s, not 200ms and 120s",
+        ),
     ] {
         let error = options.open_on(&segment, "requests", clock.clone()).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
         assert!(error.contains("start with those settings"), "{error}");
     }
     // A shorter window can use the same ring.
-    let shorter = Bucketed::options(MINUTE / 2, ACCURACY).span(MINUTE);
+    let shorter = BucketedWindow::options(MINUTE / 2, ACCURACY).span(MINUTE);
     shorter.open_on(&segment, "requests", clock.clone()).unwrap();
     let keys = |n| KeyedWindows::options(MINUTE, ACCURACY * 5, n).open(&segment, "keys");
     keys(3).unwrap();
@@ -86,13 +89,13 @@ fn a_record_that_lies_is_refused() {
         (2, 1, "cells"),
     ] {
         let segment = Segment::private(1 << 20).unwrap();
-        Bucketed::options(MINUTE, ACCURACY)
+        BucketedWindow::options(MINUTE, ACCURACY)
             .tickets()
             .open_on(&segment, "requests", clock.clone())
             .unwrap();
         let record = segment.find(RING, "requests").unwrap().unwrap();
         record.cells()[cell].store(value, Ordering::Relaxed);
-        let error = Bucketed::options(MINUTE, ACCURACY)
+        let error = BucketedWindow::options(MINUTE, ACCURACY)
             .open_on(&segment, "requests", clock.clone())
             .unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
@@ -108,7 +111,7 @@ fn a_window_ahead_of_its_clock_is_damage() {
     // A reboot with a clock that was set back can leave a ring a little ahead, but not a year.
     for (ahead, refused) in [(300, false), (158_000_000, true), (u64::MAX >> 20, true)] {
         record.cells()[8].store(START / 200_000_000 + ahead, Ordering::Relaxed);
-        let options = Bucketed::options(MINUTE, ACCURACY);
+        let options = BucketedWindow::options(MINUTE, ACCURACY);
         match options.open_on(&segment, "requests", clock.clone()) {
             Ok(_) => assert!(!refused),
             Err(error) => assert!(refused && error.to_string().contains("ahead of the clock")),
@@ -146,7 +149,7 @@ fn a_key_table_with_nonsense_in_it_is_cleaned() {
 #[test]
 fn a_segments_clock_serves_all_its_counters() {
     let segment = Segment::private(1 << 20).unwrap();
-    let counter = Bucketed::options(MINUTE, ACCURACY).open(&segment, "requests").unwrap();
+    let counter = BucketedWindow::options(MINUTE, ACCURACY).open(&segment, "requests").unwrap();
     counter.add(3);
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let (begun, count) = *counter.buckets_over(counter.own()).last().unwrap();

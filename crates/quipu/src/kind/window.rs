@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_window::{Bucketed, Window as _};
+use quipu_window::{BucketedWindow, Window as _};
 
 use crate::description::{Description, Setting};
 use crate::error::Error;
@@ -14,7 +14,7 @@ use crate::snapshot;
 /// minute. In a file, the window continues after a restart. Processes that share the segment count
 /// in the same window.
 #[derive(Debug, Clone)]
-pub struct Window(Arc<Bucketed>);
+pub struct Window(Arc<BucketedWindow>);
 
 const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
 /// The number of buckets of a window without [`Description::accuracy`].
@@ -51,7 +51,7 @@ impl Register for Window {
         let digest = quipu_segment::hash::fnv1a(name.as_bytes());
         let record = format!("window {digest:016x}");
         let fail = |error| Error::window(&name, error);
-        let bucketed = Bucketed::options(window, accuracy)
+        let bucketed = BucketedWindow::options(window, accuracy)
             .open(scope.registry().segment(), &record)
             .map_err(fail)?;
         let window = Self(Arc::new(bucketed));
