@@ -8,8 +8,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use quipu_arena::{
-    AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, Keep, Limited,
-    Policy, Reclaim, SharedArena, Up,
+    AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, Keep,
+    LimitedAllocator, Policy, Reclaim, SharedArena, Up,
 };
 use std::alloc::Layout;
 
@@ -171,7 +171,7 @@ fallible!(up_8, Up<8>, Global);
 fallible!(down, Down, Global);
 fallible!(down_8_reclaim, Reclaim<Down<8>>, Global);
 fallible!(up_keep, Keep<Up>, Global);
-fallible!(up_limited, Up, Limited<Global>);
+fallible!(up_limited, Up, LimitedAllocator<Global>);
 
 #[inline(never)]
 fn shared_try_alloc(arena: &SharedArena, value: u64) -> Result<&mut u64, AllocError> {

@@ -1,7 +1,7 @@
 //! Base allocators, from which arenas take their chunks.
 //!
-//! Any [`Allocator`] works. This file has one for a buffer that the caller owns, and one that
-//! limits another.
+//! Any [`Allocator`] works. This file contains a base allocator for a buffer of the caller, and one
+//! that limits another base allocator.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -65,32 +65,32 @@ impl fmt::Debug for InBuffer<'_> {
     }
 }
 
-/// A base allocator that takes memory from another, up to a limit.
+/// A base allocator that takes memory from another base allocator, up to a limit.
 ///
-/// It counts all bytes that it took, including chunk headers. Many arenas can use one by reference,
-/// on many threads.
+/// All bytes count, including chunk headers. Many arenas can use one `LimitedAllocator` by
+/// reference, on many threads.
 ///
 /// ```
-/// use quipu_arena::{Arena, Global, Limited, Up};
+/// use quipu_arena::{Arena, Global, LimitedAllocator, Up};
 ///
-/// let memory = Limited::new(64 * 1024, Global);
+/// let memory = LimitedAllocator::new(64 * 1024, Global);
 /// let arena: Arena<Up, _> = Arena::new_in(&memory);
 /// assert!(arena.try_alloc_slice_fill(100_000, 0u8).is_err());
 /// assert_eq!(memory.used(), 496);
 /// ```
 #[derive(Debug)]
-pub struct Limited<A> {
+pub struct LimitedAllocator<A> {
     limit: AtomicUsize,
     used: AtomicUsize,
     peak: AtomicUsize,
     base: A,
 }
 
-impl<A> Limited<A> {
+impl<A> LimitedAllocator<A> {
     const_unless_loom! {
         /// Takes at most `limit` bytes from `base`.
-        pub fn new(limit: usize, base: A) -> Limited<A> {
-            Limited {
+        pub fn new(limit: usize, base: A) -> LimitedAllocator<A> {
+            LimitedAllocator {
                 limit: AtomicUsize::new(limit),
                 used: AtomicUsize::new(0),
                 peak: AtomicUsize::new(0),
@@ -99,17 +99,17 @@ impl<A> Limited<A> {
         }
     }
 
-    /// The number of bytes in use.
+    /// Returns the number of bytes in use.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The largest number of bytes that were in use at a time.
+    /// Returns the largest number of bytes that were in use at a time.
     pub fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// The maximum number of bytes in use.
+    /// Returns the maximum number of bytes in use.
     pub fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
@@ -138,7 +138,7 @@ impl<A> Limited<A> {
 }
 
 // SAFETY: Every block is the base allocator's; this type only counts.
-unsafe impl<A: Allocator> Allocator for Limited<A> {
+unsafe impl<A: Allocator> Allocator for LimitedAllocator<A> {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         self.reserve(layout.size())?;
         match self.base.allocate(layout) {

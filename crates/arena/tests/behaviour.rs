@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 
 use quipu_arena::{
     AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, InBuffer, Keep,
-    Limited, Policy, Pool, Reclaim, SharedArena, Up,
+    LimitedAllocator, Policy, Pool, Reclaim, SharedArena, Up,
 };
 
 /// Runs a generic test under each kind of policy.
@@ -125,7 +125,7 @@ fn alignments_up_to_a_page_hold<P: Policy>() {
 
 fn requests_near_the_end_of_memory_are_errors<P: Policy>() {
     // Miri runs out of memory where a real heap would return an error.
-    let base = Limited::new(if cfg!(miri) { 1 << 24 } else { usize::MAX }, Global);
+    let base = LimitedAllocator::new(if cfg!(miri) { 1 << 24 } else { usize::MAX }, Global);
     let arena = Arena::<P, _>::empty_in(&base);
     let kept = arena.alloc(7u64);
     for less in [0, 1, 15, 16, 31, 32, 33, 127, 128, 4096, 1 << 20] {
@@ -286,7 +286,7 @@ fn boxes_drop_their_values_once<P: Policy>() {
     assert_eq!(drops.get(), 12);
 
     // A refused value is dropped as well.
-    let limited: Arena<P, _> = Arena::empty_in(Limited::new(0, Global));
+    let limited: Arena<P, _> = Arena::empty_in(LimitedAllocator::new(0, Global));
     assert!(limited.try_alloc_box(Counted(drops.clone())).is_err());
     assert!(ArenaVec::new_in(&limited).try_push(Counted(drops.clone())).is_err());
     assert_eq!(drops.get(), 14);
@@ -294,7 +294,7 @@ fn boxes_drop_their_values_once<P: Policy>() {
 }
 
 fn reset_keeps_the_largest_chunk<P: Policy>() {
-    let memory = Limited::new(usize::MAX, Global);
+    let memory = LimitedAllocator::new(usize::MAX, Global);
     let mut arena: Arena<P, _> = Arena::new_in(&memory);
     for round in 0..3 {
         arena.alloc_uninit_slice::<u8>(100_000);
@@ -316,7 +316,7 @@ fn reset_keeps_the_largest_chunk<P: Policy>() {
 }
 
 fn a_scope_takes_no_memory_twice<P: Policy>() {
-    let memory = Limited::new(usize::MAX, Global);
+    let memory = LimitedAllocator::new(usize::MAX, Global);
     let mut arena: Arena<P, _> = Arena::new_in(&memory);
     let mut outer = arena.as_scope();
     let kept = outer.alloc(1u64);
@@ -459,7 +459,7 @@ fn vectors_give_their_values<P: Policy>() {
     assert_eq!(arena.alloc_slice_clone(&[Some('a'), None]), [Some('a'), None]);
 
     // All values that fit are appended, whatever the iterator's size hint.
-    let limited: Arena<P, _> = Arena::new_in(Limited::new(600, Global));
+    let limited: Arena<P, _> = Arena::new_in(LimitedAllocator::new(600, Global));
     let mut some = ArenaVec::new_in(&limited);
     assert!(some.try_extend(0..1000_u32).is_err());
     assert!(some.len() > 50 && some.iter().copied().eq(0..some.len() as u32));
@@ -489,7 +489,7 @@ fn strings_behave_as_strings<P: Policy>() {
 }
 
 fn statistics_add_up<P: Policy>() {
-    let memory = Limited::new(1 << 20, Global);
+    let memory = LimitedAllocator::new(1 << 20, Global);
     let arena: Arena<P, _> = Arena::empty_in(&memory);
     assert_eq!(arena.stats(), quipu_arena::Stats::default());
     let mut bytes = 0;
@@ -708,7 +708,7 @@ fn an_arena_is_sent_with_its_boxes() {
 #[test]
 fn threads_share_an_arena() {
     let rounds = if cfg!(miri) { 9 } else { 20_000 };
-    let memory = Limited::new(usize::MAX, Global);
+    let memory = LimitedAllocator::new(usize::MAX, Global);
     {
         let arena = SharedArena::with_size_in(4096, &memory);
         let blocks: Vec<(u32, &mut [u32])> = std::thread::scope(|threads| {
@@ -747,7 +747,7 @@ fn threads_share_an_arena() {
 
 #[test]
 fn a_shared_arena_aligns_limits_and_resets() {
-    let memory = Limited::new(1 << 20, Global);
+    let memory = LimitedAllocator::new(1 << 20, Global);
     let mut arena = SharedArena::new_in(&memory);
     for _ in 0..2 {
         for shift in 0..=12 {
@@ -775,14 +775,14 @@ fn a_shared_arena_aligns_limits_and_resets() {
         assert!(shared.stats().chunks < 16, "{size}: {:?}", shared.stats());
     }
     // The rest of a limit can still be used for small blocks.
-    let small = SharedArena::with_size_in(16 * 1024, Limited::new(100_000, Global));
+    let small = SharedArena::with_size_in(16 * 1024, LimitedAllocator::new(100_000, Global));
     small.alloc_slice_copy(&[0u8; if cfg!(miri) { 70_000 } else { 8 }]);
     let mut words = 0;
     while small.try_alloc(words).is_ok() {
         words += 1;
     }
     assert!(words * 8 > if cfg!(miri) { 2_000 } else { 70_000 }, "{words}");
-    assert!(SharedArena::new_in(Limited::new(32_000, Global)).try_alloc(1u8).is_ok());
+    assert!(SharedArena::new_in(LimitedAllocator::new(32_000, Global)).try_alloc(1u8).is_ok());
 
     let batch = arena.batch();
     let mut counts = hashbrown::HashMap::new_in(&batch);

@@ -7,11 +7,11 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use quipu_arena::{Global, Limited, SharedArena};
+use quipu_arena::{Global, LimitedAllocator, SharedArena};
 
 /// An arena whose first chunk has room for a few small blocks.
-fn arena() -> Arc<SharedArena<Limited<Global>>> {
-    Arc::new(SharedArena::with_size_in(512, Limited::new(usize::MAX, Global)))
+fn arena() -> Arc<SharedArena<LimitedAllocator<Global>>> {
+    Arc::new(SharedArena::with_size_in(512, LimitedAllocator::new(usize::MAX, Global)))
 }
 
 /// Checks that no two blocks overlap.
@@ -25,7 +25,7 @@ fn check(blocks: &[(usize, usize)]) {
 
 /// Allocates values of a number of words, and returns their addresses.
 fn fill<const WORDS: usize>(
-    arena: &SharedArena<Limited<Global>>,
+    arena: &SharedArena<LimitedAllocator<Global>>,
     count: usize,
 ) -> Vec<(usize, usize)> {
     (0..count)
@@ -38,7 +38,7 @@ fn fill<const WORDS: usize>(
 }
 
 /// A block too large for a shared chunk. The value is made on the heap: loom's stacks are small.
-fn large(arena: &SharedArena<Limited<Global>>) -> (usize, usize) {
+fn large(arena: &SharedArena<LimitedAllocator<Global>>) -> (usize, usize) {
     let block = arena.alloc_slice_copy(&vec![7_u8; 70_000]);
     (block.as_ptr().addr(), block.len())
 }
@@ -93,7 +93,7 @@ fn a_larger_chunk_takes_the_place_of_a_small_one() {
 #[test]
 fn the_first_chunk_is_taken_by_one_thread() {
     loom::model(|| {
-        let arena = Arc::new(SharedArena::new_in(Limited::new(usize::MAX, Global)));
+        let arena = Arc::new(SharedArena::new_in(LimitedAllocator::new(usize::MAX, Global)));
         let other = thread::spawn({
             let arena = arena.clone();
             move || fill::<1>(&arena, 1)
@@ -123,7 +123,7 @@ fn a_reader_of_statistics_sees_whole_chunks() {
 #[test]
 fn batches_share_no_block() {
     loom::model(|| {
-        let arena = Arc::new(SharedArena::new_in(Limited::new(usize::MAX, Global)));
+        let arena = Arc::new(SharedArena::new_in(LimitedAllocator::new(usize::MAX, Global)));
         let other = thread::spawn({
             let arena = arena.clone();
             move || std::ptr::from_ref(arena.batch().alloc([1_u64; 4])).addr()

@@ -6,12 +6,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::sync::{Mutex, mpsc};
 
-use quipu_arena::{Arena, ArenaString, ArenaVec, Global, Limited, SharedArena, Up};
+use quipu_arena::{Arena, ArenaString, ArenaVec, Global, LimitedAllocator, SharedArena, Up};
 
 #[test]
 fn a_panic_is_at_the_caller() {
-    let arena = Arena::<Up, _>::empty_in(Limited::new(0, Global));
-    let shared = SharedArena::new_in(Limited::new(0, Global));
+    let arena = Arena::<Up, _>::empty_in(LimitedAllocator::new(0, Global));
+    let shared = SharedArena::new_in(LimitedAllocator::new(0, Global));
     let calls: [&dyn Fn(); 13] = [
         &|| _ = arena.alloc(1),
         &|| _ = arena.alloc_with(|| 1),
@@ -25,7 +25,7 @@ fn a_panic_is_at_the_caller() {
         &|| ArenaVec::new_in(&arena).push(1),
         &|| ArenaString::new_in(&arena).push_str("text"),
         &|| _ = shared.alloc_str("text"),
-        &|| _ = Arena::<Up, _>::new_in(Limited::new(0, Global)),
+        &|| _ = Arena::<Up, _>::new_in(LimitedAllocator::new(0, Global)),
     ];
     let (send, places) = mpsc::channel();
     let send = Mutex::new(send);

@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 
-use quipu_arena::{Allocator, Limited, Policy, Pool, SharedArena};
+use quipu_arena::{Allocator, LimitedAllocator, Policy, Pool, SharedArena};
 
 use super::Collector;
 use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
@@ -11,14 +11,14 @@ use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Va
 /// Collects `arena_*`: the memory that arenas have taken, and its limit. Each arena has a name.
 ///
 /// An arena is a `&'static` reference to or an `Arc` of a [`Pool`], a [`SharedArena`], or a
-/// [`Limited`], which shows the memory of all arenas that allocate from it. A scrape costs the
-/// users of an arena nothing.
+/// [`LimitedAllocator`], which shows the memory of all arenas that allocate from it. A scrape costs
+/// the users of an arena nothing.
 ///
 /// ```
-/// use quipu_arena::{Global, Limited, SharedArena};
+/// use quipu_arena::{Global, LimitedAllocator, SharedArena};
 ///
-/// static MEMORY: Limited<Global> = Limited::new(1 << 20, Global);
-/// static NAMES: SharedArena<&Limited<Global>> = SharedArena::new_in(&MEMORY);
+/// static MEMORY: LimitedAllocator<Global> = LimitedAllocator::new(1 << 20, Global);
+/// static NAMES: SharedArena<&LimitedAllocator<Global>> = SharedArena::new_in(&MEMORY);
 ///
 /// let registry = quipu::Registry::new();
 /// let arenas = quipu::collector::Arenas::new().and("names", &NAMES).and("memory", &MEMORY);
@@ -133,7 +133,7 @@ const FAMILIES: [FamilyHeader<'static>; 4] = [
 ];
 
 mod sealed {
-    use super::{Allocator, ArenaUsage, Limited, Policy, Pool, SharedArena};
+    use super::{Allocator, ArenaUsage, LimitedAllocator, Policy, Pool, SharedArena};
 
     pub trait ArenaMeasure {
         #[doc(hidden)]
@@ -142,7 +142,7 @@ mod sealed {
     }
 
     #[expect(private_interfaces)]
-    impl<A> ArenaMeasure for Limited<A> {
+    impl<A> ArenaMeasure for LimitedAllocator<A> {
         fn usage(&self) -> ArenaUsage {
             let (reserved, peak, limit) = (self.used(), self.peak(), self.limit());
             ArenaUsage {
