@@ -35,20 +35,21 @@ pub struct Exposing {
     body: Vec<u8>,
 }
 
-/// How far a scrape is.
+/// The stage of a scrape.
 enum Stage {
-    /// What is watched is being read.
+    /// The watched sources are being read.
     Reading(ReadingRequest),
     /// No group of series may be being replaced.
     Waiting(Arc<MergedFamilies>),
-    /// All is shown that is wanted. The second part holds off replacements until what came in was
-    /// shown.
+    /// The wanted series are being shown. The second part holds off replacements until the series
+    /// of inputs were shown.
     Showing(Box<All>, Option<ScrapeGuard<'static>>),
 }
 
 impl Exposing {
-    /// A scrape in the format and the compression that the request prefers: of what is watched, if
-    /// anything is; and of the rest, unless the filter names a watched source.
+    /// Creates a scrape in the format and the compression that the request prefers. It shows
+    /// watched sources, if there are any, and the other series unless the filter names a watched
+    /// source.
     pub fn new(
         inputs: &Inputs,
         request: &Request,
@@ -70,7 +71,7 @@ impl Exposing {
         exposing
     }
 
-    /// A scrape without compression, of what came in.
+    /// Creates a scrape of the inputs without compression.
     fn waiting(inputs: &Inputs, format: Format, escaping: Escaping, filter: Filter) -> Self {
         Self {
             inputs: inputs.clone(),
@@ -86,7 +87,7 @@ impl Exposing {
         }
     }
 
-    /// A scrape of what was merged, in this format.
+    /// Creates a scrape of merged sources in this format.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn over(
         inputs: &Inputs,
@@ -102,14 +103,14 @@ impl Exposing {
         exposing
     }
 
-    /// Goes on from a reading.
+    /// Continues after a reading.
     fn begin(&mut self, reading: Reading) -> Option<Response> {
         let merged = match reading {
             Reading::Families(merged) if merged.has(&self.filter) => merged,
             Reading::Families(merged) if !merged.is_part => {
                 return Some(text(StatusCode::NOT_FOUND, unknown(&self.filter)));
             }
-            // What the filter names may be among what is missing.
+            // The source that the filter names can be one of the missing sources.
             Reading::Families(_) | Reading::Stale if self.filter.is_part() => {
                 return Some(Refusal::unavailable(STALE, "15").respond());
             }
@@ -123,8 +124,8 @@ impl Exposing {
         None
     }
 
-    /// Begins to show what came in, unless a group of series is being replaced. Returns whether it
-    /// began.
+    /// Begins to show the series of inputs, unless a group of series is being replaced. Returns
+    /// whether it began.
     fn enter(&mut self, merged: &Arc<MergedFamilies>) -> bool {
         let shared = self.inputs.shared();
         let Some(scraping) = shared.gate.scrape(&mut self.place) else {
@@ -139,7 +140,7 @@ impl Exposing {
         true
     }
 
-    /// Takes what a step has written, and ends the exposition if there is no more. Returns the
+    /// Takes the output of a step, and ends the exposition after the last step. Returns the
     /// response that ends the scrape, also if there is no memory.
     fn take(&mut self, is_more: bool) -> Option<Response> {
         let Self { encoder, compressor, body, .. } = self;
@@ -224,7 +225,7 @@ impl Steps for Exposing {
     }
 }
 
-/// Why no watched file is what the filter wants.
+/// Returns the error for a filter that no watched file matches.
 fn unknown(filter: &Filter) -> String {
     let (place, list) = match (&filter.source, &filter.directory) {
         (Some(source), _) => (format!("called {}", printable(source)), "names"),

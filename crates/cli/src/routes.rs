@@ -48,7 +48,7 @@ enum Route {
 
 type Row = (Path, Route);
 
-/// The routes before those of the inputs, and after them. The busiest ones are first.
+/// The routes before the routes of the inputs, and after them. The busiest ones are first.
 static BEFORE: [Row; 6] = [
     (Path::new("/", "", READ), Route::Count),
     (Path::new("/rate", "", READ), Route::Rate),

@@ -195,7 +195,7 @@ fn close(state: &State, served: Result<http::ShutdownReport, http::Error>) -> Re
     closed.map_err(Error::Sync)
 }
 
-/// The files that the daemon may open beside those of the server: connections for lines,
+/// The files that the daemon may open in addition to the server's: connections for lines,
 /// connections to receivers and targets, and at most `most` segments that are watched.
 fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let watched = if settings.segments.places.is_empty() { 0 } else { most };
@@ -241,7 +241,7 @@ fn record(metrics: &Metrics, settings: &Settings) -> Result<Option<Recorder>, Er
     Ok(Some(recorder))
 }
 
-/// Watches signals on a thread of its own, so that they are handled whatever the server is doing.
+/// Watches signals on a separate thread, so that they are handled while the server is busy.
 /// The first one sends a message. The process then ends when the server has had this time and a
 /// second more, unless the sender that is returned is dropped.
 fn watch_signals(
@@ -260,8 +260,8 @@ fn watch_signals(
     Ok((stopped, ended))
 }
 
-/// What all ways in share. From now on, a scrape of what came in shows the daemon's own metrics,
-/// too.
+/// Creates the state that all inputs share. From now on, a scrape of the inputs also shows the
+/// daemon's own metrics.
 fn take_in(
     state: &'static State,
     metrics: &Metrics,
@@ -331,7 +331,7 @@ fn raise_open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// What all threads and the heap need once the state and the metrics are there.
+/// The bytes that all threads and the heap need after the state and the metrics were created.
 const SPARE: usize = 32 << 20;
 /// The open files without which the daemon cannot serve: its own, and some for connections.
 const MIN_FILES: usize = 32;

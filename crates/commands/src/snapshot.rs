@@ -284,7 +284,7 @@ fn each_block(file: &File, mut take: impl FnMut(&[u8], u64) -> io::Result<()>) -
         // Before the search: what is added later is not a part of the copy.
         let length = file.metadata()?.len();
         let Some(data) = next_data(file, at)? else { return Ok(length.max(at)) };
-        // The blocks are the same as those of a file without holes.
+        // The blocks are the same as in a file without holes.
         at = at.max(data / bytes * bytes);
         let read = read_up_to(file, &mut block, at)?;
         if read == 0 {
@@ -310,7 +310,7 @@ fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     Ok((at < file.metadata()?.len()).then_some(at))
 }
 
-/// Fills the buffer from that offset on, as far as the file reaches.
+/// Fills the buffer from offset `at` on, as far as the file reaches.
 fn read_up_to(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -15,11 +15,11 @@ use quipu_sources::segment_file::{FileId, file_id};
 
 /// The most bytes of a list that are read. A mapping takes about a hundred.
 const MAX_BYTES: u64 = 32 << 20;
-/// What the kernel appends to the path of a file that was removed.
+/// The mark that the kernel appends to the path of a removed file.
 const MARK: &str = " (deleted)";
 
-/// The files that a process has mapped shared, each once: a name of its own, the path as the
-/// process sees it, and the file; `None` if that cannot be opened, or is not a regular file.
+/// Returns the files that a process has mapped shared, each once: a unique name, which is the path
+/// in the process, and the file; `None` if it cannot be opened, or is not a regular file.
 pub(super) fn mapped(
     pid: u32,
 ) -> Result<impl Iterator<Item = (String, Option<File>)> + use<>, String> {

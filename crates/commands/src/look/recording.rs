@@ -21,8 +21,8 @@ pub(crate) struct Recording {
     inspection: Inspection,
     families: HashMap<u64, Decoder>,
     moments: Vec<Moment>,
-    /// The series that were shown. A series that its program removes meanwhile keeps its labels
-    /// here.
+    /// The series that were shown. A series that its program removes keeps its
+    /// labels here.
     series: HashMap<SeriesId, SeriesInfo>,
     info: RecordingInfo,
 }
