@@ -15,7 +15,7 @@ use quipu_segment::history::Options as Recording;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
 use quipu_window::{BucketedWindow, ExactWindow, KeyedWindows, Window};
-use quipu_wire::remote::{RemoteWrite1, RemoteWrite2, SeriesType};
+use quipu_wire::remote::write::{RemoteWrite1, RemoteWrite2, SeriesType};
 use quipu_wire::{
     AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, MetricUnion, StreamWriter,
 };
@@ -442,7 +442,7 @@ fn otlp(corpus: &impl Corpus) -> Result<(), Failure> {
         {"name":"q","summary":{"dataPoints":[
           {"count":4,"sum":2,"quantileValues":[{"quantile":0.5,"value":7}]}]}}]}]}]}"#;
     corpus("wire_otlp", "json", &[b"{", &json[..]].concat())?;
-    let bytes = quipu_wire::remote::metrics_request_from_json(json)?;
+    let bytes = quipu_wire::remote::otlp::metrics_request_from_json(json)?;
     corpus("wire_otlp", "protobuf", &[b"p", &bytes[..]].concat())?;
     let resource = b"\x0a\x16\x0a\x0cservice.name\x12\x06\x0a\x04cart\x10\x01";
     corpus("wire_otlp", "resource", &[b"p", &resource[..]].concat())?;

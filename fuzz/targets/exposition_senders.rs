@@ -10,7 +10,7 @@ use quipu::{
 };
 use quipu_segment::series::{Identity, Label as SeriesLabel, Schema};
 use quipu_segment::{Options, Segment};
-use quipu_wire::remote::{
+use quipu_wire::remote::write::{
     FamilyMetadata, HistogramSample, Metadata, RemoteWrite1, RemoteWrite2, Sample, SeriesType,
 };
 
@@ -228,7 +228,7 @@ pub fn remote_write(families: &[Family], is_second: bool, now_ms: i64) -> Vec<u8
         first.finish(&mut request)
     }
     let mut body = Vec::new();
-    quipu_wire::remote::compress(&request, &mut body).expect("it is short");
+    quipu_wire::remote::snappy::compress(&request, &mut body).expect("it is short");
     body
 }
 

@@ -18,7 +18,7 @@ mod wire_shared;
 fuzz_target!(|input: &[u8]| {
     static FORMATS: OnceLock<Vec<AnyFormat>> = OnceLock::new();
     let formats = FORMATS.get_or_init(|| match std::env::var("WIRE_FORMAT") {
-        Ok(name) => vec![AnyFormat::named(&name).expect("WIRE_FORMAT is the name of a format")],
+        Ok(name) => vec![name.parse().expect("WIRE_FORMAT is the name of a format")],
         Err(_) => AnyFormat::all().collect(),
     });
     let Some((&kind, bytes)) = input.split_first() else { return };

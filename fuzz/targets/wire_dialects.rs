@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
     let kind = kind(first);
     for dialects in DIALECTS {
-        let mut formats = dialects.iter().filter_map(|name| AnyFormat::named(name));
+        let mut formats = dialects.iter().filter_map(|name| name.parse::<AnyFormat>().ok());
         let Some(one) = formats.next() else { continue };
         let read = decode(one, kind, bytes);
         for other in formats {
@@ -32,8 +32,7 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     // Packed capnp is capnp with its zeros compressed.
-    let (Some(plain), Some(packed)) = (AnyFormat::named("capnp"), AnyFormat::named("capnp-packed"))
-    else {
+    let (Ok(plain), Ok(packed)) = ("capnp".parse::<AnyFormat>(), "capnp-packed".parse()) else {
         return;
     };
     let (words, []) = bytes.as_chunks() else { return };

@@ -4,12 +4,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quipu_wire::remote::{self, AttributeValue, MetricsReader, PointValue};
+use quipu_wire::remote::{
+    self,
+    otlp::{AttributeValue, MetricsReader, PointValue},
+};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
     if first == b'{' {
-        let Ok(request) = remote::metrics_request_from_json(bytes) else { return };
+        let Ok(request) = remote::otlp::metrics_request_from_json(bytes) else { return };
         assert!(request.len() <= 8 * bytes.len());
         if let Err(error) = read(&request) {
             // Lists are limited in both.
@@ -18,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
     } else if let Err(error) = read(bytes) {
         assert!(error.offset().unwrap() <= bytes.len() as u64, "{error}");
     }
-    if let Err(error) = remote::read_metrics_response(bytes) {
+    if let Err(error) = remote::otlp::read_metrics_response(bytes) {
         assert!(error.offset().unwrap() <= bytes.len() as u64, "{error}");
     }
 });

@@ -20,7 +20,7 @@ mod wire_shared;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&[format, form, longest], bytes)) = input.split_first_chunk() else { return };
-    let Some(format) = AnyFormat::named(NAMES[usize::from(format) % NAMES.len()]) else { return };
+    let Ok(format) = NAMES[usize::from(format) % NAMES.len()].parse::<AnyFormat>() else { return };
     let framings = [Framing::Own, Framing::U32Le, Framing::Varint, Framing::None];
     let decoder = || format.decoder(kind(form), framings[usize::from(form >> 2 & 3)]);
     let mut bytes = bytes.to_vec();

@@ -4,7 +4,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quipu_wire::remote::{Entry, HistogramSample, Label, Sample, WriteReader, WriteVersion};
+use quipu_wire::remote::{
+    Label,
+    write::{Entry, HistogramSample, Sample, WriteReader, WriteVersion},
+};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use quipu_wire::remote::{Entry, WriteReader, WriteVersion, uncompress};
+use quipu_wire::remote::{
+    snappy::uncompress,
+    write::{Entry, WriteReader, WriteVersion},
+};
 
 use super::OTHER_CORE;
 use super::programs::METRIC;
@@ -195,7 +198,7 @@ fn head(bytes: &[u8]) -> Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quipu_wire::remote::{RemoteWrite1, compress};
+    use quipu_wire::remote::{snappy::compress, write::RemoteWrite1};
 
     fn body() -> Vec<u8> {
         let mut write = RemoteWrite1::new();

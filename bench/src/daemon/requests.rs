@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quipu_wire::remote::{RemoteWrite1, compress};
+use quipu_wire::remote::{snappy::compress, write::RemoteWrite1};
 
 use super::LOAD_CORE;
 use super::series::Series;
@@ -235,7 +235,7 @@ mod tests {
         let body = |request: &[u8]| {
             let end = request.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
             let mut plain = Vec::new();
-            quipu_wire::remote::uncompress(&request[end..], 1 << 20, &mut plain).unwrap();
+            quipu_wire::remote::snappy::uncompress(&request[end..], 1 << 20, &mut plain).unwrap();
             plain
         };
         let [first, _, third] = &requests[..] else { panic!("{} requests", requests.len()) };

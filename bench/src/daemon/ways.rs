@@ -108,7 +108,8 @@ impl Requests {
 
     fn messages(&self) -> Result<Vec<u8>> {
         let failed = |error: quipu_wire::Error| Error::report(format!("a message: {error}"));
-        let format = AnyFormat::named("quipu").ok_or_else(|| Error::report("no format quipu"))?;
+        let format = "quipu".parse::<AnyFormat>();
+        let format = format.map_err(|error| Error::report(error.to_string()))?;
         let mut encoder = format.encoder(Framing::Own);
         let mut body = Vec::new();
         for path in &self.paths {

@@ -17,7 +17,7 @@ pub(crate) use input::{CHUNK, Input};
 /// A clap parser for the names of formats.
 pub(crate) fn formats() -> impl TypedValueParser<Value = AnyFormat> {
     PossibleValuesParser::new(AnyFormat::all().map(|format| format.name()))
-        .try_map(|name| AnyFormat::named(&name).ok_or("no such format"))
+        .try_map(|name| name.parse::<AnyFormat>())
 }
 
 /// The kind of all messages, as an argument.

@@ -131,7 +131,7 @@ impl Pieces {
     /// The bytes of a block of Snappy, which can only be expanded as a whole.
     fn expand_block(&mut self) -> Result<Bytes> {
         let mut out = Vec::new();
-        match remote::uncompress(&take(&mut self.body), self.limit, &mut out) {
+        match remote::snappy::uncompress(&take(&mut self.body), self.limit, &mut out) {
             Ok(()) => Ok(out.into()),
             Err(error) if error.is_too_large() => Err(too_large(self.limit)),
             Err(error) => Err(damaged("snappy", &error)),
@@ -346,7 +346,7 @@ mod tests {
                 encoder.finish().unwrap();
             }
             "zstd" => out = zstd::stream::encode_all(bytes, 1).unwrap(),
-            "snappy" => remote::compress(bytes, &mut out).unwrap(),
+            "snappy" => remote::snappy::compress(bytes, &mut out).unwrap(),
             _ => out.extend_from_slice(bytes),
         }
         out.into()

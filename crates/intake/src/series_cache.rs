@@ -22,7 +22,7 @@ use std::hash::BuildHasher;
 use hashbrown::HashTable;
 use quipu::intake::{FamilyHandle, Intake, Moment, Spot};
 use quipu_segment::hash::SeededState;
-use quipu_wire::remote::SeriesType;
+use quipu_wire::remote::write::SeriesType;
 
 use super::Shared;
 use super::types::{self, SampleType};

@@ -2,8 +2,8 @@
 
 use quipu::intake::{InputValue, Intake, Mode};
 use quipu::snapshot::{Kind, Timestamp};
-use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition;
+use quipu_wire::remote::write::SeriesType;
 
 /// The type of a single sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

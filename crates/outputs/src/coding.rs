@@ -40,7 +40,7 @@ pub enum Coding {
 #[derive(Default)]
 pub(super) struct Compressor {
     coding: Coding,
-    snappy: remote::Compressor,
+    snappy: remote::snappy::Compressor,
     /// Is made for the first request.
     zstd: Option<bulk::Compressor<'static>>,
     /// The last request that was compressed with zstd.
@@ -69,7 +69,7 @@ impl Coding {
         let mut out = Vec::new();
         let decoder: Box<dyn Read + '_> = match self {
             Self::Snappy => {
-                remote::uncompress(request, limit, &mut out).map_err(io::Error::other)?;
+                remote::snappy::uncompress(request, limit, &mut out).map_err(io::Error::other)?;
                 return Ok(out);
             }
             Self::Zstd => Box::new(zstd_decoder(request)?),

@@ -1,9 +1,11 @@
 //! Formats by name, for programs that learn the format only at run time.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
+use core::str::FromStr;
 
 use quipu_arena::{Arena, Scope};
 
@@ -18,8 +20,10 @@ use crate::stream::{Decoder, Encoder, Framing};
 /// use quipu_wire::AnyFormat;
 ///
 /// for format in AnyFormat::all() {
-///     assert_eq!(AnyFormat::named(format.name()).unwrap().name(), format.name());
+///     assert_eq!(format.name().parse(), Ok(format));
 /// }
+/// let error = "soap".parse::<AnyFormat>().unwrap_err();
+/// assert!(error.to_string().starts_with("unknown format \"soap\": use "));
 /// ```
 #[derive(Clone, Copy)]
 pub struct AnyFormat(&'static dyn ErasedFormat);
@@ -28,11 +32,6 @@ impl AnyFormat {
     /// All formats of this build.
     pub fn all() -> impl Iterator<Item = AnyFormat> {
         crate::formats::ALL.iter().copied()
-    }
-
-    /// The format with this name, if this build has it.
-    pub fn named(name: &str) -> Option<AnyFormat> {
-        AnyFormat::all().find(|format| format.name() == name)
     }
 
     pub(crate) const fn for_format<F: Format>() -> AnyFormat {
@@ -49,11 +48,11 @@ impl AnyFormat {
         self.0.is_delimited()
     }
 
-    /// Appends a message that stands alone.
+    /// Appends a separate message to a buffer.
     ///
     /// # Errors
     ///
-    /// As [`Metric::encode`](crate::Metric::encode).
+    /// The errors of [`Metric::encode`](crate::Metric::encode).
     pub fn encode(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         self.0.encode(message, out)
     }
@@ -82,6 +81,51 @@ impl AnyFormat {
         AnyDecoder(self.0.decoder(kind, framing))
     }
 }
+
+impl PartialEq for AnyFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for AnyFormat {}
+
+/// The format's name.
+impl fmt::Display for AnyFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for AnyFormat {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        let mut all = AnyFormat::all();
+        let found = all.find(|format| format.name() == name);
+        found.ok_or_else(|| UnknownFormat { name: name.chars().take(40).collect() })
+    }
+}
+
+/// The error of a name that no format of this build has. Its message names the formats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFormat {
+    /// The first characters of the name.
+    name: String,
+}
+
+impl fmt::Display for UnknownFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown format {:?}: use ", self.name)?;
+        for (number, format) in AnyFormat::all().enumerate() {
+            let separator = if number == 0 { "" } else { ", " };
+            write!(f, "{separator}{format}")?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for UnknownFormat {}
 
 impl fmt::Debug for AnyFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -45,11 +45,13 @@ pub mod remote;
 mod stream;
 mod values;
 
-pub use any::{AnyDecoder, AnyEncoder, AnyFormat};
+pub use any::{AnyDecoder, AnyEncoder, AnyFormat, UnknownFormat};
 pub use error::Error;
 pub use format::Format;
 pub use formats::*;
 pub use message::{BatchTimer, Counter, Gauge, Kind, Message, Metric, MetricType, MetricUnion};
 #[cfg(feature = "quipu")]
 pub use quipu::{StreamReader, StreamSeries, StreamWriter};
+/// The arena whose scopes hold decoded messages.
+pub use quipu_arena as arena;
 pub use stream::{Decoder, Encoder, Framing};

@@ -1,4 +1,4 @@
-//! What goes over the wire: the four messages, an enum of them, and the trait that they share.
+//! The four messages, an enum of them, and the trait that they share.
 
 use alloc::vec::Vec;
 
@@ -17,6 +17,13 @@ pub struct Counter<'m> {
     pub value: i64,
 }
 
+impl<'m> Counter<'m> {
+    /// A counter with this id: a string or bytes.
+    pub fn new(id: &'m (impl AsRef<[u8]> + ?Sized), value: i64) -> Counter<'m> {
+        Counter { id: id.as_ref(), value }
+    }
+}
+
 /// Durations or sizes that were measured one by one and are sent together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchTimer<'m> {
@@ -26,6 +33,13 @@ pub struct BatchTimer<'m> {
     pub values: &'m [f64],
 }
 
+impl<'m> BatchTimer<'m> {
+    /// A batch timer with this id: a string or bytes.
+    pub fn new(id: &'m (impl AsRef<[u8]> + ?Sized), values: &'m [f64]) -> BatchTimer<'m> {
+        BatchTimer { id: id.as_ref(), values }
+    }
+}
+
 /// A value that goes up and down.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gauge<'m> {
@@ -33,6 +47,13 @@ pub struct Gauge<'m> {
     pub id: &'m [u8],
     /// The value.
     pub value: f64,
+}
+
+impl<'m> Gauge<'m> {
+    /// A gauge with this id: a string or bytes.
+    pub fn new(id: &'m (impl AsRef<[u8]> + ?Sized), value: f64) -> Gauge<'m> {
+        Gauge { id: id.as_ref(), value }
+    }
 }
 
 /// Any of the three: [`metric_type`](MetricUnion::metric_type) says which. The values of the other
@@ -111,11 +132,10 @@ pub enum Message<'m> {
 ///
 /// ```
 /// # #[cfg(feature = "protobuf")] {
+/// use quipu_wire::arena::Arena;
 /// use quipu_wire::{Counter, Metric, Protobuf};
-/// use quipu_arena::Arena;
 ///
-/// let mut out = Vec::new();
-/// Counter { id: b"requests", value: 100 }.encode::<Protobuf>(&mut out).unwrap();
+/// let out = Counter::new("requests", 100).encode_to_vec::<Protobuf>().unwrap();
 /// assert_eq!(out, b"\x0a\x08requests\x10\x64");
 ///
 /// let mut arena = Arena::new();
@@ -140,6 +160,17 @@ pub trait Metric<'m>: sealed::Codec<'m> + Copy + Into<Message<'m>> {
             out.truncate(start);
             Error::writing(F::NAME, fault)
         })
+    }
+
+    /// Returns the message in a new buffer.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`encode`](Metric::encode).
+    fn encode_to_vec<F: Format>(&self) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        self.encode::<F>(&mut out)?;
+        Ok(out)
     }
 
     /// Reads a message that takes up the whole input. The id borrows from the input where the
@@ -259,7 +290,7 @@ impl<'m> Message<'m> {
     ///
     /// # Errors
     ///
-    /// As [`Metric::encode`].
+    /// The errors of [`Metric::encode`].
     pub fn encode<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         match self {
             Message::Counter(message) => message.encode::<F>(out),
@@ -269,11 +300,22 @@ impl<'m> Message<'m> {
         }
     }
 
+    /// Returns the message in a new buffer.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Metric::encode`].
+    pub fn encode_to_vec<F: Format>(&self) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        self.encode::<F>(&mut out)?;
+        Ok(out)
+    }
+
     /// Reads a message of this kind that takes up the whole input.
     ///
     /// # Errors
     ///
-    /// As [`Metric::decode`].
+    /// The errors of [`Metric::decode`].
     pub fn decode<F: Format>(
         kind: Kind,
         input: &'m [u8],

@@ -42,7 +42,7 @@ impl Oracle<'_> {
     fn check(&self) {
         let name = self.format;
         self.check_vectors();
-        let Some(format) = AnyFormat::named(name) else {
+        let Ok(format) = name.parse::<AnyFormat>() else {
             if cfg!(feature = "all") {
                 panic!("no format is called {name}");
             }

@@ -20,8 +20,9 @@ mod written;
 use oracle::{otlp, v1, v2};
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, AttributeValue, Entry, Otlp, RemoteWrite1, RemoteWrite2, Series, SeriesType, WriteReader,
-    WriteVersion,
+    self,
+    otlp::{AttributeValue, Otlp},
+    write::{Entry, RemoteWrite1, RemoteWrite2, Series, SeriesType, WriteReader, WriteVersion},
 };
 use quipu_wire::{BatchTimer, Counter, Gauge, Message, MetricType, MetricUnion};
 
@@ -276,8 +277,8 @@ fn a_series_does_not_depend_on_those_before_it() {
         let mut expected = vec![];
         for set in sets.iter().flat_map(|second| [first, second]) {
             let help = ["", "A text.", "Hits."][expected.len() % 3];
-            let metadata = remote::Metadata::new(SeriesType::Counter, help, "");
-            let sample = remote::Sample::new(1.0, TIME, Some(TIME - 1));
+            let metadata = remote::write::Metadata::new(SeriesType::Counter, help, "");
+            let sample = remote::write::Sample::new(1.0, TIME, Some(TIME - 1));
             let mut alone = RemoteWrite2::new();
             let is_alone = alone.push_sample(set, &metadata, &sample).is_ok();
             let is_added = all.push_sample(set, &metadata, &sample).is_ok();
@@ -295,7 +296,7 @@ fn read_all(bytes: &[u8]) -> [bool; 3] {
     [
         written::read_all(WriteVersion::One, bytes),
         written::read_all(WriteVersion::Two, bytes),
-        remote::read_metrics_request(bytes, |_| ()).is_ok(),
+        remote::otlp::read_metrics_request(bytes, |_| ()).is_ok(),
     ]
 }
 
@@ -424,7 +425,7 @@ fn prost_reads_otlp() {
 #[test]
 fn what_is_written_as_otlp_is_read() {
     let mut seen = vec![];
-    remote::read_metrics_request(&ours_otlp(), |point| {
+    remote::otlp::read_metrics_request(&ours_otlp(), |point| {
         assert_eq!(point.resource.attributes, [("service.name", AttributeValue::Text("pokedex"))]);
         assert_eq!(point.time_ns, TIME as u64 * 1_000_000);
         seen.push(format!("{} {:?} {:?}", point.metric.name, point.attributes, point.value));
@@ -519,7 +520,7 @@ fn a_real_prometheus_takes_a_remote_write() {
     let mut bytes = Vec::new();
     request.finish(&mut bytes);
     let mut body = Vec::new();
-    remote::compress(&bytes, &mut body).unwrap();
+    remote::snappy::compress(&bytes, &mut body).unwrap();
     let response = ureq::post(prometheus.url("/api/v1/write"))
         .header("Content-Type", "application/x-protobuf")
         .header("Content-Encoding", "snappy")

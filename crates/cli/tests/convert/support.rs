@@ -87,7 +87,7 @@ pub(crate) fn messages(kind: Kind) -> Vec<Message<'static>> {
 }
 
 pub(crate) fn format(name: &str) -> AnyFormat {
-    AnyFormat::named(name).unwrap()
+    name.parse().unwrap()
 }
 
 /// The messages as a stream.

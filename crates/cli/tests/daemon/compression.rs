@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use quipu_wire::remote::WriteVersion::{One, Two};
+use quipu_wire::remote::write::WriteVersion::{One, Two};
 
 use crate::common::{Client, Daemon, Home, wait_until};
 use crate::outputs::{Receiver, Reply, Request, daemon_url, import};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use quipu_wire::remote::SeriesType;
+use quipu_wire::remote::write::SeriesType;
 
 use crate::common::{Daemon, Home, Response};
 use crate::writes;

@@ -57,7 +57,7 @@ fn every_format_is_taken_and_a_kill_loses_nothing() {
 fn one_message_and_other_kinds_and_framings_are_taken() {
     let home = Home::new();
     let daemon = home.start(&[]);
-    let protobuf = AnyFormat::named("protobuf").unwrap();
+    let protobuf = "protobuf".parse::<AnyFormat>().unwrap();
     let mut one = Vec::new();
     let hits = Counter { id: b"hits", value: 100 };
     protobuf.encode(&hits.into(), &mut one).unwrap();
@@ -72,7 +72,7 @@ fn one_message_and_other_kinds_and_framings_are_taken() {
         let id = format!("name=took_{timers}");
         let timer = BatchTimer { id: id.as_bytes(), values: &[0.3, 7.0] };
         let mut body = Vec::new();
-        AnyFormat::named("json").unwrap().encode(&timer.into(), &mut body).unwrap();
+        "json".parse::<AnyFormat>().unwrap().encode(&timer.into(), &mut body).unwrap();
         let target = format!("?format=json&message=batch-timer&timers={timers}");
         assert_eq!(ingest(&daemon, &target, &body).status, 204);
         assert_eq!(daemon.sample(&format!("took_{timers}_count")), 2.0);
@@ -80,7 +80,7 @@ fn one_message_and_other_kinds_and_framings_are_taken() {
     assert_eq!(daemon.sample("took_histogram_bucket{le=\"0.5\"}"), 1.0);
     for (parameters, status, part) in [
         ("", 415, "add ?format=NAME"),
-        ("?format=xml", 400, "give one of quipu"),
+        ("?format=xml", 400, "use quipu"),
         ("?format=json&message=x", 400, "counter, batch-timer, gauge or union"),
         ("?format=json&framing=x", 400, "own, u32le, varint or none"),
         ("?format=json&timers=x", 400, "summary, histogram or native"),
@@ -111,7 +111,7 @@ fn a_message_that_is_wrong_leaves_its_neighbours() {
         BatchTimer { id: b"took", values: &[1.0, f64::NAN] }.into(),
         good,
     ];
-    let format = AnyFormat::named("quipu").unwrap();
+    let format = "quipu".parse::<AnyFormat>().unwrap();
     let response = ingest(&daemon, "?format=quipu", &stream(format, Framing::Own, &messages));
     // A block of the stream has counters first, then batch timers, gauges and unions.
     for part in [
@@ -129,7 +129,7 @@ fn a_message_that_is_wrong_leaves_its_neighbours() {
     }
     assert_eq!(daemon.sample("good"), 2.0);
     // Where lengths tell where the next message begins, one that cannot be read is skipped.
-    let format = AnyFormat::named("bson").unwrap();
+    let format = "bson".parse::<AnyFormat>().unwrap();
     let body = stream(format, Framing::U32Le, &[good]);
     let bad = [&3_u32.to_le_bytes()[..], b"bad"].concat();
     let whole = [&body[..], &bad, &body, &body[..body.len() - 1]].concat();
@@ -156,7 +156,7 @@ fn large_messages_are_taken_in_steps_and_long_ids_are_refused() {
         BatchTimer { id: b"a{b}", values: &wrong }.into(),
         Counter { id: b"hits", value: 2 }.into(),
     ];
-    let format = AnyFormat::named("quipu").unwrap();
+    let format = "quipu".parse::<AnyFormat>().unwrap();
     let response = ingest(&daemon, "?format=quipu", &stream(format, Framing::Own, &messages));
     for part in [
         "3 taken, 3 refused",

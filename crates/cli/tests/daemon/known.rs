@@ -150,7 +150,7 @@ fn shown(daemon: &Daemon) -> Vec<String> {
 
 fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Response {
     let mut body = Vec::new();
-    remote::compress(request, &mut body).unwrap();
+    remote::snappy::compress(request, &mut body).unwrap();
     daemon.post_body("/api/v1/write", &[("Content-Type", content_type)], &body)
 }
 

@@ -127,7 +127,7 @@ fn every_type_of_data_is_shown() {
     assert_eq!(daemon.sample("quipu_input_samples_total{input=\"otlp\"}"), 8.0);
 
     // Protobuf, compressed: increments add up.
-    let bytes = remote::metrics_request_from_json(body.as_bytes()).unwrap();
+    let bytes = remote::otlp::metrics_request_from_json(body.as_bytes()).unwrap();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&bytes).unwrap();
     let gzip = gzip.finish().unwrap();
@@ -422,7 +422,7 @@ fn bodies_that_are_no_request_are_refused() {
     assert_eq!(status(&gzip, &bomb.finish().unwrap()).status, 413);
     assert_eq!(daemon.get("/v1/metrics").status, 405);
     // Points before a fault are taken.
-    let mut bytes = remote::metrics_request_from_json(counted(3, 1).as_bytes()).unwrap();
+    let mut bytes = remote::otlp::metrics_request_from_json(counted(3, 1).as_bytes()).unwrap();
     bytes.push(0xff);
     let response = status(&[("Content-Type", PROTOBUF)], &bytes);
     response.expect_refusal(400, "1 data points before it were taken");

@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use flate2::read::GzDecoder;
-use quipu_wire::remote::{self, AttributeValue, Number, PointValue, Temporality};
+use quipu_wire::remote::{
+    self,
+    otlp::{AttributeValue, Number, PointValue, Temporality},
+};
 use serde_json::json;
 
 use crate::common::{Daemon, Home, Received, lines, poll, wait_until};
@@ -145,7 +148,7 @@ fn receive(input: &mut impl BufRead) -> Option<Request> {
     }
     let mut points = Vec::new();
     let mut resources = HashMap::new();
-    remote::read_metrics_request(&body, |point| {
+    remote::otlp::read_metrics_request(&body, |point| {
         let read = read(point);
         // A resource is in a request once.
         let number = *resources.entry(read.resource.clone()).or_insert(point.resource.number);
@@ -156,7 +159,7 @@ fn receive(input: &mut impl BufRead) -> Option<Request> {
     Some(Request { fields, body, points })
 }
 
-fn read(point: &remote::Point<'_, '_>) -> Point {
+fn read(point: &remote::otlp::Point<'_, '_>) -> Point {
     assert!(point.scope.name.is_empty());
     let labels: Vec<String> = point.attributes.iter().map(label).collect();
     assert!(labels.is_sorted(), "{labels:?}");

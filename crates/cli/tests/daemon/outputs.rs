@@ -9,7 +9,10 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use quipu_wire::remote::{self, Entry, Label, SeriesType, WriteReader, WriteVersion};
+use quipu_wire::remote::{
+    self, Label,
+    write::{Entry, SeriesType, WriteReader, WriteVersion},
+};
 
 use crate::common::{Daemon, Home, Received, program, wait_until};
 use crate::kept::Prometheus;
@@ -158,7 +161,7 @@ fn receive(connection: usize, input: &mut impl BufRead) -> Option<Request> {
     let mut plain = Vec::new();
     match is_zstd {
         true => plain = zstd::stream::decode_all(&body[..]).unwrap(),
-        false => remote::uncompress(&body, 64 << 20, &mut plain).unwrap(),
+        false => remote::snappy::uncompress(&body, 64 << 20, &mut plain).unwrap(),
     }
     let (samples, families) = read(version, &plain);
     Some(Request { connection, fields, body, version, is_zstd, samples, families })

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quipu_wire::remote::WriteVersion;
+use quipu_wire::remote::write::WriteVersion;
 
 use crate::common::{Daemon, Home, wait_until};
 use crate::outputs::{Receiver, Reply, Request, count, import};

@@ -4,7 +4,10 @@ use std::fs;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quipu_wire::remote::{self, RemoteWrite1, RemoteWrite2, SeriesType};
+use quipu_wire::remote::{
+    self,
+    write::{RemoteWrite1, RemoteWrite2, SeriesType},
+};
 
 use crate::common::{Daemon, Home, Response, program, wait_until};
 
@@ -17,7 +20,7 @@ pub(crate) fn now_ms() -> i64 {
 
 pub(crate) fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Response {
     let mut body = Vec::new();
-    remote::compress(request, &mut body).unwrap();
+    remote::snappy::compress(request, &mut body).unwrap();
     let fields = [("Content-Type", content_type), ("Content-Encoding", "snappy")];
     daemon.post_body("/api/v1/write", &fields, &body)
 }

@@ -111,7 +111,7 @@ impl<'m> Sample<'m> {
 fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, Error> {
     let Compare { file, message: kind, from_framing: framing, .. } = arguments;
     let extension = file.extension().and_then(|extension| extension.to_str());
-    if let Some(format) = extension.and_then(AnyFormat::named) {
+    if let Some(Ok(format)) = extension.map(str::parse) {
         return Ok(format);
     }
     let name = input.name();

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 use std::cell::RefMut;
 
 use quipu::intake::{InputExemplar, InputValue, Intake, Metric, Mode, Moment, Order};
-use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition::text::{
     Item, Text, TextFormat, TextLineError, TextSample, Visitor, value_and_time,
 };
 use quipu_wire::remote::exposition::{Families, Family, FamilyType, Limits, MetricValue};
+use quipu_wire::remote::write::SeriesType;
 
 use crate::outcome::{RequestOutcome, SeriesDisplay};
 use crate::requests::Context;

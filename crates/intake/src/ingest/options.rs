@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use quipu::intake::Shape;
-use quipu_wire::{AnyFormat, Framing, Kind};
+use quipu_wire::{AnyFormat, Framing, Kind, UnknownFormat};
 
 use crate::refusal::{Refusal, Result};
 use quipu_client::media::Media;
@@ -51,10 +51,7 @@ impl Options {
     pub(super) fn from_request(request: &Request) -> Result<Self> {
         let query = Query::only(request, &PARAMETERS)?;
         let format = match query.one("format") {
-            Some(name) => AnyFormat::named(name).ok_or_else(|| {
-                let all: Vec<_> = AnyFormat::all().map(|format| format.name()).collect();
-                format!("unknown format {name:?}; give one of {}", all.join(", "))
-            })?,
+            Some(name) => name.parse().map_err(|error: UnknownFormat| Refusal::bad(error))?,
             None => by_content_type(request)?,
         };
         let kind = match query.one("message") {
@@ -86,7 +83,7 @@ impl Options {
 fn by_content_type(request: &Request) -> Result<AnyFormat> {
     let media = Media::from_headers(request.headers()).name();
     let found = TYPES.iter().find(|(name, _)| media.eq_ignore_ascii_case(name));
-    found.and_then(|(_, format)| AnyFormat::named(format)).ok_or_else(|| {
+    found.and_then(|(_, format)| format.parse().ok()).ok_or_else(|| {
         let types: Vec<_> = TYPES.iter().map(|(name, _)| *name).collect();
         let detail = format!(
             "the content type {media:?} names no format; add ?format=NAME, or send one of {}",
@@ -107,7 +104,7 @@ mod tests {
     #[test]
     fn the_formats_of_content_types_exist() {
         for (_, format) in TYPES {
-            assert!(AnyFormat::named(format).is_some(), "{format}");
+            assert!(format.parse::<AnyFormat>().is_ok(), "{format}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use quipu::intake::{Limits, Rejection};
-use quipu_wire::remote::{Attribute, AttributeValue, Instrumentation};
+use quipu_wire::remote::otlp::{Attribute, AttributeValue, Instrumentation};
 
 use super::points::PointError;
 use super::values;
@@ -361,12 +361,12 @@ mod tests {
                 r#"{{"resourceMetrics": [{{"scopeMetrics": [{{"scope": {scope}, "metrics": [{{
                     "name": "g", "gauge": {{"dataPoints": [{{}}]}}}}]}}]}}]}}"#
             );
-            let bytes = remote::metrics_request_from_json(json.as_bytes()).unwrap();
+            let bytes = remote::otlp::metrics_request_from_json(json.as_bytes()).unwrap();
             let mut read = Ok(());
-            let each = |point: &remote::Point<'_, '_>| {
+            let each = |point: &remote::otlp::Point<'_, '_>| {
                 read = super::set_scope_labels(&mut labels, &point.scope, ESCAPED);
             };
-            remote::read_metrics_request(&bytes, each).unwrap();
+            remote::otlp::read_metrics_request(&bytes, each).unwrap();
             read
         };
         let six = [r#"{"key": "a"}"#; 6].join(",");

@@ -18,7 +18,10 @@ use std::fmt::Write as _;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use quipu::intake::Rejection;
-use quipu_wire::remote::{self, MetricsReader, Progress};
+use quipu_wire::remote::{
+    self,
+    otlp::{MetricsReader, Progress},
+};
 use self_cell::self_cell;
 
 use super::requests::{
@@ -112,7 +115,7 @@ impl BodyInput for OtlpRequest {
             let Some(bytes) = body.gather(context.begun)? else { return Ok(false) };
             let bytes = match self.encoding {
                 Encoding::Protobuf => bytes,
-                Encoding::Json => remote::metrics_request_from_json(&bytes)
+                Encoding::Json => remote::otlp::metrics_request_from_json(&bytes)
                     .map_err(|error| Refusal::bad(error).named("malformed"))?
                     .into(),
             };

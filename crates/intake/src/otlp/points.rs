@@ -4,7 +4,7 @@ use std::fmt;
 
 use quipu::intake::{InputExemplar, InputValue, Intake, Limits, Metric, Mode, Rejection};
 use quipu::snapshot::{Native, Timestamp};
-use quipu_wire::remote::{
+use quipu_wire::remote::otlp::{
     ExponentialBuckets, ExponentialPoint, HistogramPoint, MetricsExemplar, Number, Point,
     PointValue, SummaryPoint, Temporality,
 };

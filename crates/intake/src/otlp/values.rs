@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quipu::intake::Rejection;
-use quipu_wire::remote::AttributeValue;
+use quipu_wire::remote::otlp::AttributeValue;
 
 /// The value as text, if it has at most `limit` bytes. A list or a map is JSON, with the keys of a
 /// map in order.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use quipu_wire::remote::{FamilyMetadata, SeriesType};
+use quipu_wire::remote::write::{FamilyMetadata, SeriesType};
 
 use crate::types;
 
@@ -78,7 +78,7 @@ impl MetadataCache {
 
 #[cfg(test)]
 mod tests {
-    use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
+    use quipu_wire::remote::write::{Entry, WriteReader, WriteVersion};
 
     use super::*;
 

@@ -16,7 +16,7 @@ mod progress;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
-use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
+use quipu_wire::remote::write::{Entry, WriteReader, WriteVersion};
 use self_cell::self_cell;
 
 use super::requests::{

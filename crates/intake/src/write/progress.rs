@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu::intake::{InputExemplar, InputValue, Intake, Metric, Mode, Moment, Order, Rejection};
 use quipu::snapshot::Native;
-use quipu_wire::remote::{
+use quipu_wire::remote::write::{
     FamilyMetadata, HistogramSample, Metadata, ResetHint, Sample, Series, SeriesType, WriteVersion,
     encode_labels,
 };

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use quipu_segment::hash::SeededState;
-use quipu_wire::remote::{
+use quipu_wire::remote::otlp::{
     ExponentialBuckets, ExponentialPoint, HistogramPoint, MetricDescription, NewExemplar, NewPoint,
     Number, PointValue, Temporality,
 };

@@ -8,7 +8,7 @@ use quipu::snapshot::{
     Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Native, Number as Shown, Series, Sink,
     Value,
 };
-use quipu_wire::remote::{
+use quipu_wire::remote::otlp::{
     Attribute, AttributeValue as Text, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint,
     Number, PointValue, SummaryPoint, Temporality,
 };

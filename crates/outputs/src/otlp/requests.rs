@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use quipu_segment::hash::SeededState;
-use quipu_wire::remote::{
+use quipu_wire::remote::otlp::{
     Attribute, AttributeValue, ExponentialPoint, HistogramPoint, MetricDescription, MetricsReader,
     MetricsWriter, NewPoint, PointValue, SummaryPoint, Temporality,
 };
@@ -176,7 +176,7 @@ fn ended(value: &PointValue<'_>) -> Option<PointValue<'static>> {
 
 #[cfg(test)]
 mod tests {
-    use quipu_wire::remote::Number;
+    use quipu_wire::remote::otlp::Number;
 
     use super::*;
     use crate::coding::Coding;

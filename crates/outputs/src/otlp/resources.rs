@@ -10,7 +10,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use quipu_segment::hash::SeededState;
-use quipu_wire::remote::{Attribute, AttributeValue, MetricsWriter};
+use quipu_wire::remote::otlp::{Attribute, AttributeValue, MetricsWriter};
 
 use crate::labels::ResourceAttribute;
 use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE};

@@ -1,7 +1,7 @@
 //! What a response means, by <https://opentelemetry.io/docs/specs/otlp/#otlphttp-response>.
 
 use quipu_segment::printable;
-use quipu_wire::remote::read_metrics_response;
+use quipu_wire::remote::otlp::read_metrics_response;
 
 use crate::protocol::Verdict;
 use quipu_client::media::Media;

@@ -2,8 +2,11 @@
 
 use quipu_wire::Error;
 use quipu_wire::remote::{
-    Entry, ExemplarSample, FamilyMetadata, HistogramSample, Label, Metadata, RemoteWrite1,
-    RemoteWrite2, Sample, SeriesType, WriteReader, WriteVersion,
+    Label,
+    write::{
+        Entry, ExemplarSample, FamilyMetadata, HistogramSample, Metadata, RemoteWrite1,
+        RemoteWrite2, Sample, SeriesType, WriteReader, WriteVersion,
+    },
 };
 
 use super::series::NAME;

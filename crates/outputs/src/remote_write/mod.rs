@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hyper::header::HeaderMap;
 use quipu::IntGauge;
 use quipu_segment::hash::SeededState;
-use quipu_wire::remote::WriteVersion;
+use quipu_wire::remote::write::WriteVersion;
 
 use super::coding::Coding;
 use super::labels::ExternalLabel;

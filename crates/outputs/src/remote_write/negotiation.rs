@@ -6,7 +6,7 @@
 //! the receiver does not know the version, as the specification of 2.0 says. The shards of a
 //! receiver share what is known.
 
-use quipu_wire::remote::WriteVersion::{self, One, Two};
+use quipu_wire::remote::write::WriteVersion::{self, One, Two};
 
 use crate::protocol::Verdict;
 

@@ -1,7 +1,7 @@
 //! A snapshot in parts, one for each shard of a receiver. Each series is in the part of its shard.
 
 use quipu::snapshot::{Exemplar, Timestamp};
-use quipu_wire::remote::{Label, Metadata};
+use quipu_wire::remote::{Label, write::Metadata};
 
 use super::placement;
 use super::samples::{Samples, Value};

@@ -7,8 +7,10 @@ use std::io;
 use quipu::snapshot::{Exemplar, Native, Timestamp};
 use quipu_segment::hash::SeededState;
 use quipu_wire::remote::{
-    Entry, ExemplarSample, HistogramSample, Label, Metadata, Sample, Series, WriteReader,
-    WriteVersion,
+    Label,
+    write::{
+        Entry, ExemplarSample, HistogramSample, Metadata, Sample, Series, WriteReader, WriteVersion,
+    },
 };
 
 use super::convert::{Request, to_version_1};
@@ -244,7 +246,7 @@ fn identity(hash: &SeededState, labels: &[Label<'_>]) -> u64 {
 #[cfg(test)]
 mod tests {
     use quipu::snapshot::Texts;
-    use quipu_wire::remote::SeriesType;
+    use quipu_wire::remote::write::SeriesType;
 
     use super::*;
     use crate::coding::Coding;

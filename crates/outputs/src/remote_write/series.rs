@@ -11,7 +11,10 @@ use quipu::exposition::{Escaping, bound_label, escape_name, is_legacy_name};
 use quipu::snapshot::{
     Exemplar, FamilyHeader, HistogramValue, Kind, Series, Sink, Timestamp, Value,
 };
-use quipu_wire::remote::{Label, Metadata, SeriesType};
+use quipu_wire::remote::{
+    Label,
+    write::{Metadata, SeriesType},
+};
 
 use super::parts::Parts;
 use super::samples::{self, Value::Number};
@@ -411,7 +414,7 @@ pub(super) const NAME: &str = "__name__";
 mod tests {
     use quipu::snapshot::{self, Bucket, Native, Number, Texts};
     use quipu_segment::hash::SeededState;
-    use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
+    use quipu_wire::remote::write::{Entry, WriteReader, WriteVersion};
 
     use super::*;
     use crate::coding::Coding;
@@ -676,7 +679,8 @@ mod tests {
                 let labels = series.labels;
                 assert!(series.samples.len() == 1 || series.histograms().next().is_some());
                 rows.extend(series.exemplars().map(|exemplar| {
-                    let quipu_wire::remote::ExemplarSample { value, timestamp_ms, .. } = exemplar;
+                    let quipu_wire::remote::write::ExemplarSample { value, timestamp_ms, .. } =
+                        exemplar;
                     format!("{labels:?} {:?} {value} {timestamp_ms}", exemplar.labels)
                 }));
             });

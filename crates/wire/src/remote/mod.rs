@@ -1,13 +1,15 @@
-//! What carries samples of many series to a server: Prometheus' remote write, 1.0 and 2.0,
-//! OpenTelemetry's metrics (OTLP), the lines of clients of StatsD ([`statsd`]), Graphite
-//! ([`graphite`]) and InfluxDB ([`influx`]), and the formats that programs expose and push
-//! ([`exposition`]).
+//! Formats that carry samples of many series to a server: Prometheus' remote write 1.0 and 2.0
+//! ([`write`]), whose bodies are compressed with [`snappy`], OpenTelemetry's metrics ([`otlp`]),
+//! the lines of clients of StatsD ([`statsd`]), Graphite ([`graphite`]) and InfluxDB ([`influx`]),
+//! and the formats that programs expose and push ([`exposition`]).
 //!
 //! ```
 //! # #[cfg(all(feature = "remote-write", feature = "snappy"))] {
-//! use quipu_wire::{Counter, remote};
+//! use quipu_wire::Counter;
+//! use quipu_wire::remote::snappy;
+//! use quipu_wire::remote::write::{Entry, RemoteWrite1, WriteReader, WriteVersion};
 //!
-//! let mut request = remote::RemoteWrite1::new();
+//! let mut request = RemoteWrite1::new();
 //! request.push(&[("__name__", "level"), ("room", "a")], 21.5, 1_700_000_000_000).unwrap();
 //! let counter = Counter { id: b"name=hits,region=eu", value: 7 };
 //! request.append(&counter.into(), 1_700_000_000_000).unwrap();
@@ -15,14 +17,14 @@
 //! let mut bytes = Vec::new();
 //! request.finish(&mut bytes);
 //! let mut body = Vec::new();
-//! remote::compress(&bytes, &mut body).unwrap();
+//! snappy::compress(&bytes, &mut body).unwrap();
 //!
 //! let mut names = Vec::new();
 //! let mut request = Vec::new();
-//! remote::uncompress(&body, 1 << 20, &mut request).unwrap();
-//! let mut reader = remote::WriteReader::new(remote::WriteVersion::One, &request).unwrap();
+//! snappy::uncompress(&body, 1 << 20, &mut request).unwrap();
+//! let mut reader = WriteReader::new(WriteVersion::One, &request).unwrap();
 //! while let Some(entry) = reader.next() {
-//!     let remote::Entry::Series(series) = entry.unwrap() else { continue };
+//!     let Entry::Series(series) = entry.unwrap() else { continue };
 //!     names.push(series.labels[0].1);
 //! }
 //! assert_eq!(names, ["level", "hits"]);
@@ -65,19 +67,13 @@ mod line_error;
 #[cfg(any(feature = "exposition", feature = "graphite", feature = "influx", feature = "statsd"))]
 mod lines;
 #[cfg(feature = "otlp")]
-mod otlp;
+pub mod otlp;
 #[cfg(feature = "snappy")]
-mod snappy;
+pub mod snappy;
 #[cfg(feature = "statsd")]
 pub mod statsd;
 #[cfg(feature = "remote-write")]
-mod symbols;
-#[cfg(feature = "remote-write")]
-mod write;
-#[cfg(feature = "remote-write")]
-mod write_histogram;
-#[cfg(feature = "remote-write")]
-mod write_reader;
+pub mod write;
 
 #[cfg(feature = "statsd")]
 pub use frames::FrameBuffer;
@@ -97,23 +93,3 @@ pub use line_error::LineError;
     feature = "statsd"
 ))]
 pub use lines::{Cut, LineBuffer};
-#[cfg(feature = "otlp")]
-pub use otlp::{
-    Attribute, AttributeValue, ExponentialBuckets, ExponentialPoint, HistogramPoint,
-    Instrumentation, MetricDescription, MetricsExemplar, MetricsReader, MetricsResponse,
-    MetricsWriter, NewExemplar, NewPoint, Number, Otlp, Point, PointValue, Progress, Resource,
-    SummaryPoint, Temporality, read_metrics_request, read_metrics_response,
-};
-#[cfg(all(feature = "otlp", feature = "json"))]
-pub use otlp::{JsonError, metrics_request_from_json};
-#[cfg(feature = "snappy")]
-pub use snappy::{Compressor, compress, uncompress};
-#[cfg(feature = "remote-write")]
-pub use write::{RemoteWrite1, RemoteWrite2};
-#[cfg(feature = "remote-write")]
-pub use write_histogram::{HistogramFault, HistogramSample, ResetHint};
-#[cfg(feature = "remote-write")]
-pub use write_reader::{
-    Entry, ExemplarSample, FamilyMetadata, LabelFault, Metadata, Sample, Series, SeriesType,
-    WriteReader, WriteVersion, encode_labels,
-};

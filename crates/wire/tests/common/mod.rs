@@ -34,7 +34,7 @@ const ROWS: &[(&str, &str)] = &[
 
 /// The rows of the vectors whose format this build has.
 pub fn rows() -> impl Iterator<Item = (&'static str, AnyFormat)> {
-    ROWS.iter().filter_map(|(row, name)| Some((*row, AnyFormat::named(name)?)))
+    ROWS.iter().filter_map(|(row, name)| Some((*row, name.parse().ok()?)))
 }
 
 /// The row of a format.

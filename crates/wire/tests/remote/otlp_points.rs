@@ -5,7 +5,8 @@ use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, AttributeValue, MetricsReader, Number, Point, PointValue, Progress, Temporality,
+    self,
+    otlp::{AttributeValue, MetricsReader, Number, Point, PointValue, Progress, Temporality},
 };
 
 use crate::oracle::otlp::{self, AnyValueKind, Data, NumberValue};
@@ -332,7 +333,7 @@ pub(crate) fn seen_alone(point: &Point<'_, '_>) -> String {
     format!("{head} {value}")
 }
 
-fn read_attributes(attributes: &[remote::Attribute<'_>]) -> String {
+fn read_attributes(attributes: &[remote::otlp::Attribute<'_>]) -> String {
     let pairs = attributes.iter().map(|(key, value)| format!("{key:?}={}", read_value(*value)));
     pairs.collect::<Vec<_>>().join(",")
 }
@@ -360,7 +361,7 @@ fn read_value(value: AttributeValue<'_>) -> String {
 
 pub(crate) fn read(bytes: &[u8]) -> Vec<String> {
     let mut points = Vec::new();
-    remote::read_metrics_request(bytes, |point| points.push(seen(point))).unwrap();
+    remote::otlp::read_metrics_request(bytes, |point| points.push(seen(point))).unwrap();
     points
 }
 
@@ -375,7 +376,7 @@ fn what_prost_writes_as_otlp_is_read() {
 #[test]
 fn resources_scopes_and_metrics_are_numbered() {
     let mut numbers = Vec::new();
-    remote::read_metrics_request(&request().encode_to_vec(), |point| {
+    remote::otlp::read_metrics_request(&request().encode_to_vec(), |point| {
         numbers.push([point.resource.number, point.scope.number, point.metric.number]);
     })
     .unwrap();
@@ -432,7 +433,7 @@ fn lists_that_take_more_memory_than_bytes_are_limited() {
     let metrics = otlp::ResourceMetrics { resource: Some(resource), ..Default::default() };
     let request = otlp::Request { resource_metrics: vec![metrics] };
     let bytes = request.encode_to_vec();
-    let error = remote::read_metrics_request(&bytes, |_| ()).unwrap_err();
+    let error = remote::otlp::read_metrics_request(&bytes, |_| ()).unwrap_err();
     assert!(error.is_too_large(), "{error}");
 }
 
@@ -664,7 +665,7 @@ const JSON: &str = r#"{"resourceMetrics": [{
     {"name": "none", "gauge": {"dataPoints": []}}]}, null]}]}"#;
 
 fn from_json(json: &str) -> Vec<String> {
-    read(&remote::metrics_request_from_json(json.as_bytes()).unwrap())
+    read(&remote::otlp::metrics_request_from_json(json.as_bytes()).unwrap())
 }
 
 #[test]
@@ -697,7 +698,8 @@ fn what_is_no_request_in_json_is_refused_with_its_place() {
         ("{\"resourceMetrics\": {}}", "a list for resourceMetrics"),
         ("{\"resourceMetrics\":\n [3]}", "an object, the message ResourceMetrics at line 2"),
     ] {
-        let error = remote::metrics_request_from_json(json.as_bytes()).unwrap_err().to_string();
+        let error =
+            remote::otlp::metrics_request_from_json(json.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(part), "{json}: {error}");
     }
     let metric = |field: &str| {
@@ -714,7 +716,8 @@ fn what_is_no_request_in_json_is_refused_with_its_place() {
         (r#""sum": {"dataPoints": [{"exemplars": [{"spanId": "012"}]}]}"#, "hexadecimal"),
     ] {
         let json = metric(field);
-        let error = remote::metrics_request_from_json(json.as_bytes()).unwrap_err().to_string();
+        let error =
+            remote::otlp::metrics_request_from_json(json.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(part) && error.contains("line 1 column"), "{json}: {error}");
     }
 }
@@ -728,8 +731,8 @@ proptest! {
         } else {
             json[at] = byte;
         }
-        if let Ok(bytes) = remote::metrics_request_from_json(&json) {
-            prop_assert!(remote::read_metrics_request(&bytes, |_| ()).is_ok());
+        if let Ok(bytes) = remote::otlp::metrics_request_from_json(&json) {
+            prop_assert!(remote::otlp::read_metrics_request(&bytes, |_| ()).is_ok());
             prop_assert!(bytes.len() <= 8 * json.len());
         }
     }

@@ -4,8 +4,11 @@
 use proptest::prelude::*;
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, AttributeValue, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint,
-    Point, PointValue, Temporality,
+    self,
+    otlp::{
+        AttributeValue, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint,
+        Point, PointValue, Temporality,
+    },
 };
 
 use crate::oracle::otlp;
@@ -63,7 +66,7 @@ fn seen(request: &[u8]) -> Vec<String> {
     let decoded = otlp::Request::decode(request).unwrap();
     assert_eq!(read(request), expected(&decoded));
     let mut points = Vec::new();
-    remote::read_metrics_request(request, |point| points.push(seen_alone(point))).unwrap();
+    remote::otlp::read_metrics_request(request, |point| points.push(seen_alone(point))).unwrap();
     points
 }
 
@@ -102,7 +105,7 @@ fn all_requests_have_the_resource() {
         writer.push(&point);
         writer.finish(&mut request);
         let mut count = 0;
-        remote::read_metrics_request(&request, |point| {
+        remote::otlp::read_metrics_request(&request, |point| {
             assert_eq!((point.resource.attributes, point.metric.name), (&attributes[..], "level"));
             count += 1;
         })
@@ -173,7 +176,7 @@ fn points_of_each_resource_are_together() {
         seen(&request);
         let decoded = otlp::Request::decode(&request[..]).unwrap();
         let mut all = Vec::new();
-        remote::read_metrics_request(&request, |point| {
+        remote::otlp::read_metrics_request(&request, |point| {
             let resource = match point.resource.attributes {
                 [("service.name", AttributeValue::Text(name))] => *name,
                 none => {
@@ -197,7 +200,7 @@ fn points_of_each_resource_are_together() {
 
 #[test]
 fn responses_are_read() {
-    let read = |bytes: &'static [u8]| remote::read_metrics_response(bytes);
+    let read = |bytes: &'static [u8]| remote::otlp::read_metrics_response(bytes);
     assert_eq!(read(b""), Ok(MetricsResponse::default()));
     let partial = MetricsResponse { rejected: 300, message: "why" };
     assert_eq!(read(b"\x0a\x08\x08\xac\x02\x12\x03why"), Ok(partial));

@@ -3,8 +3,11 @@
 
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, Entry, ExemplarSample, HistogramSample, LabelFault, RemoteWrite1, RemoteWrite2,
-    ResetHint, Sample, SeriesType, WriteReader, WriteVersion,
+    self,
+    write::{
+        Entry, ExemplarSample, HistogramSample, LabelFault, RemoteWrite1, RemoteWrite2, ResetHint,
+        Sample, SeriesType, WriteReader, WriteVersion,
+    },
 };
 
 use crate::oracle::{v1, v2};
@@ -235,11 +238,11 @@ fn known_labels_of_remote_write_2_are_not_read() {
     request.timeseries.push(plain);
     let bytes = request.encode_to_vec();
     let mut known = vec![];
-    remote::encode_labels(&[("b", "2"), ("__name__", "x")], &mut known).unwrap();
+    remote::write::encode_labels(&[("b", "2"), ("__name__", "x")], &mut known).unwrap();
     let labels = vec![label("b", "2"), label("__name__", "x")];
     assert_eq!(known, v1::TimeSeries { labels, ..Default::default() }.encode_to_vec());
     let long = [("name", &*"v".repeat(120))];
-    assert_eq!(remote::encode_labels(&long, &mut vec![]), None);
+    assert_eq!(remote::write::encode_labels(&long, &mut vec![]), None);
 
     let mut reader = WriteReader::new(WriteVersion::Two, &bytes).unwrap();
     let find = |bytes: &[u8]| bytes.starts_with(&known).then_some((known.len(), 9));

@@ -18,13 +18,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use super::buckets::{Side, signed};
-use super::fields::{each_field, nested, skip_unknown, varint_len};
-use super::write_reader::STALE;
+use super::reader::STALE;
 use crate::error::Fault;
 use crate::pieces::{Byte, LeDouble, LeDoubles, Varint, append};
 use crate::protobuf::double;
 use crate::reader::{Reader, zigzag};
+use crate::remote::buckets::{Side, signed};
+use crate::remote::fields::{each_field, nested, skip_unknown, varint_len};
 
 /// A native histogram at a time. Counts are doubles: those beyond 2^53 are rounded.
 #[derive(Clone, Copy, Debug, PartialEq)]

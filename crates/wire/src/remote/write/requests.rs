@@ -29,14 +29,14 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::fields::{field_len, varint_len};
-use super::labels::{self, Label, NAME};
+use super::histogram::HistogramSample;
+use super::reader::{ExemplarSample, FamilyMetadata, Metadata, Sample, SeriesType};
 use super::symbols::Symbols;
-use super::write_histogram::HistogramSample;
-use super::write_reader::{ExemplarSample, FamilyMetadata, Metadata, Sample, SeriesType};
 use crate::error::{Error, Fault};
 use crate::message::{BatchTimer, Counter, Gauge, Message};
 use crate::pieces::{Byte, Bytes, Each, LeDouble, Piece, Varint, append};
+use crate::remote::fields::{field_len, varint_len};
+use crate::remote::labels::{self, Label, NAME};
 
 /// A remote write 1.0 request, `prometheus.WriteRequest`. Send it as `application/x-protobuf`,
 /// compressed with Snappy, with the header `X-Prometheus-Remote-Write-Version: 0.1.0`.

@@ -1,4 +1,4 @@
-//! Reads Prometheus remote write; `write.rs` shows the layout, and what is read besides:
+//! Reads Prometheus remote write; `requests.rs` shows the layout. These fields are read as well:
 //!
 //! ```text
 //! message WriteRequest   { repeated MetricMetadata metadata = 3; }                        // 1.0
@@ -20,12 +20,12 @@ use core::fmt;
 use core::mem;
 use core::ops::Range;
 
-use super::fields::{each_field, nested, one_field, skip_unknown, text};
-use super::labels::Label;
-use super::write_histogram::{HistogramFault, HistogramSample, Histograms};
+use super::histogram::{HistogramFault, HistogramSample, Histograms};
 use crate::error::{Error, Fault};
 use crate::protobuf::{bytes, double};
 use crate::reader::Reader;
+use crate::remote::fields::{each_field, nested, one_field, skip_unknown, text};
+use crate::remote::labels::Label;
 
 /// The version of a remote write request. The enum is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
