@@ -24,12 +24,12 @@ impl Credentials {
     /// The value of the header field `Authorization`.
     ///
     /// # Errors
-    /// What is wrong with the file, with its path and without what it has.
+    /// The fault of the file, with its path and without its contents.
     pub fn authorization(&self) -> Result<HeaderValue, String> {
         let (Self::Bearer(path) | Self::Basic(path)) = self;
         let text = read(path)?;
         let secret = text.trim();
-        let wrong = |what| Err(format!("{} {what}", printable(path)));
+        let wrong = |fault| Err(format!("{} {fault}", printable(path)));
         if secret.contains(char::is_control) {
             return wrong("has more than a line, or control characters; write the secret alone");
         }

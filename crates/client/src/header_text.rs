@@ -48,8 +48,8 @@ impl HeaderFlags<'_> {
         let flag = self.header.0;
         let mut fields: Vec<Header> = Vec::new();
         for (number, text) in (1..).zip(self.header.1.into_iter().flatten()) {
-            let refused = |what: &str| Unusable::new(flag, format!("value {number}: {what}"));
-            let header = Header::parse(&text.0).map_err(|what| refused(&what))?;
+            let refused = |reason: &str| Unusable::new(flag, format!("value {number}: {reason}"));
+            let header = Header::parse(&text.0).map_err(|reason| refused(&reason))?;
             if header.name == AUTHORIZATION {
                 return Err(refused(&format!(
                     "{AUTHORIZATION} is a secret, which others can see in the list of processes; \
@@ -77,8 +77,8 @@ impl HeaderFlags<'_> {
             (Some(file), None) => (bearer.0, Credentials::Bearer(file.clone())),
             (None, Some(file)) => (basic.0, Credentials::Basic(file.clone())),
             (Some(_), Some(_)) => {
-                let what = format!("there is --{}, too; give one of them", basic.0);
-                return Err(Unusable::new(bearer.0, what));
+                let reason = format!("there is --{}, too; give one of them", basic.0);
+                return Err(Unusable::new(bearer.0, reason));
             }
         };
         self.check_one_receiver(name).map(|()| Some(credentials))
@@ -101,11 +101,11 @@ impl HeaderFlags<'_> {
         if count == 1 {
             return Ok(());
         }
-        let what = format!(
+        let reason = format!(
             "it is for one receiver, and there are {count}: each of them would see the secret of \
              the others; run a daemon for each, or have a proxy add the secrets"
         );
-        Err(Unusable::new(flag, what))
+        Err(Unusable::new(flag, reason))
     }
 }
 
@@ -118,7 +118,7 @@ pub fn check(
         check_credentials(credentials, bearer, basic)?;
     }
     // The credentials can be read, so an error is one of the other file.
-    headers.read().map(drop).map_err(|what| Unusable::new(fields, what))
+    headers.read().map(drop).map_err(|reason| Unusable::new(fields, reason))
 }
 
 /// Reads a file with credentials.
@@ -131,7 +131,7 @@ pub fn check_credentials(
         Credentials::Bearer(_) => bearer,
         Credentials::Basic(_) => basic,
     };
-    credentials.authorization().map(drop).map_err(|what| Unusable::new(flag, what))
+    credentials.authorization().map(drop).map_err(|reason| Unusable::new(flag, reason))
 }
 
 impl From<String> for HeaderText {

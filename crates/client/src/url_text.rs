@@ -42,7 +42,7 @@ pub fn read<T>(
         let whole = check_is_one(flag, &text.0);
         let checked =
             whole.and_then(|()| of(&text.0)).and_then(|one| check(flag, url(&one)).map(|()| one));
-        checked.map_err(|what| Unusable::new(flag, format!("value {number}: {what}")))
+        checked.map_err(|reason| Unusable::new(flag, format!("value {number}: {reason}")))
     };
     (1..).zip(given.into_iter().flatten()).map(read).collect()
 }

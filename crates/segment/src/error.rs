@@ -237,10 +237,10 @@ impl fmt::Display for ErrorKind {
                  untouched: use the quipu that wrote it, or move the file away to start afresh",
                 crate::LAYOUT_VERSION
             ),
-            ErrorKind::Damaged(what) => write!(f, "it is damaged: {what}; {RESTORE}"),
-            ErrorKind::Mismatch(what) => write!(
+            ErrorKind::Damaged(fault) => write!(f, "it is damaged: {fault}; {RESTORE}"),
+            ErrorKind::Mismatch(difference) => write!(
                 f,
-                "it was made with other settings: {what}; \
+                "it was made with other settings: {difference}; \
                  start with those settings, or name another file"
             ),
             ErrorKind::RecordVersion { name, found, expected } => write!(
@@ -298,7 +298,7 @@ impl fmt::Display for ErrorKind {
                 "{wanted} more bytes do not fit into its limit of {limit} bytes; \
                  create it with a higher limit"
             ),
-            ErrorKind::Request(what) | ErrorKind::Held(what) => write!(f, "{what}"),
+            ErrorKind::Request(reason) | ErrorKind::Held(reason) => write!(f, "{reason}"),
             ErrorKind::Io(error) => write!(f, "{error}"),
         }
     }

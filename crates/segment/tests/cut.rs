@@ -61,10 +61,10 @@ fn what_is_gone_reads_as_zeros() {
 /// What a process does that ends by SIGBUS.
 #[test]
 fn worker() {
-    let Ok(what) = std::env::var("CUT_WORKER") else { return };
+    let Ok(moment) = std::env::var("CUT_WORKER") else { return };
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("a.quipu");
-    if what == "before" {
+    if moment == "before" {
         let (_segment, cells) = made(&path);
         survive_cuts().unwrap();
         cut(&path, 4096);
@@ -79,11 +79,11 @@ fn worker() {
 
 #[test]
 fn any_other_fault_ends_the_process() {
-    for what in ["before", "sent"] {
+    for moment in ["before", "sent"] {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "worker", "--nocapture", "--test-threads=1"]);
-        command.env("CUT_WORKER", what).stdin(Stdio::null()).stdout(Stdio::null());
+        command.env("CUT_WORKER", moment).stdin(Stdio::null()).stdout(Stdio::null());
         let status = command.stderr(Stdio::null()).status().unwrap();
-        assert_eq!(status.signal(), Some(rustix::process::Signal::BUS.as_raw()), "{what}");
+        assert_eq!(status.signal(), Some(rustix::process::Signal::BUS.as_raw()), "{moment}");
     }
 }

@@ -309,8 +309,8 @@ fn what_is_no_file_is_refused() {
     let directory = directory();
     let socket = directory.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
-    for (path, what) in [(Path::new("/dev/null"), "a device"), (&socket, "a socket")] {
-        expect_no_file(path, what);
+    for (path, kind) in [(Path::new("/dev/null"), "a device"), (&socket, "a socket")] {
+        expect_no_file(path, kind);
     }
 }
 
@@ -325,9 +325,9 @@ fn a_pipe_is_refused() {
     expect_no_file(&pipe, "a pipe");
 }
 
-fn expect_no_file(path: &Path, what: &str) {
+fn expect_no_file(path: &Path, kind: &str) {
     let error = Segment::open_or_create(path).unwrap_err().to_string();
-    let expected = format!("it is {what}, not a regular file; name a file");
+    let expected = format!("it is {kind}, not a regular file; name a file");
     assert!(error.contains(&expected), "{error}");
 }
 

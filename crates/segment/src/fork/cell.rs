@@ -50,19 +50,19 @@ impl<T> ForkSafeCell<T> {
     pub fn replace<R>(&self, next: impl FnOnce(&T) -> (Option<T>, R)) -> R {
         let locked = self.mutex.lock();
         // SAFETY: as above.
-        let (value, answer) = next(unsafe { &*self.value.load(Ordering::Acquire) });
-        let Some(value) = value else { return answer };
+        let (value, result) = next(unsafe { &*self.value.load(Ordering::Acquire) });
+        let Some(value) = value else { return result };
         let old = self.value.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
         // SAFETY: it was taken out, so no other thread finds it; readers had it only under the
         // lock. A child that is forked before the drop no longer has it.
         let old = unsafe { Box::from_raw(old) };
         if locked.is_none() {
             std::mem::forget(old);
-            return answer;
+            return result;
         }
         drop(locked);
         drop(old);
-        answer
+        result
     }
 }
 

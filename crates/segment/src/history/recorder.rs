@@ -106,7 +106,7 @@ impl Options {
     /// Options out of bounds, a segment without room, a recorder of another version, and the errors
     /// of the disk and of the lock of registration.
     pub fn open(&self, segment: &Segment) -> Result<Recorder, Error> {
-        self.check().map_err(|what| Error::request(segment, what))?;
+        self.check().map_err(|reason| Error::request(segment, reason))?;
         segment.ensure_marked_open()?;
         let record = match segment.find(HISTORY, "")? {
             Some(record) => record,

@@ -66,7 +66,7 @@ pub(super) struct ErrorText(pub(super) ErrorKind);
 impl fmt::Display for ErrorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            ErrorKind::Damaged(what) => f.write_str(what),
+            ErrorKind::Damaged(fault) => f.write_str(fault),
             other => write!(f, "{other}"),
         }
     }

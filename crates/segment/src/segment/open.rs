@@ -357,7 +357,7 @@ impl Options {
 
     #[cfg(unix)]
     fn create_new(&self, path: &Path) -> Result<Option<Segment>, Error> {
-        let fail = |what| Error::new(Some(path), ErrorKind::Request(what));
+        let fail = |reason| Error::new(Some(path), ErrorKind::Request(reason));
         let size = self.size.max(HEADER_BYTES).checked_next_multiple_of(LINE_BYTES);
         let Some(size) = size.filter(|&size| size <= self.limit && self.limit <= MAX_LIMIT) else {
             return Err(fail(format!(

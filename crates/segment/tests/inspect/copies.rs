@@ -103,10 +103,10 @@ fn put(family: &Family, name: &str) {
     );
 }
 
-fn assert_right(shown: &BTreeMap<Vec<u8>, u64>, what: impl std::fmt::Display) {
+fn assert_right(shown: &BTreeMap<Vec<u8>, u64>, place: impl std::fmt::Display) {
     for (texts, value) in shown {
         let is_right = *value == value_of(texts) || *value == 0;
-        assert!(is_right, "{:?} has {value} at {what}", String::from_utf8_lossy(texts));
+        assert!(is_right, "{:?} has {value} at {place}", String::from_utf8_lossy(texts));
     }
 }
 

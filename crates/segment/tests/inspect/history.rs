@@ -288,9 +288,9 @@ fn a_tick_that_could_not_fit_has_fewer_series() {
 #[test]
 fn options_and_segments_without_room_are_refused() {
     let segment = private();
-    let fails = |options: Recording, what: &str| {
+    let fails = |options: Recording, expected: &str| {
         let error = options.open(&segment).unwrap_err().to_string();
-        assert!(error.contains(what), "{error}");
+        assert!(error.contains(expected), "{error}");
     };
     fails(Recording::new().bytes(100), "100 bytes");
     fails(Recording::new().bytes(1 << 40), "use 16384 to");

@@ -62,10 +62,10 @@ fn look(path: &Path) -> Vec<u64> {
     times
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn until(condition: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{condition}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -29,7 +29,7 @@ impl Relabelling {
     pub(super) fn new(rules: Option<Vec<Spanned<file::RelabelConfig>>>) -> Result<Self, Fault> {
         let read = |rule: Spanned<file::RelabelConfig>| {
             let line = Some(rule.referenced.line());
-            Ok((Relabel::new(&rule.value).map_err(|what| (line, what))?, None))
+            Ok((Relabel::new(&rule.value).map_err(|reason| (line, reason))?, None))
         };
         rules.unwrap_or_default().into_iter().map(read).collect::<Result<_, _>>().map(Self)
     }

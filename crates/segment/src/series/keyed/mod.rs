@@ -538,9 +538,9 @@ impl DynamicSeries {
     /// Marks the family as broken, because another process wrote nonsense where a part of it should
     /// be. The next thread that takes the lock mends it. Requires the lock.
     #[cold]
-    fn damaged(&self, what: &str) -> Error {
+    fn damaged(&self, part: &str) -> Error {
         self.head[at::BROKEN].store(1, Ordering::Relaxed);
-        Error::damaged(&self.segment, format!("{what} contradicts the layout"))
+        Error::damaged(&self.segment, format!("{part} contradicts the layout"))
     }
 
     /// Whether a walk comes across the record that the head names as the overflow's, and it can be

@@ -87,7 +87,7 @@ impl DynamicSeries {
     /// Names a table as free, but only once.
     pub(super) fn retire(&self, table: Table) {
         let words = self.retired(table.bits);
-        let has = |what: u64| words.iter().find(|word| word.load(Ordering::Relaxed) == what);
+        let has = |value: u64| words.iter().find(|word| word.load(Ordering::Relaxed) == value);
         if has(table.pack()).is_none()
             && let Some(word) = has(0)
         {
