@@ -11,14 +11,14 @@ use quipu::label::Values;
 use quipu::{Aggregation, Counter, CounterFamily, Description, ProcessGauge, ProcessGaugeFamily};
 use quipu::{Error, Registry};
 
-fn measure(what: &str, mut work: impl FnMut()) {
+fn measure(name: &str, mut work: impl FnMut()) {
     let rounds = 2_000_000;
     let best = (0..7).map(|_| {
         let begun = Instant::now();
         (0..rounds).for_each(|_| work());
         begun.elapsed().as_nanos() as f64 / f64::from(rounds)
     });
-    println!("{what:40} {:6.2}", best.fold(f64::INFINITY, f64::min));
+    println!("{name:40} {:6.2}", best.fold(f64::INFINITY, f64::min));
 }
 
 fn main() -> Result<(), Error> {

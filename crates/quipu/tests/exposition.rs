@@ -112,7 +112,7 @@ fn assert_text(format: Format, escaping: Escaping, expected: &str) {
 }
 
 #[test]
-fn text_0_0_4() {
+fn pages_have_the_form_of_text_0_0_4() {
     let expected = r#"# HELP my_requests_total A help.
 # TYPE my_requests_total counter
 my_requests_total{kind="b",user_name="x\"\\\ny"} 18446744073709551615
@@ -168,7 +168,7 @@ fn text_1_0_0_has_names_in_quotes() {
 }
 
 #[test]
-fn openmetrics_1_0_0() {
+fn pages_have_the_form_of_openmetrics_1_0_0() {
     let expected = r##"# HELP my_requests A help.
 # TYPE my_requests counter
 my_requests_total{kind="b",user_name="x\"\\\ny"} 18446744073709551615 # {id="7"} 0.5 2.000000001
@@ -349,7 +349,7 @@ fn unescape(line: &str) -> (String, String) {
 }
 
 #[test]
-fn a_scrape_that_waits_keeps_nobody_waiting() {
+fn a_scrape_that_waits_keeps_no_thread_waiting() {
     let registry = Registry::new();
     let description = Description::new("c", "").labels(["k"]);
     let family: CounterFamily<[&str; 1]> = registry.register(description).unwrap();

@@ -125,8 +125,8 @@ fn a_child_records_when_it_asks_and_its_parent_has_ended() {
 }
 
 #[test]
-fn a_recording_goes_on_after_a_fork_on_both_sides() {
-    alone("a_recording_goes_on_after_a_fork_on_both_sides", || {
+fn a_recording_continues_after_a_fork_on_both_sides() {
+    alone("a_recording_continues_after_a_fork_on_both_sides", || {
         let registry = Registry::on(Segment::anonymous(64 << 20).unwrap());
         let ready = registry.counter("ready", "").unwrap();
         let options = RecordingOptions::new().interval(std::time::Duration::from_millis(1));

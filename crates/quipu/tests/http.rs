@@ -48,7 +48,7 @@ fn registry() -> Registry {
 }
 
 #[test]
-fn answers_follow_the_headers() {
+fn responses_follow_the_headers() {
     let registry = registry();
     let server = serve("127.0.0.1:0", &registry).unwrap();
     let address = server.address();
@@ -74,7 +74,7 @@ fn answers_follow_the_headers() {
 }
 
 #[test]
-fn a_reader_that_never_reads_keeps_nobody_waiting() {
+fn a_reader_that_never_reads_keeps_no_thread_waiting() {
     let registry = registry();
     let server = serve("127.0.0.1:0", &registry).unwrap();
     let mut lazy = TcpStream::connect(server.address()).unwrap();
@@ -119,7 +119,7 @@ impl Drop for Gateway {
 }
 
 #[test]
-fn silent_connections_keep_nobody_out() {
+fn silent_connections_keep_no_client_out() {
     let registry = registry();
     let server = serve("127.0.0.1:0", &registry).unwrap();
     // A keep-alive connection that sends requests stays; silent ones give way, the oldest first.
@@ -160,7 +160,7 @@ fn others_have_their_turn_between_pieces() {
 }
 
 #[test]
-fn a_real_pushgateway_takes_what_is_pushed() {
+fn a_real_pushgateway_accepts_pushes() {
     let (_gateway, address) = Gateway::start();
     let registry = Registry::new();
     registry.counter("jobs", "A help.").unwrap().inc_by(3);

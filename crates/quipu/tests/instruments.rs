@@ -135,7 +135,7 @@ fn families_keep_label_sets_apart() {
 }
 
 #[test]
-fn beyond_the_limit_one_series_takes_all() {
+fn one_series_counts_all_updates_beyond_the_limit() {
     let registry = Registry::new();
     let counters: CounterFamily<[&str; 1]> =
         registry.register(about("c").labels(["k"]).limit(3)).unwrap();
@@ -422,7 +422,7 @@ fn wrong_registrations_name_the_metric_and_the_way_out() {
 }
 
 #[test]
-fn a_file_is_counted_in_again_and_by_others_kinds_refused() {
+fn a_reopened_file_counts_on_and_refuses_other_kinds() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("metrics.quipu");
     {
@@ -441,7 +441,7 @@ fn a_file_is_counted_in_again_and_by_others_kinds_refused() {
 
 /// Two metrics of the same name with counts of their own, as in Python's registries.
 #[test]
-fn what_stands_apart_is_shown_by_its_source_alone() {
+fn a_family_apart_is_shown_by_its_source_alone() {
     type Texts = quipu::Family<Counter, quipu::label::Values<'static>>;
     let registry = Registry::new();
     let of = |label: &str| Description::new("requests", "Requests.").labels([label]);

@@ -211,7 +211,7 @@ fn observations_have_weights() {
 }
 
 #[test]
-fn all_of_it_is_there_again_after_the_file_is_opened_again() {
+fn a_reopened_file_has_all_series() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.quipu");
     let start = Some(Timestamp(7));
@@ -383,7 +383,7 @@ fn a_metric_changes_its_type_when_its_last_series_is_gone() {
 }
 
 #[test]
-fn a_help_that_comes_later_is_shown_and_kept() {
+fn a_later_help_is_shown_and_kept() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.quipu");
     let take = |intake: &mut Intake, name: &str, label: &str, help: &str| {

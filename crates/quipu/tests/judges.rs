@@ -148,7 +148,7 @@ fn promtool_finds_nothing_wrong() {
 }
 
 #[test]
-fn pythons_parsers_read_what_was_counted() {
+fn pythons_parsers_read_the_right_numbers() {
     let registry = registry();
     let text = parsed("text", &exposition(&registry, Format::Text));
     let open_metrics = parsed("openmetrics", &exposition(&registry, Format::OpenMetrics));
@@ -318,13 +318,14 @@ impl Prometheus {
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
-            let answer = get(self.address, &format!("/api/v1/query?query={encoded}"));
-            let result = answer.as_ref().map(|answer| &answer["data"]["result"][0]["value"][1]);
+            let response = get(self.address, &format!("/api/v1/query?query={encoded}"));
+            let result =
+                response.as_ref().map(|response| &response["data"]["result"][0]["value"][1]);
             if let Some(Value::String(number)) = result {
                 return number.parse().unwrap();
             }
             let targets = get(self.address, "/api/v1/targets");
-            assert!(Instant::now() < deadline, "{query}: {answer:?}\n{targets:#?}");
+            assert!(Instant::now() < deadline, "{query}: {response:?}\n{targets:#?}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -341,14 +342,14 @@ fn get(address: SocketAddr, target: &str) -> Option<Value> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     write!(stream, "GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok()?;
-    let body = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-    serde_json::from_slice(&answer[body..]).ok()
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).ok()?;
+    let body = response.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    serde_json::from_slice(&response[body..]).ok()
 }
 
 #[test]
-fn a_real_prometheus_answers_with_the_right_numbers() {
+fn a_real_prometheus_returns_the_right_numbers() {
     let registry = registry();
     let server = quipu::http::serve("127.0.0.1:0", &registry).unwrap();
     let prometheus = Prometheus::start(server.address(), "exemplar-storage");

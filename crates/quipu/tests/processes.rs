@@ -139,8 +139,8 @@ fn a_label_of_the_same_name_is_refused() {
 }
 
 #[test]
-fn other_labels_are_each_for_themselves() {
-    alone("other_labels_are_each_for_themselves", || {
+fn a_gauge_of_processes_is_combined_for_each_label_set() {
+    alone("a_gauge_of_processes_is_combined_for_each_label_set", || {
         let registry = anonymous();
         let description = description("g", Aggregation::Sum)
             .labels(["kind", "path"])

@@ -173,8 +173,8 @@ fn every_kind_counts_in_two_processes() {
 }
 
 #[test]
-fn what_is_idle_in_all_processes_is_hidden() {
-    alone("what_is_idle_in_all_processes_is_hidden", || {
+fn a_series_that_is_idle_in_all_processes_is_hidden() {
+    alone("a_series_that_is_idle_in_all_processes_is_hidden", || {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shared");
         let open = || -> (Registry, CounterFamily<Values<'static>>) {
@@ -203,7 +203,7 @@ fn what_is_idle_in_all_processes_is_hidden() {
 }
 
 #[test]
-fn what_is_unregistered_is_not_shown_and_free() {
+fn an_unregistered_metric_is_not_shown_and_its_name_is_free() {
     let registry = Registry::new();
     let counter = registry.counter("c", "").unwrap();
     counter.inc();
@@ -489,7 +489,7 @@ fn a_native_histogram_of_a_copy_has_all_of_its_tables() {
 /// Series with exemplars and native buckets, which come and go, and of which others take the
 /// records.
 #[test]
-fn a_copy_shows_no_series_with_what_another_one_has() {
+fn a_copy_shows_no_series_with_the_values_of_another() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("shared");
     let registry = Registry::open(&path).unwrap();
@@ -526,8 +526,8 @@ fn a_copy_shows_no_series_with_what_another_one_has() {
 
 /// Processes set a gauge and end, one after the other, while scrapes fold what they left.
 #[test]
-fn a_copy_shows_what_ended_processes_left_once() {
-    alone("a_copy_shows_what_ended_processes_left_once", || {
+fn a_copy_shows_the_counts_of_ended_processes_once() {
+    alone("a_copy_shows_the_counts_of_ended_processes_once", || {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shared");
         let description = || Description::new("g", "").aggregation(Aggregation::Sum);

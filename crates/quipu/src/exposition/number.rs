@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_and_bounds_are_what_parsers_read() {
+    fn values_and_bounds_are_read_back_by_parsers() {
         let value = |n| {
             let mut out = Vec::new();
             put_float(n, &mut out);

@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_and_lengths() {
+    fn spans_and_lengths_are_encoded() {
         let all: Vec<_> = spans(&[(-3, 1), (-2, 4), (1, 1), (2, 1), (3, 1), (10, 2)]).collect();
         assert_eq!(all, [(-3, 2), (2, 3), (6, 1)]);
         for length in [0_usize, 1, 127, 128, 129, 16_383, 16_384, 3_000_000] {

@@ -143,7 +143,7 @@ mod tests {
     use crate::intake::{InputValue, Limits, Metric, Mode};
 
     #[test]
-    fn one_that_another_writer_leaves_no_place_for_is_not_kept() {
+    fn an_exemplar_whose_place_another_writer_uses_is_not_kept() {
         let registry = Registry::new();
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
         let metric = Metric { exemplars: true, ..Metric::new("level") };

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_sources_made_over_time_refuses_no_other_one() {
+    fn families_of_many_sources_over_time_refuse_no_source() {
         let limits = Limits { families_per_source: 4, ..Limits::default() };
         let sources = Sources::new(&limits);
         let families = sources.families().unwrap();

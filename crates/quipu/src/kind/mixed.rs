@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_raised_never_goes_back() {
+    fn a_raised_total_never_falls() {
         let registry = Registry::new();
         let description = Description::new("c", "").labels(["a"]);
         let family: MixedCounterFamily<Values> = registry.register(description).unwrap();

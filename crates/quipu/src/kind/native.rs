@@ -651,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_are_those_of_the_definition() {
+    fn indices_follow_the_definition() {
         // (value, schema, index), computed by hand from the definition of the bounds.
         let cases = [
             (1.0, 0, 0),

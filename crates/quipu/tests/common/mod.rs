@@ -79,11 +79,11 @@ pub(crate) fn sleep() -> bool {
     false
 }
 
-/// Waits until a condition holds; panics with `what` after two minutes.
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until a condition holds; panics with `condition` after two minutes.
+pub(crate) fn eventually(condition: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
+        assert!(Instant::now() < deadline, "{condition}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -42,7 +42,7 @@ fn exemplar<'a>(labels: &'a [(&'a str, &'a str)], value: f64, second: u64) -> In
 }
 
 #[test]
-fn those_of_gauges_and_of_values_without_a_type_are_kept() {
+fn exemplars_of_gauges_and_of_values_without_a_type_are_kept() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
     let open = || Registry::open(&path).unwrap();
@@ -83,7 +83,7 @@ fn those_of_gauges_and_of_values_without_a_type_are_kept() {
 }
 
 #[test]
-fn what_a_removed_series_had_is_not_that_of_the_next_one() {
+fn a_new_series_has_no_exemplar_of_a_removed_one() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let level = Metric { exemplars: true, ..metric("level") };
@@ -105,7 +105,7 @@ fn what_a_removed_series_had_is_not_that_of_the_next_one() {
 }
 
 #[test]
-fn those_of_counters_may_have_no_labels_and_are_numbers() {
+fn exemplars_of_counters_may_have_no_labels_and_are_numbers() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let hits = Metric { exemplars: true, ..metric("hits_total") };

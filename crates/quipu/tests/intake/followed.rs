@@ -39,7 +39,7 @@ fn totals_of_sources_that_restart_only_grow() {
 }
 
 #[test]
-fn what_is_sent_again_counts_once_though_the_source_says_no_start() {
+fn a_repeated_total_counts_once_without_a_start_time() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let time = times();

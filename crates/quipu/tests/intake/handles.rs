@@ -104,7 +104,7 @@ fn a_value_counts_through_a_handle_as_without_one() {
 }
 
 #[test]
-fn a_handle_of_groups_takes_what_its_groups_hold() {
+fn a_handle_of_groups_accepts_the_values_of_its_groups() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let labels = [("job", "j"), ("instance", "")];

@@ -8,7 +8,7 @@ use quipu::intake::{InputExemplar, InputValue, Intake, Limits, Metric, Mode, Rej
 use super::{has, intake, metric, observation, observed, wait_until};
 
 #[test]
-fn what_cannot_be_taken_is_refused_and_changes_nothing() {
+fn an_invalid_value_is_rejected_and_changes_nothing() {
     let registry = Registry::new();
     let limits = Limits {
         series: 3,
@@ -237,7 +237,7 @@ fn a_source_that_makes_up_names_leaves_room_for_those_of_others() {
 }
 
 #[test]
-fn a_help_that_comes_later_counts_toward_the_families_of_its_source() {
+fn a_later_help_counts_toward_the_families_of_its_source() {
     let registry = Registry::new();
     let limits = Limits { families: 8, families_per_source: 6, ..Limits::default() };
     let mut intake = Intake::new(&registry, limits).unwrap();
@@ -344,7 +344,7 @@ fn exemplars_leave_room_for_series() {
 }
 
 #[test]
-fn what_else_is_in_the_segment_takes_no_room_from_exemplars() {
+fn other_records_take_no_room_from_exemplars() {
     let segment = quipu_segment::Segment::private(1 << 20).unwrap();
     // Seven eighths of the segment are another's: windows, for example.
     let kind = quipu_segment::Kind::new(*b"else", 1);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bucket_is_that_of_a_search() {
+    fn the_bucket_equals_the_result_of_a_search() {
         for count in 0..FEW + 3 {
             let all: Box<[f64]> = (0..count).map(|i| i as f64 - 3.0).collect();
             let bounds = Bounds::new(all.clone());
