@@ -13,9 +13,9 @@
 //! labels costs a hash and a comparison. Neither takes a lock, and a scrape holds no lock that they
 //! wait for.
 //!
-//! The instruments are [`Counter`], [`Gauge`], [`Histogram`], [`Summary`], [`Window`], [`Info`],
-//! [`StateSet`], and [`ProcessGauge`], which has a value for each process. A [`Family`] adds
-//! labels. A [`Registry`] holds all of them.
+//! The instruments are [`Counter`], [`Gauge`], [`Histogram`], [`Summary`], [`Info`], [`StateSet`],
+//! [`ProcessGauge`], which has a value for each process, and `Window`, with the feature `window`. A
+//! [`Family`] adds labels. A [`Registry`] holds all of them.
 //!
 //! # Threads, signal handlers, and forks
 //!

@@ -1,7 +1,7 @@
 //! Unix sockets with a path. The path of a process that was killed stays there: it is replaced if
 //! nothing listens on it.
 //!
-//! For [`serve_unix`](super::serve_unix), the daemon, and the bindings. Linux only.
+//! For `serve_unix`, the daemon, and the bindings. Linux only.
 
 use std::fs;
 use std::io;

@@ -2,10 +2,10 @@
 //!
 //! | feature | gives |
 //! |---|---|
-//! | `tower` | [`Service`], for hyper, tower and anything that takes a `tower_service::Service` |
-//! | `axum` | [`handler`], a route for axum |
-//! | `serve` | [`serve`], a standalone server on its own thread; [`serve_unix`], at a unix socket |
-//! | `push` | [`Push`], which pushes to a Pushgateway |
+//! | `tower` | `Service`, for hyper, tower and anything that takes a `tower_service::Service` |
+//! | `axum` | `handler`, a route for axum |
+//! | `serve` | `serve`, a standalone server on its own thread; `serve_unix`, at a unix socket |
+//! | `push` | `Push`, which pushes to a Pushgateway |
 //!
 //! The request headers `Accept` and `Accept-Encoding` select the format and the compression of a
 //! response.
