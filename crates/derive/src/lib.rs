@@ -4,6 +4,8 @@
 //! Mistakes are compile errors at the offending token: an invalid name, a duplicate label, a suffix
 //! that the formats add.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod attributes;
 mod case;
 mod label_group;

@@ -27,6 +27,7 @@
 //!   cells. A fork while another thread creates a series does not block the child.
 //! - **Increments** never return an error, panic, or wait for a scrape.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // A lock could block a child of a fork forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -21,6 +21,7 @@
 //!
 //! The layout is drawn byte for byte in `docs/formats.md` of the project.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // A child of a fork would wait forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -28,6 +28,7 @@
 //! wall clock moves no window. If a clock supplied by the program goes back nevertheless, the
 //! window stands still until the clock has caught up; nothing is lost and nothing underflows.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // These may block a forked child forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
