@@ -18,9 +18,11 @@ use crate::chunk::FIRST;
 ///
 /// Arena::<Up<3>>::new_in(Global); // A minimum alignment is a power of two.
 /// ```
+#[derive(Debug)]
 pub struct Up<const MIN_ALIGN: usize = 1>;
 
 /// Allocates downwards.
+#[derive(Debug)]
 pub struct Down<const MIN_ALIGN: usize = 1>;
 
 /// Like the policy `P`, but shrinking the last allocation frees the rest of it.
@@ -28,6 +30,7 @@ pub struct Down<const MIN_ALIGN: usize = 1>;
 /// Without it, [`Allocator::shrink`](crate::Allocator::shrink) leaves the block as large as it is,
 /// which costs nothing. [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString) free
 /// unused capacity under any policy.
+#[derive(Debug)]
 pub struct Reclaim<P: Policy>(PhantomData<P>);
 
 /// Like the policy `P`, but neither freeing nor shrinking a block frees memory, even that of the
@@ -51,6 +54,7 @@ pub struct Reclaim<P: Policy>(PhantomData<P>);
 /// drop(values);
 /// assert!(arena.stats().allocated >= 100);
 /// ```
+#[derive(Debug)]
 pub struct Keep<P: Policy>(PhantomData<P>);
 
 /// How an arena allocates: [`Up`], [`Down`], or [`Reclaim`] or [`Keep`] of them. Of several, the
@@ -107,6 +111,7 @@ impl<P: Policy> Policy for Keep<P> {
 }
 
 /// Upwards in small chunks: the policy of the pieces that a [`Batch`](crate::Batch) takes.
+#[derive(Debug)]
 pub struct Pieces;
 
 impl Policy for Pieces {

@@ -5,6 +5,7 @@
 //! that the formats add.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_debug_implementations)]
 
 mod attributes;
 mod case;

@@ -22,6 +22,7 @@
 //! The layout is drawn byte for byte in `docs/formats.md` of the project.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_debug_implementations)]
 // A child of a fork would wait forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -35,6 +35,14 @@ pub struct EmbeddedStore {
     metrics: Table<EmbeddedMetric>,
 }
 
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedStore")
+            .field("directory", &self.shared.directory)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Options for opening a database.
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {

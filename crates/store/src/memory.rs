@@ -24,9 +24,21 @@ use crate::table::Table;
 #[derive(Default)]
 pub struct LocalStore(Memory<Busy>);
 
+impl std::fmt::Debug for LocalStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalStore").finish_non_exhaustive()
+    }
+}
+
 /// A store for all threads of a process: a map under a lock for each metric.
 #[derive(Default)]
 pub struct SynchronizedStore(Memory<LockedValue<MemorySeries>>);
+
+impl std::fmt::Debug for SynchronizedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SynchronizedStore").finish_non_exhaustive()
+    }
+}
 
 impl LocalStore {
     /// Creates an empty store.

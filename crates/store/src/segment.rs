@@ -47,6 +47,12 @@ pub struct SegmentStore {
     metrics: Table<SegmentMetric>,
 }
 
+impl std::fmt::Debug for SegmentStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentStore").finish_non_exhaustive()
+    }
+}
+
 /// Options for opening a [`SegmentStore`].
 #[derive(Clone)]
 pub struct SegmentOptions {
@@ -55,6 +61,16 @@ pub struct SegmentOptions {
     /// For files.
     pub(crate) file: Options,
     pub(crate) warn: Warn,
+}
+
+impl std::fmt::Debug for SegmentOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentOptions")
+            .field("limit", &self.limit)
+            .field("series", &self.series)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
 }
 
 type Warn = Arc<dyn Fn(&str) + Send + Sync>;

@@ -3,6 +3,7 @@
 #![cfg_attr(not(feature = "quipu"), doc = "Metrics on the wire.")]
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_debug_implementations)]
 // A build with fewer formats leaves some of the shared code unused.
 #![cfg_attr(not(feature = "all"), allow(dead_code, unreachable_pub, unused_imports, unused_macros))]
 

@@ -92,6 +92,12 @@ pub struct Intake {
     overlaps: u64,
 }
 
+impl std::fmt::Debug for Intake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Intake").field("registry", &self.registry).finish_non_exhaustive()
+    }
+}
+
 /// The families and series that all intakes of a registry have made.
 #[derive(Debug, Default)]
 struct IntakeUsage {

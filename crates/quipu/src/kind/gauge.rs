@@ -23,6 +23,7 @@ pub struct Gauge(SeriesHandle);
 pub type GaugeFamily<L> = Family<Gauge, L>;
 
 /// The meaning of a gauge's cells.
+#[derive(Debug)]
 pub struct GaugeKind;
 
 /// The cell of the value.

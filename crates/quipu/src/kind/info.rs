@@ -30,6 +30,7 @@ pub struct Info {
 }
 
 /// The meaning of an info's cells: they have none, since the text is in the labels.
+#[derive(Debug)]
 pub struct InfoKind;
 
 impl Instrument for Info {

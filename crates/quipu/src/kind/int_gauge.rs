@@ -27,6 +27,7 @@ pub type IntGaugeFamily<L> = Family<IntGauge, L>;
 pub struct InProgress<'g>(&'g IntGauge);
 
 /// The meaning of an integer gauge's cells.
+#[derive(Debug)]
 pub struct IntGaugeKind;
 
 /// The cell of the value.

@@ -86,6 +86,12 @@ pub struct Scratch {
     pub(crate) all: Vec<(i32, u64)>,
 }
 
+impl std::fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scratch").finish_non_exhaustive()
+    }
+}
+
 /// Adds to a count that comes from outside, up to 2^63: a count that wraps around looks like a
 /// restart. From there on, only what is counted one by one is added, which never wraps.
 pub(crate) fn add_count(cells: &SeriesCells<'_>, cell: usize, n: u64) {

@@ -33,6 +33,12 @@ pub struct StateSetKind {
     indices: [Option<StringSet>; 1],
 }
 
+impl fmt::Debug for StateSetKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateSetKind").field("states", &self.states).finish_non_exhaustive()
+    }
+}
+
 impl<S: LabelValue> StateSet<S> {
     /// Turns this state on, and all others off. A value that is not one of the states, such as
     /// another text, turns all off.

@@ -28,6 +28,7 @@ pub trait Total: 'static {
 }
 
 /// The kind of a counter.
+#[derive(Debug)]
 pub struct TotalKind<T>(PhantomData<fn() -> T>);
 
 /// Writes the cells of a counter into the schema of a family.

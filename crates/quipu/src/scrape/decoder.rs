@@ -30,6 +30,12 @@ pub struct Decoder {
     cells: Option<Option<Cells>>,
 }
 
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
 /// A series in private memory.
 struct Cells {
     kind: AnyKind,

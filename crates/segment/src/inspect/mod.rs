@@ -42,6 +42,12 @@ pub struct Inspection {
     report: Report,
 }
 
+impl std::fmt::Debug for Inspection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inspection").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
 /// What a file holds.
 #[derive(Debug, Clone, Default)]
 pub struct Report {

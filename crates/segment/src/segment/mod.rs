@@ -710,6 +710,12 @@ pub struct RegistrationGuard<'s> {
     _own: Guard<'s>,
 }
 
+impl std::fmt::Debug for RegistrationGuard<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegistrationGuard").finish_non_exhaustive()
+    }
+}
+
 impl<'s> RegistrationGuard<'s> {
     /// The segment, where no other thread or process makes a family meanwhile.
     pub(crate) fn segment(&self) -> &'s Segment {

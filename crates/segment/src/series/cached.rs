@@ -32,6 +32,12 @@ pub struct CachedSeries {
 #[must_use]
 pub struct FoldGuard<'f>(#[expect(dead_code, reason = "it is held until it is dropped")] Guard<'f>);
 
+impl std::fmt::Debug for FoldGuard<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FoldGuard").finish_non_exhaustive()
+    }
+}
+
 impl Family {
     /// Changes the cells of the series with the labels that `labels` writes, as
     /// [`Family::update_shown`] does, but looks first where `cached` last found it. In a child of a

@@ -90,6 +90,12 @@ pub struct ClaimedCells<'f> {
     _by: ClaimOrLock<'f>,
 }
 
+impl fmt::Debug for ClaimedCells<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimedCells").finish_non_exhaustive()
+    }
+}
+
 /// What keeps the record of a series from being reused.
 #[expect(dead_code, reason = "they are held until they are dropped")]
 pub(super) enum ClaimOrLock<'f> {

@@ -31,6 +31,12 @@ pub struct KeyWriter<'a> {
     unknown: bool,
 }
 
+impl std::fmt::Debug for KeyWriter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyWriter").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
 /// The texts of dynamic labels, packed.
 ///
 /// Its fields stay in this order: with `stack` between fields that begin as zeros, the compiler

@@ -38,6 +38,14 @@ pub struct FileStore {
     metrics: table::Table<FileMetric>,
 }
 
+impl std::fmt::Debug for FileStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileStore")
+            .field("directory", &self.shared.directory)
+            .finish_non_exhaustive()
+    }
+}
+
 struct FileStoreInner {
     directory: PathBuf,
     dropped: AtomicU64,
