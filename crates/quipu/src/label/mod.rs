@@ -63,6 +63,7 @@ mod value;
 pub use concatenated::ConcatenatedLabels;
 
 pub(crate) use indices::Indices;
+pub use value::DisplayValue;
 
 use quipu_segment::series::{CachedSeries, KeyWriter};
 

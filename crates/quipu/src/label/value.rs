@@ -1,6 +1,8 @@
 //! Implementations of [`LabelValue`] for types of the standard library.
 
 use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -45,6 +47,82 @@ impl LabelValue for char {
     #[inline]
     fn encode(&self, key: &mut KeyWriter<'_>) {
         key.text(self.encode_utf8(&mut [0; 4]));
+    }
+}
+
+macro_rules! addresses {
+    ($($type:ty),+) => {$(
+        impl LabelValue for $type {
+            #[inline]
+            fn encode(&self, key: &mut KeyWriter<'_>) {
+                let mut text = AddressText { bytes: [0; 45], len: 0 };
+                // The longest address has 45 characters.
+                let _ = write!(text, "{self}");
+                key.text(std::str::from_utf8(&text.bytes[..text.len]).unwrap_or(""));
+            }
+        }
+    )+};
+}
+
+addresses!(IpAddr, Ipv4Addr, Ipv6Addr);
+
+/// An address as text, on the stack.
+struct AddressText {
+    bytes: [u8; 45],
+    len: usize,
+}
+
+impl Write for AddressText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len + text.len();
+        let place = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        place.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// A label value that is shown with [`Display`](fmt::Display). Each update allocates its text.
+///
+/// ```
+/// use quipu::label::DisplayValue;
+/// use quipu::{CounterFamily, Description, LabelGroup, Registry};
+///
+/// #[derive(LabelGroup)]
+/// struct Peer {
+///     socket: DisplayValue<std::net::SocketAddr>,
+/// }
+///
+/// let registry = Registry::new();
+/// let calls: CounterFamily<Peer> = registry.register(Description::new("calls", "Calls."))?;
+/// calls.inc(&Peer { socket: DisplayValue(([127, 0, 0, 1], 80).into()) });
+/// assert_eq!(registry.value("calls_total", &[("socket", "127.0.0.1:80")]), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DisplayValue<T>(pub T);
+
+impl<T: fmt::Display> LabelValue for DisplayValue<T> {
+    fn encode(&self, key: &mut KeyWriter<'_>) {
+        key.text(&self.0.to_string());
+    }
+}
+
+/// The method of a request, such as `GET`.
+#[cfg(feature = "http")]
+impl LabelValue for http::Method {
+    #[inline]
+    fn encode(&self, key: &mut KeyWriter<'_>) {
+        key.text(self.as_str());
+    }
+}
+
+/// The three digits of a status code, such as `404`.
+#[cfg(feature = "http")]
+impl LabelValue for http::StatusCode {
+    #[inline]
+    fn encode(&self, key: &mut KeyWriter<'_>) {
+        key.text(self.as_str());
     }
 }
 
