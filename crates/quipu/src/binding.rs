@@ -37,6 +37,8 @@ impl WithSeries<Histogram> {
     }
 }
 
+impl<I: Instrument> crate::kind::sealed::Sealed for WithSeries<I> {}
+
 impl<I: Instrument> Instrument for WithSeries<I> {
     type Kind = I::Kind;
     const SETTINGS: &'static [Setting] = I::SETTINGS;

@@ -51,6 +51,7 @@ mod name_set;
 mod names;
 mod recording;
 mod registry;
+mod sample_search;
 mod scope;
 mod scrape;
 pub mod snapshot;

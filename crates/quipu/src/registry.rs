@@ -17,6 +17,7 @@ use crate::exposition::underscored_name;
 use crate::kind::{Counter, Gauge, Histogram, IntGauge};
 use crate::name_set::NameSet;
 use crate::names::{find, with, without};
+use crate::sample_search::SampleSearch;
 use crate::scope::{Metrics, Register, Scope};
 use crate::scrape::{Readers, Scrape, SpareBuffers, Walk};
 use crate::snapshot;
@@ -122,6 +123,28 @@ impl Registry {
     /// Those of [`Register::register`].
     pub fn register<R: Register>(&self, description: Description) -> Result<R, Error> {
         R::register(&self.scope(), description)
+    }
+
+    /// Registers an instrument or a family, or returns another handle of the metric that this
+    /// registry has under the name: for libraries that share a metric.
+    ///
+    /// ```
+    /// use quipu::{Counter, Description, Registry};
+    ///
+    /// let registry = Registry::new();
+    /// let hits = || registry.register_or_get::<Counter>(Description::new("hits", "Hits."));
+    /// hits()?.inc();
+    /// hits()?.inc();
+    /// assert_eq!(registry.value("hits_total", &[]), Some(2.0));
+    /// # Ok::<(), quipu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Register::register`], for example if the metric has another kind or other
+    /// labels. Collectors, values that are computed, and windows have no second handle: their names
+    /// are taken.
+    pub fn register_or_get<R: Register>(&self, description: Description) -> Result<R, Error> {
+        R::register(&self.scope().reuse(), description)
     }
 
     /// Registers a group of metrics.
@@ -306,6 +329,32 @@ impl Registry {
         Ok(())
     }
 
+    /// Returns the value of a sample by its name and labels in Prometheus' text format, or `None`
+    /// if there is no such sample. This creates no series, and reads all metrics: use it in tests.
+    /// The labels can be in any order.
+    ///
+    /// ```
+    /// use quipu::{CounterFamily, Description, LabelGroup, Registry};
+    ///
+    /// #[derive(LabelGroup)]
+    /// struct Outcome {
+    ///     ok: bool,
+    /// }
+    ///
+    /// let registry = Registry::new();
+    /// let calls: CounterFamily<Outcome> = registry.register(Description::new("calls", "Calls."))?;
+    /// calls.inc(&Outcome { ok: true });
+    /// assert_eq!(registry.value("calls_total", &[("ok", "true")]), Some(1.0));
+    /// assert_eq!(registry.value("cals_total", &[("ok", "true")]), None);
+    /// # Ok::<(), quipu::Error>(())
+    /// ```
+    pub fn value(&self, sample: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let mut search = SampleSearch::new(sample, labels);
+        // A segment whose families are inconsistent has no such sample.
+        self.visit(&mut search).ok()?;
+        search.value()
+    }
+
     /// Returns all metrics in Prometheus' text format 0.0.4.
     pub fn text(&self) -> String {
         let mut out = Vec::new();
@@ -358,6 +407,13 @@ impl Registry {
             Err(_) => (None, ()),
         });
         Ok(())
+    }
+
+    /// Whether a metric of that name is registered here that is not a collector's.
+    pub(crate) fn has_family(&self, name: &str) -> bool {
+        let is_collected =
+            |collector: &Arc<dyn Collector>| collector.names().iter().any(|other| other == name);
+        self.inner.names.has(name) && !self.collectors().iter().any(is_collected)
     }
 
     /// Gives a name back; returns false if it was not claimed.

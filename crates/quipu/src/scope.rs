@@ -18,6 +18,8 @@ pub struct Scope<'r> {
     registry: &'r Registry,
     prefix: String,
     labels: Vec<(String, String)>,
+    /// Whether a name that is taken by a family yields another handle of it.
+    reuses: bool,
 }
 
 /// What can be registered under a description: an instrument, or a family of them.
@@ -41,7 +43,7 @@ pub trait Metrics: Sized {
 
 impl<'r> Scope<'r> {
     pub(crate) fn new(registry: &'r Registry) -> Self {
-        Self { registry, prefix: String::new(), labels: Vec::new() }
+        Self { registry, prefix: String::new(), labels: Vec::new(), reuses: false }
     }
 
     /// The registry.
@@ -64,6 +66,12 @@ impl<'r> Scope<'r> {
         let mut scope = self.clone();
         scope.labels.push((name.to_owned(), value.to_owned()));
         scope
+    }
+
+    /// A scope whose registrations return another handle of the metric that the registry has under
+    /// the name: see [`Registry::register_or_get`].
+    pub fn reuse(&self) -> Self {
+        Self { reuses: true, ..self.clone() }
     }
 
     /// Registers an instrument or a family in this scope.
@@ -167,10 +175,12 @@ impl<'r> Scope<'r> {
         schema.labels =
             self.labels(&name, description, labels, std::mem::take(&mut schema.labels))?;
         I::arrange(&mut schema);
-        let claims_name = description.identity == Identity::Name;
-        if claims_name {
-            self.registry.claim(&name)?;
-        }
+        let claims_name = description.identity == Identity::Name
+            && match self.registry.claim(&name) {
+                Ok(()) => true,
+                Err(_) if self.reuses && self.registry.has_family(&name) => false,
+                Err(error) => return Err(error),
+            };
         self.registry.segment().family_of(schema).map_err(|error| {
             if claims_name {
                 self.registry.release(&name);

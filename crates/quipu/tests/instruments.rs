@@ -8,8 +8,8 @@ use quipu::label::Values;
 use quipu::snapshot::{FamilyHeader, Number, Series, Sink, Source, Value};
 use quipu::{
     Counter, CounterFamily, Description, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily,
-    Histogram, HistogramFamily, Info, IntGauge, IntGaugeFamily, Registry, Summary, SummaryFamily,
-    Window,
+    Histogram, HistogramFamily, Info, IntGauge, IntGaugeFamily, LabelGroup, ProcessGaugeFamily,
+    Registry, Summary, SummaryFamily, Window,
 };
 
 /// A sink that collects lines such as `name{label=value} value`.
@@ -582,4 +582,99 @@ fn no_two_labels_have_one_name_for_readers_without_utf8_names() {
     assert!(error.contains("\"a b\" and \"a_b\""), "{error}");
     let labels = Description::new("x", "").labels(["quipu.overflow"]);
     assert!(registry.register::<CounterFamily<Values>>(labels).is_err());
+}
+
+#[test]
+fn a_metric_has_further_handles_if_they_are_asked_for() {
+    let registry = Registry::new();
+    let description = || Description::new("hits", "Hits.").labels(["page"]);
+    let first: CounterFamily<[&str; 1]> = registry.register_or_get(description()).unwrap();
+    let second: CounterFamily<[&str; 1]> = registry.register_or_get(description()).unwrap();
+    first.inc(&["/"]);
+    second.inc(&["/"]);
+    assert_eq!(first.get(&["/"]), Some(2));
+    assert_eq!(registry.value("hits_total", &[("page", "/")]), Some(2.0));
+
+    let other = registry.register_or_get::<Gauge>(Description::new("hits", "Hits."));
+    assert!(other.unwrap_err().is_mismatch());
+    let labels = Description::new("hits", "Hits.").labels(["path"]);
+    assert!(
+        registry.register_or_get::<CounterFamily<[&str; 1]>>(labels).unwrap_err().is_mismatch()
+    );
+    registry.scope().gauge_fn(Description::new("load", ""), || 1.0).unwrap();
+    let computed = registry.register_or_get::<Gauge>(Description::new("load", ""));
+    assert!(computed.unwrap_err().is_duplicate());
+    // An unregistered metric is registered again.
+    registry.unregister("hits");
+    let third: CounterFamily<[&str; 1]> = registry.register_or_get(description()).unwrap();
+    assert_eq!(third.get(&["/"]), Some(2));
+    assert!(
+        registry.register::<CounterFamily<[&str; 1]>>(description()).unwrap_err().is_duplicate()
+    );
+}
+
+#[test]
+fn values_are_read_without_making_series() {
+    let registry = Registry::new();
+    let new = |name: &str| Description::new(name, "").labels(["a"]);
+    let counter: CounterFamily<[&str; 1]> = registry.register(new("counter")).unwrap();
+    let float: FloatCounterFamily<[&str; 1]> = registry.register(new("float")).unwrap();
+    let whole: IntGaugeFamily<[&str; 1]> = registry.register(new("whole")).unwrap();
+    let own: ProcessGaugeFamily<[&str; 1]> = registry.register(new("own")).unwrap();
+    let histogram: HistogramFamily<[&str; 1]> = registry.register(new("histogram")).unwrap();
+    let summary: SummaryFamily<[&str; 1]> = registry.register(new("summary")).unwrap();
+    let key = &["x"];
+    let values = || {
+        let counts = [counter.get(key), histogram.count(key), summary.count(key)];
+        let numbers = [float.get(key), own.get(key), histogram.sum(key), summary.sum(key)];
+        (counts, whole.get(key), numbers)
+    };
+    assert_eq!(values(), ([None; 3], None, [None; 4]));
+    assert_eq!(registry.text().lines().filter(|line| !line.starts_with('#')).count(), 0);
+    counter.inc(key);
+    float.inc(key);
+    whole.dec(key);
+    own.set(key, 4.0);
+    histogram.observe_duration(key, Duration::from_millis(500));
+    summary.observe_duration(key, Duration::from_millis(250));
+    let numbers = [Some(1.0), Some(4.0), Some(0.5), Some(0.25)];
+    assert_eq!(values(), ([Some(1); 3], Some(-1), numbers));
+}
+
+#[test]
+fn a_timer_observes_once() {
+    let registry = Registry::new();
+    let summary: Summary = registry.register(Description::new("summary", "")).unwrap();
+    let histogram: Histogram = registry.register(Description::new("histogram", "")).unwrap();
+    drop(summary.start_timer());
+    summary.start_timer_owned().discard();
+    assert!(histogram.start_timer_owned().stop() >= 0.0);
+    // A future that is never ready, and is dropped after its first poll.
+    let mut never = Box::pin(histogram.time_future(std::future::pending::<()>()));
+    let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(never.as_mut().poll(context).is_pending());
+    assert_eq!((summary.count(), histogram.count()), (1, 1));
+    drop(never);
+    assert_eq!(histogram.count(), 2);
+    let gauge: Gauge = registry.register(Description::new("gauge", "")).unwrap();
+    let guards = (gauge.in_progress(), gauge.in_progress_owned());
+    assert_eq!(gauge.get(), 2.0);
+    drop(guards);
+    assert_eq!(gauge.get(), 0.0);
+}
+
+#[test]
+fn addresses_are_label_values() {
+    let registry = Registry::new();
+    let hosts: CounterFamily<Host> = registry.register(Description::new("hosts", "")).unwrap();
+    let longest = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
+    for address in ["127.0.0.1", "::1", longest] {
+        hosts.inc(&Host { address: address.parse().unwrap() });
+        assert_eq!(registry.value("hosts_total", &[("address", address)]), Some(1.0));
+    }
+}
+
+#[derive(LabelGroup)]
+struct Host {
+    address: std::net::IpAddr,
 }

@@ -404,7 +404,7 @@ impl Metric for SegmentMetric {
             Cells::Each(each) if self.spec.is_cumulative() => {
                 // No other process changes this value: a lock between threads is enough.
                 let _guard = self.synchronizing.lock();
-                let old = each.get(&key);
+                let old = each.get(&key).unwrap_or(0.0);
                 let new = self.spec.after_set(Some(old), value);
                 // An addition keeps what other threads add meanwhile, but cannot lead away from
                 // infinity.
@@ -422,7 +422,7 @@ impl Metric for SegmentMetric {
         match &self.cells {
             Cells::Total(total) => total.get(&key).unwrap_or(0.0),
             Cells::Sum(sum) => sum.get(&key).unwrap_or(0.0),
-            Cells::Each(each) => each.get(&key),
+            Cells::Each(each) => each.get(&key).unwrap_or(0.0),
         }
     }
 

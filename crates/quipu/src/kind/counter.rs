@@ -62,7 +62,14 @@ impl<L: LabelGroup> Family<Counter, L> {
     pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: u64) {
         self.family.add(Self::key(labels), TOTAL, n);
     }
+
+    /// Returns the total of these labels; `None` if there is no such series. It is not created.
+    pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<u64> {
+        self.family.read(Self::key(labels), |cells| cells.sum(TOTAL))
+    }
 }
+
+impl crate::kind::sealed::Sealed for Counter {}
 
 impl Instrument for Counter {
     type Kind = TotalKind<Self>;

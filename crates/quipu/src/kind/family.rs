@@ -13,9 +13,9 @@ use crate::label::{Indices, LabelGroup};
 use crate::scope::{Register, Scope};
 use crate::scrape::Source;
 
-/// A kind of instrument that can have families. The instruments of this crate implement it, and
-/// nothing else should.
-pub trait Instrument: Sized {
+/// A kind of instrument that can have families. The trait is sealed: only the instruments of this
+/// crate implement it.
+pub trait Instrument: sealed::Sealed + Sized {
     /// What the cells mean, and what all series of a family share, such as bucket bounds.
     #[doc(hidden)]
     type Kind: MetricKind;
@@ -63,10 +63,38 @@ pub trait Instrument: Sized {
     }
 }
 
+pub(crate) mod sealed {
+    /// Implemented by the instruments of this crate.
+    pub trait Sealed {}
+}
+
 /// A metric with labels. Clones share it.
 ///
 /// `L` is a struct that derives [`LabelGroup`], or an array of texts such as `[&str; 2]` for labels
-/// whose names are known at run time only.
+/// whose names are known at run time only. A label that borrows has any lifetime in an update,
+/// whatever lifetime the type of the family names.
+///
+/// ```
+/// use quipu::{CounterFamily, Description, LabelGroup, Registry};
+///
+/// #[derive(LabelGroup)]
+/// struct Page<'a> {
+///     path: &'a str,
+/// }
+///
+/// let registry = Registry::new();
+/// let views: CounterFamily<Page<'static>> =
+///     registry.register(Description::new("views", "Views.").limit(1_000))?;
+/// let path = String::from("/home");
+/// views.inc(&Page { path: &path });
+///
+/// // An update through a bound instrument does not search for the series.
+/// let home = views.with(&Page { path: &path });
+/// home.inc();
+/// assert_eq!(views.get(&Page { path: "/home" }), Some(2));
+/// assert_eq!(views.get(&Page { path: "/away" }), None);
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub struct Family<I: Instrument, L> {
     pub(crate) family: series::Family,
     pub(crate) kind: Arc<I::Kind>,

@@ -62,6 +62,17 @@ impl FloatCounter {
 }
 
 impl<L: LabelGroup> Family<FloatCounter, L> {
+    /// Adds one to the series of these labels.
+    #[inline]
+    pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.inc_by(labels, 1.0);
+    }
+
+    /// Returns the total of these labels; `None` if there is no such series. It is not created.
+    pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
+        self.family.read(Self::key(labels), |cells| cells.sum_float(TOTAL))
+    }
+
     /// Adds `n` to the series of these labels. Negative numbers and NaN are ignored.
     #[inline]
     pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
@@ -71,6 +82,8 @@ impl<L: LabelGroup> Family<FloatCounter, L> {
         }
     }
 }
+
+impl crate::kind::sealed::Sealed for FloatCounter {}
 
 impl Instrument for FloatCounter {
     type Kind = TotalKind<Self>;

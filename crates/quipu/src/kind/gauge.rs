@@ -1,5 +1,6 @@
 //! Gauges: values that go up and down.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,6 +9,7 @@ use quipu_segment::sync::Ordering;
 
 use super::exemplar::{self, Exemplars};
 use super::family::{Family, Instrument, single};
+use super::in_progress::InProgress;
 use super::metric_kind::{MetricKind, Scratch, check_cells};
 use crate::description::{Description, Setting};
 use crate::error::Error;
@@ -52,6 +54,34 @@ impl Gauge {
         self.add(-n);
     }
 
+    /// Adds one.
+    #[inline]
+    pub fn inc(&self) {
+        self.add(1.0);
+    }
+
+    /// Subtracts one.
+    #[inline]
+    pub fn dec(&self) {
+        self.add(-1.0);
+    }
+
+    /// Adds one, and subtracts it when the guard is dropped.
+    #[inline]
+    pub fn in_progress(&self) -> InProgress<'_> {
+        InProgress::float(Cow::Borrowed(self))
+    }
+
+    /// Like [`Gauge::in_progress`], with a guard that can move to another task or thread.
+    pub fn in_progress_owned(&self) -> InProgress<'static> {
+        InProgress::float(Cow::Owned(self.clone()))
+    }
+
+    /// Raises the value to `value` if it is less.
+    pub fn raise(&self, value: f64) {
+        raise(&self.0.cells(), value);
+    }
+
     /// Sets the value to the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
     pub fn set_to_current_time(&self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -90,11 +120,19 @@ impl<L: LabelGroup> Family<Gauge, L> {
     /// Raises the series of these labels to `value` if it is less. Creates the series if there is
     /// none.
     pub fn raise<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
-        self.family.update_shown(Self::key(labels), |cells| {
-            let greater = |old| (value > f64::from_bits(old)).then_some(value.to_bits());
-            // Fails if the value is already as great: it stays.
-            let _ = cells.plain(VALUE).fetch_update(Ordering::Relaxed, Ordering::Relaxed, greater);
-        });
+        self.family.update_shown(Self::key(labels), |cells| raise(&cells, value));
+    }
+
+    /// Adds one to the series of these labels.
+    #[inline]
+    pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.add(labels, 1.0);
+    }
+
+    /// Subtracts one from the series of these labels.
+    #[inline]
+    pub fn dec<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.add(labels, -1.0);
     }
 
     /// Returns the value of these labels; `None` if there is no such series. It is not created.
@@ -103,6 +141,15 @@ impl<L: LabelGroup> Family<Gauge, L> {
         self.family.read(Self::key(labels), read)
     }
 }
+
+/// Raises the value to `value` if it is less.
+fn raise(cells: &SeriesCells<'_>, value: f64) {
+    let greater = |old| (value > f64::from_bits(old)).then_some(value.to_bits());
+    // Fails if the value is already as great: it stays.
+    let _ = cells.plain(VALUE).fetch_update(Ordering::Relaxed, Ordering::Relaxed, greater);
+}
+
+impl crate::kind::sealed::Sealed for Gauge {}
 
 impl Instrument for Gauge {
     type Kind = GaugeKind;

@@ -33,6 +33,8 @@ pub struct Info {
 #[derive(Debug)]
 pub struct InfoKind;
 
+impl crate::kind::sealed::Sealed for Info {}
+
 impl Instrument for Info {
     type Kind = InfoKind;
     const SETTINGS: &'static [Setting] = &[];

@@ -1,11 +1,13 @@
 //! Integer gauges: whole numbers that go up and down.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
+use super::in_progress::InProgress;
 use super::metric_kind::{MetricKind, Scratch, check_cells};
 use crate::description::{Description, Setting};
 use crate::error::Error;
@@ -20,11 +22,6 @@ pub struct IntGauge(SeriesHandle);
 
 /// Integer gauges by label.
 pub type IntGaugeFamily<L> = Family<IntGauge, L>;
-
-/// A guard that counts one thing as in progress until it is dropped.
-#[derive(Debug)]
-#[must_use = "if unused, the gauge is decremented at once"]
-pub struct InProgress<'g>(&'g IntGauge);
 
 /// The meaning of an integer gauge's cells.
 #[derive(Debug)]
@@ -67,21 +64,18 @@ impl IntGauge {
     /// Adds one, and subtracts it when the guard is dropped.
     #[inline]
     pub fn in_progress(&self) -> InProgress<'_> {
-        self.inc();
-        InProgress(self)
+        InProgress::whole(Cow::Borrowed(self))
+    }
+
+    /// Like [`IntGauge::in_progress`], with a guard that can move to another task or thread.
+    pub fn in_progress_owned(&self) -> InProgress<'static> {
+        InProgress::whole(Cow::Owned(self.clone()))
     }
 
     /// Returns the value.
     #[inline]
     pub fn get(&self) -> i64 {
         self.0.cells().plain(VALUE).load(Ordering::Relaxed).cast_signed()
-    }
-}
-
-impl Drop for InProgress<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 
@@ -119,7 +113,15 @@ impl<L: LabelGroup> Family<IntGauge, L> {
     pub fn dec<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.add(labels, -1);
     }
+
+    /// Returns the value of these labels; `None` if there is no such series. It is not created.
+    pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<i64> {
+        let read = |cells: SeriesCells<'_>| cells.plain(VALUE).load(Ordering::Relaxed);
+        self.family.read(Self::key(labels), read).map(u64::cast_signed)
+    }
 }
+
+impl crate::kind::sealed::Sealed for IntGauge {}
 
 impl Instrument for IntGauge {
     type Kind = IntGaugeKind;

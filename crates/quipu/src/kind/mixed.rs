@@ -119,6 +119,8 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
     }
 }
 
+impl crate::kind::sealed::Sealed for MixedCounter {}
+
 impl Instrument for MixedCounter {
     type Kind = TotalKind<Self>;
     const SETTINGS: &'static [Setting] = &[Setting::Exemplars];

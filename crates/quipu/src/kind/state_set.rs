@@ -98,6 +98,8 @@ impl<S> fmt::Debug for StateSet<S> {
     }
 }
 
+impl<S: LabelValue> crate::kind::sealed::Sealed for StateSet<S> {}
+
 impl<S: LabelValue> Instrument for StateSet<S> {
     type Kind = StateSetKind;
     const SETTINGS: &'static [Setting] = &[Setting::States];

@@ -6,6 +6,7 @@
 //! used in turn: an age is cleared when its turn comes again. An observation at that very moment
 //! may be lost from the quantiles, but never from count and sum.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use quipu_segment::sync::Ordering;
 use super::family::{Family, Instrument, single};
 use super::metric_kind::{MetricKind, Scratch, add_count, are_quantiles, damaged, most_added};
 use super::native;
+use super::timer::{Observer, Timer, timers};
 use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
@@ -218,14 +220,6 @@ impl Summary {
         self.layout.observe(self.bound.family(), self.bound.cells(), value);
     }
 
-    /// Calls `work`, and observes how many seconds it took.
-    pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
-        let start = std::time::Instant::now();
-        let result = work();
-        self.observe(start.elapsed().as_secs_f64());
-        result
-    }
-
     /// Returns the sum of all observations, including those before the window.
     pub fn sum(&self) -> f64 {
         self.bound.cells().sum_float(SUM)
@@ -244,7 +238,21 @@ impl Summary {
     }
 }
 
+timers!(Summary);
+
 impl<L: LabelGroup> Family<Summary, L> {
+    /// Returns the number of all observations with these labels; `None` if there is no such series.
+    /// It is not created.
+    pub fn count<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<u64> {
+        self.family.read(Self::key(labels), |cells| cells.sum(COUNT))
+    }
+
+    /// Returns the sum of all observations with these labels; `None` if there is no such series. It
+    /// is not created.
+    pub fn sum<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
+        self.family.read(Self::key(labels), |cells| cells.sum_float(SUM))
+    }
+
     /// Observes `value` in the series of these labels.
     #[inline]
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
@@ -252,6 +260,8 @@ impl<L: LabelGroup> Family<Summary, L> {
         self.update(labels, |cells| layout.observe(family, &cells, value));
     }
 }
+
+impl crate::kind::sealed::Sealed for Summary {}
 
 impl Instrument for Summary {
     type Kind = SummaryLayout;

@@ -64,7 +64,7 @@ unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
         let gauge: &Metric<ProcessGauge> = ruby::value(this);
         let mut key = Key::new();
         gauge.labels.read(this, labels, &mut key);
-        ruby::float(gauge.family.get(&key))
+        ruby::float(gauge.family.get(&key).unwrap_or(0.0))
     }
 }
 

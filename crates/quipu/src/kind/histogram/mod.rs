@@ -3,13 +3,14 @@
 mod bounds;
 mod layout;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use quipu_segment::series::{Schema, SeriesCells, SeriesHandle};
 
 use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
-use super::timer::Timer;
+use super::timer::{Observer, Timer, timers};
 use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
@@ -57,17 +58,6 @@ impl Histogram {
         exemplar::keep(family, cells, self.layout.exemplar(), slot, value, exemplar);
     }
 
-    /// Starts a timer that observes the seconds until it is dropped.
-    pub fn start_timer(&self) -> Timer<'_> {
-        Timer::start(self)
-    }
-
-    /// Calls `work`, and observes how many seconds it took.
-    pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _timer = self.start_timer();
-        work()
-    }
-
     /// Returns the sum of all observations.
     pub fn sum(&self) -> f64 {
         self.layout.sum(self.bound.cells())
@@ -83,6 +73,8 @@ impl Histogram {
     }
 }
 
+timers!(Histogram);
+
 impl<L: LabelGroup> Family<Histogram, L> {
     /// Observes `value` in the series of these labels.
     #[inline]
@@ -97,12 +89,26 @@ impl<L: LabelGroup> Family<Histogram, L> {
         self.observe_unpaired(labels, value);
     }
 
+    /// Returns the number of observations with these labels; `None` if there is no such series. It
+    /// is not created.
+    pub fn count<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<u64> {
+        self.family.read(Self::key(labels), |cells| self.kind.count(&self.family, &cells))
+    }
+
+    /// Returns the sum of the observations with these labels; `None` if there is no such series. It
+    /// is not created.
+    pub fn sum<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
+        self.family.read(Self::key(labels), |cells| self.kind.sum(&cells))
+    }
+
     #[inline(never)]
     fn observe_unpaired<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let (family, layout) = (&self.family, &*self.kind);
         self.update(labels, |cells| layout.observe(family, &cells, value));
     }
 }
+
+impl crate::kind::sealed::Sealed for Histogram {}
 
 impl Instrument for Histogram {
     type Kind = HistogramLayout;

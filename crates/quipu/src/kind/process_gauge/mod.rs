@@ -172,10 +172,11 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
         self.set(labels, now());
     }
 
-    /// Returns this process' value for these labels; 0 if it has set none.
-    pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> f64 {
+    /// Returns this process' value for these labels; `None` if there is no such series. It is not
+    /// created.
+    pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
         let found = self.family.find(|key| self.write(labels, key));
-        found.ok().flatten().map_or(0.0, |cells| self.kind.get(&cells))
+        found.ok().flatten().map(|cells| self.kind.get(&cells))
     }
 
     /// Changes the cells of this process' series of these labels, which is created if there is
@@ -223,6 +224,8 @@ impl fmt::Debug for ProcessGauge {
         }
     }
 }
+
+impl crate::kind::sealed::Sealed for ProcessGauge {}
 
 impl Instrument for ProcessGauge {
     type Kind = ProcessGaugeLayout;

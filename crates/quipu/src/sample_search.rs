@@ -1,0 +1,149 @@
+//! The search for a single sample in a snapshot, for tests of programs that count.
+
+use crate::snapshot::{FamilyHeader, Kind, Series, Sink, Value};
+
+/// A search for a sample by its name and labels in Prometheus' text format. It is a sink.
+pub(crate) struct SampleSearch<'a> {
+    name: &'a str,
+    labels: Vec<(&'a str, &'a str)>,
+    value: Option<f64>,
+}
+
+impl<'a> SampleSearch<'a> {
+    pub(crate) fn new(name: &'a str, labels: &[(&'a str, &'a str)]) -> Self {
+        Self { name, labels: sorted(labels.iter().copied()), value: None }
+    }
+
+    /// The value of the sample, if it was found.
+    pub(crate) fn value(&self) -> Option<f64> {
+        self.value
+    }
+
+    /// The value of the sample whose name is the family's name and `suffix`, and whose labels are
+    /// the series' labels and `own`.
+    fn find(&self, family: &FamilyHeader<'_>, series: &Series<'_>, suffix: &str) -> Option<f64> {
+        // A label that the text format adds to a sample, which the search then needs as well.
+        let is_same =
+            |own: Option<(&str, &str)>| sorted(series.labels(family).chain(own)) == self.labels;
+        let added = |name: &str| self.labels.iter().find(|label| label.0 == name);
+        match series.value {
+            Value::Counter { total, .. } if is_same(None) => Some(total.as_f64()),
+            Value::Gauge(value) | Value::Unknown(value) if is_same(None) => Some(value.as_f64()),
+            Value::Info if is_same(None) => Some(1.0),
+            Value::StateSet(states) => {
+                let (_, wanted) = *added(family.name)?;
+                let (_, is_on) = states.iter().find(|(state, _)| *state == wanted)?;
+                is_same(Some((family.name, wanted))).then_some(f64::from(u8::from(*is_on)))
+            }
+            Value::Histogram(histogram) => match suffix {
+                "_count" if is_same(None) => Some(histogram.count as f64),
+                "_sum" if is_same(None) => Some(histogram.sum),
+                "_bucket" => {
+                    let (_, le) = *added("le")?;
+                    let bound: f64 = le.parse().ok()?;
+                    let end = histogram.buckets.iter().position(|bucket| bucket.bound == bound)?;
+                    let counts = histogram.buckets[..=end].iter().map(|bucket| bucket.count);
+                    is_same(Some(("le", le))).then(|| counts.sum::<u64>() as f64)
+                }
+                _ => None,
+            },
+            Value::Summary { quantiles, count, sum } => match suffix {
+                "_count" if is_same(None) => Some(count as f64),
+                "_sum" if is_same(None) => Some(sum),
+                "" => {
+                    let (_, text) = *added("quantile")?;
+                    let wanted: f64 = text.parse().ok()?;
+                    let (_, value) = quantiles.iter().find(|(quantile, _)| *quantile == wanted)?;
+                    is_same(Some(("quantile", text))).then_some(*value)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The part of the wanted name after the name of the family, if the family can have such
+    /// samples.
+    fn suffix(&self, family: &FamilyHeader<'_>) -> Option<&'a str> {
+        if family.text_name() == self.name {
+            return Some("");
+        }
+        let suffix = self.name.strip_prefix(family.name)?;
+        let suffixes: &[&str] = match family.kind {
+            Kind::Histogram => &["_count", "_sum", "_bucket"],
+            Kind::Summary => &["_count", "_sum"],
+            _ => &[],
+        };
+        suffixes.contains(&suffix).then_some(suffix)
+    }
+}
+
+impl Sink for SampleSearch<'_> {
+    fn family(&mut self, _: &FamilyHeader<'_>) {}
+
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
+        if self.value.is_none()
+            && let Some(suffix) = self.suffix(family)
+        {
+            self.value = self.find(family, series, suffix);
+        }
+    }
+}
+
+/// The labels without those that have an empty value, which Prometheus treats like missing ones, by
+/// name.
+fn sorted<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
+    let mut labels: Vec<_> = labels.filter(|label| !label.1.is_empty()).collect();
+    labels.sort_unstable();
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Description, Histogram, HistogramFamily, Registry, StateSet, Summary};
+
+    #[test]
+    fn every_sample_of_the_text_format_is_found_with_its_value() {
+        let registry = Registry::new();
+        let sizes = Description::new("sizes", "").labels(["b", "a"]).buckets([1.0, 2.5]);
+        let sizes: HistogramFamily<[&str; 2]> = registry.register(sizes).unwrap();
+        for value in [0.5, 2.0, 9.0] {
+            sizes.observe(&["x", "y"], value);
+        }
+        let phase = Description::new("phase", "").states(["up", "down"]);
+        registry.register::<StateSet<&str>>(phase).unwrap().set(&"up");
+        let lag = Description::new("lag", "").quantiles([0.5]);
+        registry.register::<Summary>(lag).unwrap().observe(3.0);
+        registry.gauge("level", "").unwrap().set(-1.5);
+        registry.counter("hits", "").unwrap().inc_by(7);
+        let _empty: Histogram = registry.register(Description::new("empty", "")).unwrap();
+
+        let mut samples = 0;
+        for line in registry.text().lines().filter(|line| !line.starts_with('#')) {
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = sample.split_once('{').unwrap_or((sample, "}"));
+            let labels: Vec<(&str, &str)> = labels
+                .trim_end_matches('}')
+                .split(',')
+                .filter_map(|label| label.split_once('='))
+                .map(|(name, value)| (name, value.trim_matches('"')))
+                .collect();
+            assert_eq!(registry.value(name, &labels), value.parse().ok(), "{line}");
+            samples += 1;
+        }
+        assert!(samples > 20);
+        let labels = [("a", "y"), ("b", "x")];
+        assert_eq!(registry.value("sizes_count", &labels), Some(3.0));
+        for (name, labels) in [
+            ("sizes", &labels[..]),
+            ("sizes_count", &labels[..1]),
+            ("sizes_bucket", &labels[..]),
+            ("hits", &[]),
+            ("hits_total", &labels[..]),
+            ("phase", &[("phase", "sideways")]),
+            ("lag", &[("quantile", "0.9")]),
+        ] {
+            assert_eq!(registry.value(name, labels), None, "{name} {labels:?}");
+        }
+    }
+}
