@@ -79,7 +79,8 @@ def main() -> int:
     for name in filter(None, names):
         path = ROOT / name
         known = path.suffix in SLASHES | HASHES | WHOLE
-        if not known or name.startswith((".ci/", "LICENSE", "fuzz/corpus/", "docs/benchmarks/")):
+        is_licence = path.name.startswith("LICENSE")
+        if not known or is_licence or name.startswith((".ci/", "fuzz/corpus/", "docs/benchmarks/")):
             continue
         try:
             lines = path.read_text().splitlines()

@@ -27,6 +27,7 @@ use pyo3::prelude::*;
 /// The native module. It requires the GIL: free-threaded Python turns it on for this module.
 #[pymodule(gil_used = true)]
 fn _quipu(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<segment::Segment>()?;
     module.add_class::<segment::Source>()?;
     module.add_class::<counter::Counter>()?;

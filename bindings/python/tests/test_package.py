@@ -1,8 +1,22 @@
-"""The installed wheel: the size of its native part."""
+"""The installed wheel: its metadata, and the size of its native part."""
 
 import pathlib
+from importlib import metadata
 
+import quipu
 from quipu import _quipu
+
+
+def test_the_version_is_the_version_of_the_package():
+    assert quipu.__version__ == metadata.version("quipu")
+
+
+def test_the_metadata_name_the_licences_and_the_pages():
+    package = metadata.metadata("quipu")
+    assert package["License-Expression"] == "MIT OR Apache-2.0"
+    assert set(package.get_all("License-File")) == {"LICENSE-APACHE", "LICENSE-MIT"}
+    pages = {line.split(",")[0] for line in package.get_all("Project-URL")}
+    assert {"Documentation", "Repository", "Changelog", "Issues"} <= pages
 
 
 def test_the_native_part_has_no_debug_information():

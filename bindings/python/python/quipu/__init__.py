@@ -15,6 +15,7 @@ from . import interpreters
 interpreters.check()
 
 from . import exposition, metrics, registry
+from ._quipu import __version__
 from .asgi import make_asgi_app
 from .core import Metric
 from .exposition import (
@@ -80,4 +81,5 @@ __all__ = [
     "start_http_server",
     "start_wsgi_server",
     "write_to_textfile",
+    "__version__",
 ]

@@ -4,6 +4,8 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from typing_extensions import Self
 
+__version__: str
+
 class MismatchError(ValueError): ...
 
 class NoRoomError(ValueError): ...
