@@ -169,6 +169,48 @@ def test_foreign_collectors(registry):
         registry.register(Described())
 
 
+def test_core_has_the_names_of_theirs():
+    from prometheus_client import core as theirs
+
+    from quipu import core as ours
+
+    assert set(theirs.__all__) <= set(ours.__all__)
+    for name in ("BucketSpan", "Exemplar", "NativeHistogram", "Sample"):
+        assert getattr(ours, name)._fields == getattr(theirs, name)._fields
+
+
+def test_a_native_histogram_of_a_collector_is_written_like_theirs(registry):
+    import prometheus_client
+    from prometheus_client import core as theirs
+    from prometheus_client.openmetrics.exposition import generate_latest as their_latest
+
+    from quipu import core as ours
+    from quipu.openmetrics.exposition import generate_latest
+
+    class Foreign:
+        def __init__(self, core):
+            self.core = core
+
+        def collect(self):
+            core = self.core
+            family = core.HistogramMetricFamily("h", "H.", labels=["a"])
+            spans = (core.BucketSpan(0, 2), core.BucketSpan(1, 1))
+            exemplars = [core.Exemplar({"trace_id": "x"}, 0.67, core.Timestamp(1520879607, 789))]
+            native = core.NativeHistogram(
+                24, 100, 0, 0.001, 4, spans, spans, [2, 1, -3], [2, 1, -2], exemplars
+            )
+            family.add_sample("h", {"a": "x"}, 0, None, None, native)
+            yield family
+
+    their_registry = prometheus_client.CollectorRegistry()
+    their_registry.register(Foreign(theirs))
+    registry.register(Foreign(ours))
+    for version in ("1.0.0", "2.0.0"):
+        expected = their_latest(their_registry, version=version)
+        assert generate_latest(registry, version=version) == expected
+    assert b"h{" not in generate_latest(registry)
+
+
 def test_views_and_target_info(registry):
     quipu.Counter("a", "A.", registry=registry).inc()
     quipu.Counter("b", "B.", registry=registry).inc()

@@ -17,7 +17,6 @@ interpreters.check()
 from . import exposition, metrics, registry
 from ._quipu import __version__
 from .asgi import make_asgi_app
-from .core import Metric
 from .exposition import (
     CONTENT_TYPE_LATEST,
     CONTENT_TYPE_PLAIN_0_0_4,
@@ -42,6 +41,7 @@ from .metrics import (
     disable_legacy_validation,
     enable_legacy_validation,
 )
+from .metrics_core import Metric
 from .recording import Recording, RecordingError
 from .registry import (
     REGISTRY,

@@ -20,6 +20,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from . import _quipu
 from .registry import REGISTRY, CollectorRegistry
+from .samples import NativeHistogram
 
 CONTENT_TYPE_PLAIN_0_0_4 = "text/plain; version=0.0.4; charset=utf-8"
 CONTENT_TYPE_PLAIN_1_0_0 = "text/plain; version=1.0.0; charset=utf-8"
@@ -148,18 +149,37 @@ def _line(sample, is_open_metrics: bool, escaping: str) -> str:
         head = f"{{{name},{labels}}}" if labels else f"{{{name}}}"
     else:
         head = f"{name}{{{labels}}}" if labels else name
-    line = f"{head} {float_to_go_string(sample.value)}"
+    native = getattr(sample, "native_histogram", None) if is_open_metrics else None
+    line = f"{head} {_native_text(native) if native else float_to_go_string(sample.value)}"
     if sample.timestamp is not None:
         if is_open_metrics:
             line += f" {sample.timestamp}"
         else:
             line += f" {int(float(sample.timestamp) * 1000)}"
-    exemplar = sample.exemplar
-    if is_open_metrics and exemplar:
+    exemplars = [sample.exemplar] if is_open_metrics and sample.exemplar else []
+    for exemplar in [*exemplars, *(native.nh_exemplars or () if native else ())]:
         line += f" # {{{_labels(exemplar.labels, escaping)}}} {float_to_go_string(exemplar.value)}"
         if exemplar.timestamp is not None:
             line += f" {exemplar.timestamp}"
     return line + "\n"
+
+
+def _native_text(histogram: NativeHistogram) -> str:
+    fields = [
+        f"count:{histogram.count_value}",
+        f"sum:{histogram.sum_value}",
+        f"schema:{histogram.schema}",
+        f"zero_threshold:{histogram.zero_threshold}",
+        f"zero_count:{histogram.zero_count}",
+    ]
+    for sign, spans, deltas in (
+        ("negative", histogram.neg_spans, histogram.neg_deltas),
+        ("positive", histogram.pos_spans, histogram.pos_deltas),
+    ):
+        if spans:
+            fields.append(f"{sign}_spans:[{','.join(f'{span[0]}:{span[1]}' for span in spans)}]")
+            fields.append(f"{sign}_deltas:[{','.join(map(str, deltas or ()))}]")
+    return f"{{{','.join(fields)}}}"
 
 
 def _has_exemplars(metric, sample) -> bool:
@@ -179,6 +199,8 @@ def _text(metrics, form: str, escaping: str) -> bytes:
             if getattr(metric, "unit", ""):
                 out.append(f"# UNIT {_name(metric.name, escaping)} {metric.unit}\n")
             for sample in metric.samples:
+                if form == "openmetrics" and getattr(sample, "native_histogram", None):
+                    continue
                 if sample.exemplar and not _has_exemplars(metric, sample):
                     raise ValueError(
                         f"Metric {metric.name} has exemplars, but is not a histogram bucket or counter"

@@ -10,7 +10,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Union
 
 from . import _quipu, segments
 from .context_managers import ExceptionCounter, InprogressTracker, Timer
-from .core import Metric
+from .metrics_core import Metric
 from .registry import REGISTRY, CollectorRegistry, ask_functions, metric_of, names_of
 
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

@@ -6,7 +6,7 @@ from typing import TypeVar, Union
 from typing_extensions import Self
 
 from . import _quipu
-from .core import Metric
+from .metrics_core import Metric
 from .registry import CollectorRegistry
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -6,8 +6,9 @@ import weakref
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
 from . import _quipu, recording, segments
-from .core import Exemplar, Metric, Sample
+from .metrics_core import Metric
 from .recording import Recording, RecordingError
+from .samples import Exemplar, Sample
 
 _SUFFIXES = {
     "counter": ("_total", "_created"),

@@ -1,0 +1,82 @@
+"""Samples: the numbers of a metric that a scrape shows, with their labels.
+
+The classes have the interface of those in ``prometheus_client.samples``.
+"""
+
+from typing import Dict, NamedTuple, Optional, Sequence, Union
+
+
+class Timestamp:
+    """A time with a resolution of a nanosecond, as seconds and nanoseconds since 1970."""
+
+    __slots__ = ("sec", "nsec")
+
+    def __init__(self, sec: float, nsec: float) -> None:
+        self.sec: int = int(sec)
+        self.nsec: int = int(nsec)
+
+    def __float__(self) -> float:
+        return self.sec + self.nsec / 1e9
+
+    def __str__(self) -> str:
+        return f"{self.sec}.{self.nsec:09d}"
+
+    def __repr__(self) -> str:
+        return f"Timestamp({self.sec}, {self.nsec})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Timestamp):
+            return NotImplemented
+        return (self.sec, self.nsec) == (other.sec, other.nsec)
+
+    def __hash__(self) -> int:
+        return hash((self.sec, self.nsec))
+
+
+class Exemplar(NamedTuple):
+    """Labels that identify one observation, such as a trace ID, with its value and time."""
+
+    labels: Dict[str, str]
+    value: float
+    timestamp: Optional[Union[float, Timestamp]] = None
+
+
+class BucketSpan(NamedTuple):
+    """Adjacent buckets of a native histogram.
+
+    ``offset`` is the number of empty buckets before them (in the first span, the index of the first
+    bucket), and ``length`` is the number of buckets.
+    """
+
+    offset: int
+    length: int
+
+
+class NativeHistogram(NamedTuple):
+    """A histogram whose buckets grow exponentially, for the sample of a collector.
+
+    Each delta is the count of a bucket minus the count of the bucket before. OpenMetrics 2 shows
+    native histograms, OpenMetrics 1 omits their samples.
+    """
+
+    count_value: float
+    sum_value: float
+    schema: int
+    zero_threshold: float
+    zero_count: float
+    pos_spans: Optional[Sequence[BucketSpan]] = None
+    neg_spans: Optional[Sequence[BucketSpan]] = None
+    pos_deltas: Optional[Sequence[int]] = None
+    neg_deltas: Optional[Sequence[int]] = None
+    nh_exemplars: Optional[Sequence[Exemplar]] = None
+
+
+class Sample(NamedTuple):
+    """One number of a metric, with its name and labels."""
+
+    name: str
+    labels: Dict[str, str]
+    value: float
+    timestamp: Optional[Union[float, Timestamp]] = None
+    exemplar: Optional[Exemplar] = None
+    native_histogram: Optional[NativeHistogram] = None
