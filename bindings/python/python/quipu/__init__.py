@@ -42,7 +42,7 @@ from .metrics import (
     enable_legacy_validation,
 )
 from .metrics_core import Metric
-from .recording import Recording, RecordingError
+from .recording import Recording, RecordingError, RecordingSettings
 from .registry import (
     REGISTRY,
     CollectorRegistry,
@@ -66,6 +66,7 @@ __all__ = [
     "Metric",
     "Recording",
     "RecordingError",
+    "RecordingSettings",
     "RestrictedRegistry",
     "Summary",
     "choose_encoder",

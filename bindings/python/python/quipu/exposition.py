@@ -4,6 +4,8 @@ The native part writes the metrics of a registry's segment. Foreign collectors r
 as Python objects, which are written here.
 """
 
+from __future__ import annotations
+
 import gzip
 import math
 import os
@@ -14,13 +16,17 @@ import threading
 import weakref
 from functools import partial
 from socketserver import ThreadingMixIn
-from typing import Callable, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Type
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from . import _quipu
-from .registry import REGISTRY, CollectorRegistry
+from .interfaces import CollectedMetric, CollectedSample, Collector, Registry
+from .registry import REGISTRY, CollectorRegistry, RestrictedRegistry
 from .samples import NativeHistogram
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 CONTENT_TYPE_PLAIN_0_0_4 = "text/plain; version=0.0.4; charset=utf-8"
 CONTENT_TYPE_PLAIN_1_0_0 = "text/plain; version=1.0.0; charset=utf-8"
@@ -33,7 +39,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_:]")
 
 
 def enable_created_metrics() -> None:
-    """Shows when each counter, histogram and summary began, as ``_created`` samples."""
+    """Shows the start of each counter, histogram and summary, as ``_created`` samples."""
     global _created
     _created = True
 
@@ -44,24 +50,26 @@ def disable_created_metrics() -> None:
     _created = False
 
 
-def generate_latest(registry=REGISTRY, escaping: str = "underscores") -> bytes:
-    """Returns all metrics of a registry in the Prometheus text format."""
+def generate_latest(registry: Collector = REGISTRY, escaping: str = "underscores") -> bytes:
+    """Returns all metrics of a registry in the Prometheus text format.
+
+    ``escaping`` is ``underscores``, or ``allow-utf-8`` for names with any characters.
+    """
     return _expose(registry, "text", escaping)
 
 
-def _expose(registry, form: str, escaping: str) -> bytes:
-    is_own = isinstance(registry, CollectorRegistry)
-    if not is_own or _created:
-        collect = getattr(registry, "_collect", None)
-        metrics = registry.collect() if collect is None else collect(_created)
-        return _text(metrics, form, escaping)
+def _expose(registry: Collector, form: str, escaping: str) -> bytes:
+    if not isinstance(registry, CollectorRegistry) or _created:
+        if isinstance(registry, (CollectorRegistry, RestrictedRegistry)):
+            return _text(registry._collect(_created), form, escaping)
+        return _text(registry.collect(), form, escaping)
     shown = registry._scraped()
     foreign = list(registry._foreign_metrics())
     out = _quipu.expose(*shown, (form, escaping), not foreign)
     return out + _text(foreign, form, escaping) if foreign else out
 
 
-def choose_encoder(accept_header) -> Tuple[Callable, str]:
+def choose_encoder(accept_header: Optional[str]) -> Tuple[Callable[[Collector], bytes], str]:
     """Returns an encoder of the format that an ``Accept`` header asks for, and its content type."""
     # The caller may pass any registry to the encoder, and foreign metrics are written only as text.
     ranges = [r for r in (accept_header or "").split(",") if "protobuf" not in r]
@@ -69,8 +77,10 @@ def choose_encoder(accept_header) -> Tuple[Callable, str]:
     return partial(_expose, form=form, escaping=escaping), content_type
 
 
-def _choose(registry, accept_header) -> Tuple[Callable, str]:
-    """As `choose_encoder`, for one registry; in protobuf if all its metrics are native."""
+def _choose(
+    registry: Collector, accept_header: Optional[str]
+) -> Tuple[Callable[[Collector], bytes], str]:
+    """Chooses like `choose_encoder`, for one registry; protobuf if all its metrics are native."""
     is_native = (
         isinstance(registry, CollectorRegistry)
         and not (_created or registry._target_info or registry._foreign)
@@ -81,8 +91,8 @@ def _choose(registry, accept_header) -> Tuple[Callable, str]:
     return partial(_expose, form=form, escaping=escaping), content_type
 
 
-def gzip_accepted(accept_encoding_header) -> bool:
-    """Whether an ``Accept-Encoding`` header accepts gzip."""
+def gzip_accepted(accept_encoding_header: Optional[str]) -> bool:
+    """Returns whether an ``Accept-Encoding`` header accepts gzip."""
     for coding in (accept_encoding_header or "").split(","):
         name, *parameters = (part.strip().lower() for part in coding.split(";"))
         if name == "gzip":
@@ -90,12 +100,17 @@ def gzip_accepted(accept_encoding_header) -> bool:
     return False
 
 
-def bake_output(registry, accept, accept_encoding, names, disable_compression):
-    """The headers and the body of a response."""
-    if names:
-        registry = registry.restricted_registry(names)
-    encoder, content_type = _choose(registry, accept)
-    output = encoder(registry)
+def bake_output(
+    registry: Registry,
+    accept: Optional[str],
+    accept_encoding: Optional[str],
+    names: Optional[Iterable[str]],
+    disable_compression: bool,
+) -> Tuple[List[Tuple[str, str]], bytes]:
+    """Returns the headers and the body of a response."""
+    served: Collector = registry.restricted_registry(names) if names else registry
+    encoder, content_type = _choose(served, accept)
+    output = encoder(served)
     headers = [("Content-Type", content_type)]
     if not disable_compression:
         headers.append(("Vary", "Accept, Accept-Encoding"))
@@ -109,7 +124,7 @@ def bake_output(registry, accept, accept_encoding, names, disable_compression):
 # The text formats for metrics that are Python objects.
 
 
-def float_to_go_string(value) -> str:
+def float_to_go_string(value: float) -> str:
     """Formats a number as ``prometheus_client`` does."""
     value = float(value)
     if math.isinf(value):
@@ -137,13 +152,13 @@ def _name(name: str, escaping: str) -> str:
     return "_" + name if name[:1].isdigit() else name
 
 
-def _labels(labels, escaping: str) -> str:
+def _labels(labels: Mapping[str, str], escaping: str) -> str:
     return ",".join(
         f'{_name(name, escaping)}="{_escape(str(value))}"' for name, value in sorted(labels.items())
     )
 
 
-def _line(sample, is_open_metrics: bool, escaping: str) -> str:
+def _line(sample: CollectedSample, is_open_metrics: bool, escaping: str) -> str:
     name, labels = _name(sample.name, escaping), _labels(sample.labels, escaping)
     if name.startswith('"'):
         head = f"{{{name},{labels}}}" if labels else f"{{{name}}}"
@@ -182,7 +197,7 @@ def _native_text(histogram: NativeHistogram) -> str:
     return f"{{{','.join(fields)}}}"
 
 
-def _has_exemplars(metric, sample) -> bool:
+def _has_exemplars(metric: CollectedMetric, sample: CollectedSample) -> bool:
     if metric.type == "counter":
         return sample.name.endswith("_total")
     if metric.type == "histogram" and sample.name == metric.name:
@@ -190,14 +205,15 @@ def _has_exemplars(metric, sample) -> bool:
     return metric.type in ("histogram", "gaugehistogram") and sample.name.endswith("_bucket")
 
 
-def _text(metrics, form: str, escaping: str) -> bytes:
+def _text(metrics: Iterable[CollectedMetric], form: str, escaping: str) -> bytes:
     is_open_metrics = form.startswith("openmetrics")
-    out = []
+    out: List[str] = []
     for metric in metrics:
         if is_open_metrics:
             out += _header(metric.name, metric.documentation, metric.type, True, escaping)
-            if getattr(metric, "unit", ""):
-                out.append(f"# UNIT {_name(metric.name, escaping)} {metric.unit}\n")
+            unit = getattr(metric, "unit", "")
+            if unit:
+                out.append(f"# UNIT {_name(metric.name, escaping)} {unit}\n")
             for sample in metric.samples:
                 if form == "openmetrics" and getattr(sample, "native_histogram", None):
                     continue
@@ -214,7 +230,7 @@ def _text(metrics, form: str, escaping: str) -> bytes:
         suffix = {"counter": "_total", "info": "_info"}.get(metric.type, "")
         out += _header(metric.name + suffix, metric.documentation, typ, False, escaping)
         # Samples that the format does not know become gauges after the metric.
-        later = {}
+        later: Dict[str, List[str]] = {}
         for sample in metric.samples:
             for end in ("_created", "_gsum", "_gcount"):
                 if sample.name == metric.name + end:
@@ -230,7 +246,9 @@ def _text(metrics, form: str, escaping: str) -> bytes:
     return "".join(out).encode("utf-8", "replace")
 
 
-def _header(name, documentation, typ, is_open_metrics, escaping):
+def _header(
+    name: str, documentation: object, typ: str, is_open_metrics: bool, escaping: str
+) -> List[str]:
     documentation = "" if documentation is None else str(documentation)
     if is_open_metrics:
         documentation = _escape(documentation)
@@ -243,10 +261,15 @@ def _header(name, documentation, typ, is_open_metrics, escaping):
 # Servers.
 
 
-def make_wsgi_app(registry=REGISTRY, disable_compression: bool = False):
-    """Returns a WSGI application that serves the metrics on every path."""
+def make_wsgi_app(
+    registry: Registry = REGISTRY, disable_compression: bool = False
+) -> WSGIApplication:
+    """Returns a WSGI application that serves the metrics on every path.
 
-    def application(environ, start_response):
+    The header ``Accept`` chooses the format, and ``?name[]=`` chooses samples by name.
+    """
+
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         method = environ["REQUEST_METHOD"]
         if method == "OPTIONS":
             start_response("200 OK", [("Allow", "OPTIONS,GET"), ("Content-Type", "text/plain")])
@@ -273,7 +296,7 @@ def make_wsgi_app(registry=REGISTRY, disable_compression: bool = False):
 
 
 class _SilentHandler(WSGIRequestHandler):
-    def log_message(self, format, *args):
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 
@@ -285,12 +308,13 @@ class _LocalServer(_Server):
     """A server at the path of a unix socket."""
 
     address_family = socket.AF_UNIX
-    _bound = None
+    _bound: Optional[Callable[[], object]] = None
 
-    def server_bind(self):
+    def server_bind(self) -> None:
         self.socket.close()
-        self.server_address = self.server_address[0]
-        descriptor, path = _quipu.listen_at(self.server_address, 128)
+        # The pair of the path and a port that `make_server` passes.
+        self.server_address = self.server_address[0]  # type: ignore[assignment]
+        descriptor, path = _quipu.listen_at(str(self.server_address), 128)
         self.socket = socket.socket(fileno=descriptor)
         self.socket.setblocking(True)
         # When the interpreter exits, too; but not in a child of a fork.
@@ -298,14 +322,14 @@ class _LocalServer(_Server):
         self.server_name, self.server_port = "localhost", 0
         self.setup_environ()
 
-    def server_activate(self):
+    def server_activate(self) -> None:
         pass
 
-    def get_request(self):
+    def get_request(self) -> Tuple[socket.socket, Tuple[str, int]]:
         # Handlers expect a host and a port.
         return super().get_request()[0], ("unix", 0)
 
-    def server_close(self):
+    def server_close(self) -> None:
         if self._bound:
             self._bound()
         super().server_close()
@@ -314,20 +338,25 @@ class _LocalServer(_Server):
 def start_wsgi_server(
     port: int,
     addr: str = "0.0.0.0",
-    registry=REGISTRY,
-    certfile=None,
-    keyfile=None,
-    client_cafile=None,
-    client_capath=None,
+    registry: Registry = REGISTRY,
+    certfile: Optional[str] = None,
+    keyfile: Optional[str] = None,
+    client_cafile: Optional[str] = None,
+    client_capath: Optional[str] = None,
     client_auth_required: bool = False,
-):
+) -> Tuple[WSGIServer, threading.Thread]:
     """Serves a registry from a daemon thread; returns the server and the thread.
 
     With an ``addr`` such as ``unix:/run/app/metrics.sock``, it listens on a unix socket, and the
-    port is ignored.
+    port is ignored. With ``certfile`` and ``keyfile``, it serves HTTPS; with
+    ``client_auth_required``, clients need a certificate that an authority in ``client_cafile`` or
+    ``client_capath`` has signed.
+
+    Raises ``OSError`` if it cannot listen there.
     """
+    server_class: Type[_Server] = _LocalServer
     if addr.startswith("unix:"):
-        addr, server_class = addr[len("unix:") :], _LocalServer
+        addr = addr[len("unix:") :]
     else:
         found = socket.getaddrinfo(addr, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         server_class = type("_Server", (_Server,), {"address_family": found[0][0]})
@@ -352,8 +381,11 @@ def start_wsgi_server(
 start_http_server = start_wsgi_server
 
 
-def write_to_textfile(path: str, registry, escaping: str = "allow-utf-8") -> None:
-    """Writes a registry to a file, which it replaces atomically: readers never see half a file."""
+def write_to_textfile(path: str, registry: Collector, escaping: str = "allow-utf-8") -> None:
+    """Writes a registry to a file, which it replaces atomically: readers never see half a file.
+
+    Raises ``OSError`` if the file cannot be written.
+    """
     directory = os.path.dirname(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=os.path.basename(path) + ".")
     try:

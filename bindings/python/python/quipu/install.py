@@ -7,13 +7,24 @@ an application share by name; any other metric gets a standalone one. In its mul
 are shared by name, as they are there. Its collectors read the numbers of all processes.
 """
 
+from __future__ import annotations
+
 import warnings
-from typing import Any, Mapping, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple, Type
+from typing import Union, cast
 
 from . import _quipu, metrics, recording, segments
-from .registry import REGISTRY, DuplicateTimeseries, configure
+from .interfaces import CollectedMetric, Collector
+from .metrics_core import Metric
+from .recording import RecordingSettings
+from .registry import REGISTRY, CollectorRegistry, DuplicateTimeseries, configure
 
-_TYPES = {
+if TYPE_CHECKING:
+    import prometheus_client.samples
+
+    _Backing = Union[metrics.Counter, metrics.Gauge, metrics.Summary, metrics.Histogram]
+
+_TYPES: Dict[str, Callable[..., _Backing]] = {
     "counter": metrics.Counter,
     "gauge": metrics.Gauge,
     "summary": metrics.Summary,
@@ -23,12 +34,12 @@ _is_installed = False
 
 
 def install(
-    path=None,
+    path: Optional[segments.Path] = None,
     limit: int = segments.LIMIT,
     *,
-    mode=None,
-    group=None,
-    record: Union[bool, Mapping[str, Any]] = False,
+    mode: Optional[int] = None,
+    group: Union[int, str, None] = None,
+    record: Union[bool, RecordingSettings] = False,
 ) -> None:
     """Makes the metrics of ``prometheus_client`` count in a segment, existing ones included.
 
@@ -38,6 +49,8 @@ def install(
     ``prometheus_client.generate_latest()``, its applications and its ``MultiProcessCollector`` show
     the counts of all processes, and so does ``quipu.generate_latest()``. With ``record=True``, the
     segment also has a flight recorder: see ``configure``.
+
+    Raises the errors of ``configure``, and ``ImportError`` without ``prometheus_client``.
     """
     global _is_installed
     options = recording.wanted(record)
@@ -51,30 +64,30 @@ def install(
     from prometheus_client import metrics as theirs
 
     _is_installed = True
-    values.ValueClass = _value_class()
+    setattr(values, "ValueClass", _SegmentValue)
     _patch_metrics(theirs, prometheus_client.REGISTRY)
     _patch_registry(prometheus_client.CollectorRegistry, prometheus_client.REGISTRY)
 
-    def collect(self):
+    def collect(self: object) -> List[Any]:
         return [_converted(metric) for metric in REGISTRY._collect_all(_has_created(theirs))]
 
-    multiprocess.MultiProcessCollector.collect = collect
+    setattr(multiprocess.MultiProcessCollector, "collect", collect)
     for collector in list(prometheus_client.REGISTRY._collector_to_names):
         if isinstance(collector, theirs.MetricWrapperBase) and collector._type in _TYPES:
-            _carry_over(collector, prometheus_client.REGISTRY)
+            _carry_over(collector)
     REGISTRY.register(_Others(prometheus_client.REGISTRY))
 
 
 class _Others:
     """The collectors in the registry of ``prometheus_client`` that have no backing metric."""
 
-    def __init__(self, registry):
+    def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
         self._registry = registry
 
-    def describe(self):
+    def describe(self) -> List[Metric]:
         return []
 
-    def collect(self):
+    def collect(self) -> Iterable[CollectedMetric]:
         for collector in list(self._registry._collector_to_names):
             if _backing(collector) is None:
                 yield from collector.collect()
@@ -83,13 +96,14 @@ class _Others:
 # Backing metrics. "Theirs" is a metric of prometheus_client.
 
 
-def _backing(metric):
-    return getattr(metric, "__dict__", {}).get("_quipu_metric")
+def _backing(metric: object) -> Optional[_Backing]:
+    return cast("Optional[_Backing]", getattr(metric, "__dict__", {}).get("_quipu_metric"))
 
 
-def _back(metric, is_named: bool) -> None:
+def _back(metric: Any, is_named: bool) -> None:
     """Creates the backing metric of one of theirs."""
-    typ, more = metric._type, {}
+    more: Dict[str, object] = {}
+    typ = metric._type
     if typ == "gauge":
         more["multiprocess_mode"] = _mode(metric._multiprocess_mode)
     elif typ == "histogram":
@@ -99,7 +113,7 @@ def _back(metric, is_named: bool) -> None:
     name = metric._name + ("_total" if typ == "counter" else "")
     more["unit"] = metric._unit
 
-    def make(registry):
+    def make(registry: Optional[CollectorRegistry]) -> _Backing:
         return _TYPES[typ](name, metric._documentation, names, registry=registry, **more)
 
     if not is_named:
@@ -108,29 +122,28 @@ def _back(metric, is_named: bool) -> None:
         try:
             made = make(REGISTRY)
         except DuplicateTimeseries:
-            made = REGISTRY._names_to_collectors.get(metric._name)
-            is_like = type(made) is _TYPES[typ] and made._labelnames == tuple(names)
+            known: Any = REGISTRY._names_to_collectors.get(metric._name)
+            is_like = type(known) is _TYPES[typ] and known._labelnames == tuple(names)
             # In their multi-process mode, all metrics with the same name share their numbers.
-            if not (is_like and segments.is_multiprocess()):
-                made = make(None)
+            made = known if is_like and segments.is_multiprocess() else make(None)
     metric._quipu_metric = made
 
 
-class _Children(dict):
+class _Children(Dict[Tuple[str, ...], Any]):
     """The children of one of their metrics. Adding a child binds its values."""
 
     __slots__ = ("_parent",)
 
-    def __init__(self, parent, children=()):
+    def __init__(self, parent: Any, children: Iterable[Any] = ()) -> None:
         super().__init__(children)
         self._parent = parent
 
-    def __setitem__(self, labelvalues, child):
+    def __setitem__(self, labelvalues: Tuple[str, ...], child: Any) -> None:
         _bind(child, self._parent._quipu_metric)
         super().__setitem__(labelvalues, child)
 
 
-def _bind(metric, backing) -> None:
+def _bind(metric: Any, backing: _Backing) -> None:
     """Binds the values of a child, or of a metric without labels, to the backing metric."""
     metric._quipu_metric, labelvalues = backing, metric._labelvalues
     for name, part in _PARTS[metric._type].items():
@@ -147,45 +160,42 @@ _PARTS = {
 }
 
 
-def _mode(mode):
+def _mode(mode: str) -> Optional[str]:
     """The mode of a gauge. Outside multi-process mode, ``all`` means one value that all processes
     share, since it is their default and cannot be told from a mode that was chosen."""
     return None if mode in ("", "all") and not segments.is_multiprocess() else mode or "all"
 
 
-def _value_class():
-    from prometheus_client.samples import Exemplar
+class _SegmentValue(_quipu.Value):
+    """A number that all processes share."""
 
-    class SegmentValue(_quipu.Value):
-        """A number that all processes share."""
+    __slots__ = ("_source",)
+    _multiprocess = False
 
-        __slots__ = ("_source",)
-        _multiprocess = False
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        self._source: Optional[Tuple[_Backing, Tuple[str, ...], Tuple[Any, ...]]] = None
 
-        def __init__(self, *args, **kwargs):
-            self._source = None
+    def _bind(self, metric: _Backing, labelvalues: Tuple[str, ...], *part: object) -> None:
+        self._source = (metric, labelvalues, part)
+        self._rebind()
 
-        def _bind(self, metric, labelvalues, *part):
-            self._source = (metric, labelvalues, part)
-            self._rebind()
+    def _rebind(self) -> None:
+        if self._source is None:
+            # It belongs to no metric: give it a separate gauge.
+            gauge = metrics.Gauge("alone", "", registry=None)
+            self._source = (gauge, (), ("value",))
+        metric, labelvalues, part = self._source
+        self.attach(metric.labels(*labelvalues) if labelvalues else metric, *part)
 
-        def _rebind(self):
-            if self._source is None:
-                # It belongs to no metric: give it a gauge of its own.
-                alone = metrics.Gauge("alone", "", registry=None)
-                self._source = (alone, (), ("value",))
-            metric, labelvalues, part = self._source
-            self.attach(metric.labels(*labelvalues) if labelvalues else metric, *part)
+    def get_exemplar(self) -> Optional[prometheus_client.samples.Exemplar]:
+        """The latest exemplar of all processes."""
+        from prometheus_client.samples import Exemplar
 
-        def get_exemplar(self):
-            """The latest exemplar of all processes."""
-            kept = self._exemplar()
-            return Exemplar(dict(kept[0]), kept[1], kept[2]) if kept else None
-
-    return SegmentValue
+        kept = self._exemplar()
+        return Exemplar(dict(kept[0]), kept[1], kept[2]) if kept else None
 
 
-def _carry_over(metric, registry) -> None:
+def _carry_over(metric: Any) -> None:
     """Moves the numbers of a metric that was created before ``install``."""
     _back(metric, True)
     is_parent = metric._is_parent()
@@ -208,16 +218,16 @@ def _carry_over(metric, registry) -> None:
 # Collection and removal.
 
 
-def _has_created(theirs) -> bool:
-    return getattr(theirs, "_use_created", True)
+def _has_created(theirs: object) -> bool:
+    return bool(getattr(theirs, "_use_created", True))
 
 
-def _converted(metric, like=None):
+def _converted(metric: Metric, like: Optional[Any] = None) -> Any:
     """Converts a collected metric of this package to one of theirs."""
-    from prometheus_client.metrics_core import Metric
+    from prometheus_client.metrics_core import Metric as TheirMetric
     from prometheus_client.samples import Exemplar, Sample
 
-    result = like or Metric(metric.name, metric.documentation, metric.type, "")
+    result = like or TheirMetric(metric.name, metric.documentation, metric.type, "")
     if like is None:
         result.unit = metric.unit
     result.samples = [
@@ -226,18 +236,22 @@ def _converted(metric, like=None):
             sample.labels,
             sample.value,
             None,
-            Exemplar(*sample.exemplar) if sample.exemplar else None,
+            # Its time is a number, because a metric of this package made it.
+            Exemplar(*cast(Any, sample.exemplar)) if sample.exemplar else None,
         )
         for sample in metric.samples
     ]
     return result
 
 
-def _patch_registry(registry_class, default) -> None:
+def _patch_registry(
+    registry_class: Type[prometheus_client.CollectorRegistry],
+    default: prometheus_client.CollectorRegistry,
+) -> None:
     """Mirrors registrations in their default registry to this package's default registry."""
     original = {name: getattr(registry_class, name) for name in ("register", "unregister")}
 
-    def register(self, collector):
+    def register(self: object, collector: Collector) -> None:
         original["register"](self, collector)
         backing = _backing(collector)
         if self is default and backing is not None:
@@ -247,7 +261,7 @@ def _patch_registry(registry_class, default) -> None:
                 except DuplicateTimeseries:
                     pass
 
-    def unregister(self, collector):
+    def unregister(self: object, collector: Collector) -> None:
         original["unregister"](self, collector)
         backing = _backing(collector)
         # In multi-process mode, other processes may count in it.
@@ -260,24 +274,24 @@ def _patch_registry(registry_class, default) -> None:
         setattr(registry_class, patched.__name__, patched)
 
 
-def _patch_metrics(theirs, default) -> None:
+def _patch_metrics(theirs: Any, default: prometheus_client.CollectorRegistry) -> None:
     base = theirs.MetricWrapperBase
     original = {name: getattr(base, name) for name in ("__init__", "collect", "remove", "clear")}
     if hasattr(base, "remove_by_labels"):
         original["remove_by_labels"] = base.remove_by_labels
 
     def __init__(
-        self,
-        name,
-        documentation,
-        labelnames=(),
-        namespace="",
-        subsystem="",
-        unit="",
-        registry=default,
-        _labelvalues=None,
-        **more,
-    ):
+        self: Any,
+        name: str,
+        documentation: str,
+        labelnames: Iterable[str] = (),
+        namespace: str = "",
+        subsystem: str = "",
+        unit: str = "",
+        registry: Optional[prometheus_client.CollectorRegistry] = default,
+        _labelvalues: Optional[Tuple[str, ...]] = None,
+        **more: object,
+    ) -> None:
         args = (name, documentation, labelnames, namespace, subsystem, unit)
         is_ours = self._type in _TYPES
         # Register it only once it has its numbers. A child gets them from its parent.
@@ -293,7 +307,7 @@ def _patch_metrics(theirs, default) -> None:
         if later:
             later.register(self)
 
-    def ask_functions(metric):
+    def ask_functions(metric: Any) -> None:
         children = list(metric._metrics.values()) if metric._is_parent() else [metric]
         for child in children:
             # `set_function` replaced this method.
@@ -301,10 +315,10 @@ def _patch_metrics(theirs, default) -> None:
             if samples is not None:
                 child._value.set(list(samples())[0][2])
 
-    def collect(self):
+    def collect(self: Any) -> Iterable[Any]:
         found = _backing(self)
         if found is None:
-            return original["collect"](self)
+            return cast(Iterable[Any], original["collect"](self))
         if self._type == "gauge":
             ask_functions(self)
         if self._labelvalues:
@@ -315,8 +329,8 @@ def _patch_metrics(theirs, default) -> None:
             metric.samples = [s for s in metric.samples if s.name != metric.name + end]
         return [_converted(metric, self._get_metric())]
 
-    def removing(name):
-        def remove(self, *args, **kwargs):
+    def removing(name: str) -> Callable[..., None]:
+        def remove(self: Any, *args: object, **kwargs: object) -> None:
             with warnings.catch_warnings():
                 # The warning that removal does not work with several processes no longer applies.
                 warnings.simplefilter("ignore", UserWarning)

@@ -1,6 +1,7 @@
 """Refuses subinterpreters, in which the native part cannot run, before it is loaded."""
 
 import importlib
+from typing import Any
 
 
 def check() -> None:
@@ -23,6 +24,6 @@ def check() -> None:
         return
 
 
-def _number(interpreter) -> int:
+def _number(interpreter: Any) -> int:
     # From Python 3.13 on, a pair whose first part is the number.
     return int(interpreter[0] if isinstance(interpreter, tuple) else interpreter)

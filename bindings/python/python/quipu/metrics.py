@@ -4,14 +4,25 @@ This module has names, checks and decorators. The methods that count are native:
 ``set``, ``observe`` and ``labels`` belong to the classes in ``_quipu``.
 """
 
+from __future__ import annotations
+
 import os
 import re
-from typing import Dict, Iterable, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Literal, Optional, Sequence, Set
+from typing import Tuple, Type, Union, cast
 
 from . import _quipu, segments
 from .context_managers import ExceptionCounter, InprogressTracker, Timer
 from .metrics_core import Metric
 from .registry import REGISTRY, CollectorRegistry, ask_functions, metric_of, names_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    _Mode = Literal[
+        "all", "liveall", "min", "livemin", "max", "livemax", "sum", "livesum", "mostrecent",
+        "livemostrecent",
+    ]
 
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -20,14 +31,14 @@ _quipu.set_legacy(_is_legacy)
 
 
 def enable_legacy_validation() -> None:
-    """Refuses names that older versions of Prometheus cannot parse."""
+    """Refuses the names of metrics and labels that older versions of Prometheus cannot parse."""
     global _is_legacy
     _is_legacy = True
     _quipu.set_legacy(True)
 
 
 def disable_legacy_validation() -> None:
-    """Accepts any name."""
+    """Accepts any name of a metric or label. This is the default."""
     global _is_legacy
     _is_legacy = False
     _quipu.set_legacy(False)
@@ -60,15 +71,19 @@ def _check_labels(labelnames: Iterable[str], reserved: Sequence[str]) -> List[st
     return names
 
 
-def _number(metric, *part):
+def _number(
+    metric: MetricWrapperBase, part: str, number: int = 0, bound: float = 0.0
+) -> _quipu.Value:
     metric._raise_if_not_observable()
-    number = _quipu.Value()
-    number.attach(metric, *part)
-    return number
+    value = _quipu.Value()
+    value.attach(metric, part, number, bound)
+    return value
 
 
-class _Children(dict):
-    def __init__(self, metric, children):
+class _Children(Dict[Tuple[str, ...], "MetricWrapperBase"]):
+    def __init__(
+        self, metric: MetricWrapperBase, children: Dict[Tuple[str, ...], MetricWrapperBase]
+    ) -> None:
         super().__init__(children)
         self._metric = metric
 
@@ -84,23 +99,44 @@ class MetricWrapperBase:
     __slots__ = ()
     _type = ""
     _reserved_labelnames: Sequence[str] = ()
+    # The native half of a metric defines these attributes.
+    _name: str
+    _documentation: str
+    _unit: str
+    _segment: Optional[_quipu.Segment]
+    _sources: List[_quipu.Source]
+    _labelnames: Tuple[str, ...]
+    _labelvalues: Tuple[str, ...]
+    _root: Self
+    labels: Callable[..., MetricWrapperBase]
+    _make: Callable[..., None]
+    _remove_matching: Callable[[Sequence[Tuple[str, str]]], Optional[int]]
+    _is_observable: Callable[[], bool]
     # Whether a program defined the class, so its `__init__` may set attributes.
     _is_subclass = False
     # The functions of a gauge, which are called at a scrape, with their children by label values.
-    _functions = None
+    _functions: Optional[Dict[Tuple[str, ...], Tuple[Gauge, Callable[[], float]]]] = None
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         cls._is_subclass = cls.__module__ != __name__
 
     def _init(
-        self, name, documentation, labelnames, namespace, subsystem, unit, registry, *more
+        self,
+        name: str,
+        documentation: str,
+        labelnames: Iterable[str],
+        namespace: str,
+        subsystem: str,
+        unit: str,
+        registry: Optional[CollectorRegistry],
+        *more: object,
     ) -> None:
         full = _full_name(self._type, name, namespace, subsystem, unit)
         names = _check_labels(labelnames, self._reserved_labelnames)
 
-        def make(segment, is_named=False):
-            made = {
+        def make(segment: _quipu.Segment, is_named: bool = False) -> None:
+            made: Dict[str, object] = {
                 "segment": segment,
                 "name": full,
                 "help": documentation,
@@ -119,13 +155,16 @@ class MetricWrapperBase:
             registry.register(self)
 
     def describe(self) -> List[Metric]:
-        """The metric without samples."""
+        """Returns the metric without samples."""
         metric = Metric(self._name, self._documentation, self._type)
         metric.unit = self._unit
         return [metric]
 
     def collect(self) -> List[Metric]:
-        """The metric with its samples, including those of other processes; of a child, its own."""
+        """Returns the metric with its samples, including the samples of other processes.
+
+        A child returns only its own samples.
+        """
         return self._collect(True)
 
     def _collect(self, created: bool) -> List[Metric]:
@@ -149,7 +188,10 @@ class MetricWrapperBase:
     _native_collect = collect
 
     def remove_by_labels(self, labels: Dict[str, str]) -> None:
-        """Removes the series that have all of these labels, for all processes."""
+        """Removes the series that have all of these labels, for all processes.
+
+        Raises ``ValueError`` for a label that the metric does not have.
+        """
         if not self._labelnames:
             raise ValueError(f"No label names were set when constructing {self}")
         if not isinstance(labels, dict):
@@ -166,11 +208,11 @@ class MetricWrapperBase:
             self._remove_matching([])
 
     @property
-    def _metrics(self):
+    def _metrics(self) -> Dict[Tuple[str, ...], MetricWrapperBase]:
         """The children of all processes by their label values, for tests."""
         if not self._labelnames or self._labelvalues:
             raise AttributeError(f"{self} has no children")
-        found = {}
+        found: Dict[Tuple[str, ...], None] = {}
         for sample in self._collect(False)[0].samples:
             if all(name in sample.labels for name in self._labelnames):
                 values = tuple(sample.labels[name] for name in self._labelnames)
@@ -206,11 +248,13 @@ class Counter(_quipu.Counter, MetricWrapperBase):
         self._init(name, documentation, labelnames, namespace, subsystem, unit, registry)
 
     @property
-    def _value(self):
+    def _value(self) -> _quipu.Value:
         """The number, for tests."""
         return _number(self, "value")
 
-    def count_exceptions(self, exception=Exception) -> ExceptionCounter:
+    def count_exceptions(
+        self, exception: Union[Type[BaseException], Tuple[Type[BaseException], ...]] = Exception
+    ) -> ExceptionCounter:
         """Returns a context manager and decorator that counts exceptions of that type."""
         self._raise_if_not_observable()
         return ExceptionCounter(self, exception)
@@ -238,10 +282,10 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
         subsystem: str = "",
         unit: str = "",
         registry: Optional[CollectorRegistry] = REGISTRY,
-        _labelvalues=None,
-        multiprocess_mode: Optional[str] = None,
+        _labelvalues: Optional[Sequence[str]] = None,
+        multiprocess_mode: Optional[_Mode] = None,
     ) -> None:
-        mode = multiprocess_mode
+        mode: Optional[str] = multiprocess_mode
         if mode is None:
             mode = "all" if segments.is_multiprocess() else "mostrecent"
         elif mode not in self._MULTIPROC_MODES:
@@ -252,7 +296,7 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
         self._init(name, documentation, labelnames, namespace, subsystem, unit, registry, *more)
 
     @property
-    def _value(self):
+    def _value(self) -> _quipu.Value:
         """The number, for tests."""
         return _number(self, "value")
 
@@ -265,8 +309,8 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
         """Returns a context manager and decorator that sets a block's duration in seconds."""
         return Timer(self, "set")
 
-    def set_function(self, f) -> None:
-        """Sets the gauge to what ``f`` returns, now and at each scrape of this process."""
+    def set_function(self, f: Callable[[], float]) -> None:
+        """Sets the gauge to the result of ``f``, now and at each scrape of this process."""
         self._raise_if_not_observable()
         root = self._root
         if root._functions is None:
@@ -274,7 +318,7 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
         root._functions[self._labelvalues] = (self, f)
         self._ask(f)
 
-    def _ask(self, function) -> None:
+    def _ask(self, function: Callable[[], float]) -> None:
         try:
             self.set(float(function()))
         except Exception as error:
@@ -300,12 +344,12 @@ class Summary(_quipu.Summary, MetricWrapperBase):
         self._init(name, documentation, labelnames, namespace, subsystem, unit, registry)
 
     @property
-    def _count(self):
+    def _count(self) -> _quipu.Value:
         """The number of observations, for tests."""
         return _number(self, "count")
 
     @property
-    def _sum(self):
+    def _sum(self) -> _quipu.Value:
         """The sum, for tests."""
         return _number(self, "sum")
 
@@ -333,7 +377,7 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
         subsystem: str = "",
         unit: str = "",
         registry: Optional[CollectorRegistry] = REGISTRY,
-        _labelvalues=None,
+        _labelvalues: Optional[Sequence[str]] = None,
         buckets: Sequence[Union[float, str]] = DEFAULT_BUCKETS,
     ) -> None:
         bounds = [float(bound) for bound in buckets]
@@ -347,16 +391,16 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
         self._bounds = bounds
 
     @property
-    def _sum(self):
+    def _sum(self) -> _quipu.Value:
         """The sum, for tests."""
         return _number(self, "sum")
 
     @property
-    def _upper_bounds(self):
+    def _upper_bounds(self) -> List[float]:
         return self._root._bounds
 
     @property
-    def _buckets(self):
+    def _buckets(self) -> List[_quipu.Value]:
         """The count of each bucket, for tests."""
         bounds = enumerate(self._upper_bounds)
         return [_number(self, "bucket", number, bound) for number, bound in bounds]
@@ -380,7 +424,7 @@ class Enum(_quipu.Enum, MetricWrapperBase):
         subsystem: str = "",
         unit: str = "",
         registry: Optional[CollectorRegistry] = REGISTRY,
-        _labelvalues=None,
+        _labelvalues: Optional[Sequence[str]] = None,
         states: Optional[Sequence[str]] = None,
     ) -> None:
         if name in labelnames:
@@ -391,7 +435,7 @@ class Enum(_quipu.Enum, MetricWrapperBase):
         self._init(name, documentation, labelnames, namespace, subsystem, unit, registry, states)
 
     @property
-    def _value(self):
+    def _value(self) -> Optional[int]:
         """The index of the state, for tests."""
         return self._index()
 
@@ -419,18 +463,23 @@ class Info(MetricWrapperBase):
         self._documentation, self._unit = documentation, unit
         self._labelnames = tuple(_check_labels(labelnames, ()))
         self._labelvalues = ()
-        self._root, self._children, self._value = self, {}, {}
+        self._root = cast("Self", self)
+        self._children: Dict[Tuple[str, ...], Self] = {}
+        self._value: Dict[str, str] = {}
         help = "" if documentation is None else str(documentation)
         self._native = _quipu.Info(self._name, help, list(self._labelnames))
-        is_ours = isinstance(registry, CollectorRegistry)
-        if is_ours:
+        self._segment = None
+        if isinstance(registry, CollectorRegistry):
             registry._check_names(names_of(self._name, self._type))
-        self._segment = registry._named_segment(self._name) if is_ours else None
+            self._segment = registry._named_segment(self._name)
         if registry is not None:
             registry.register(self)
 
-    def labels(self, *labelvalues, **labelkwargs) -> "Info":
-        """Returns the child with these label values."""
+    def labels(self, *labelvalues: object, **labelkwargs: object) -> Self:
+        """Returns the child with these label values, by position or by name.
+
+        Raises ``ValueError`` unless there is one value for each label of the metric.
+        """
         if not self._labelnames:
             raise ValueError(f"No label names were set when constructing {self}")
         if self._labelvalues:
@@ -443,17 +492,20 @@ class Info(MetricWrapperBase):
             labelvalues = tuple(labelkwargs[name] for name in self._labelnames)
         if len(labelvalues) != len(self._labelnames):
             raise ValueError("Incorrect label count")
-        labelvalues = tuple(str(value) for value in labelvalues)
-        child = self._children.get(labelvalues)
+        texts = tuple(str(value) for value in labelvalues)
+        child = self._children.get(texts)
         if child is None:
             child = object.__new__(type(self))
             child.__dict__.update(self.__dict__)
-            child._labelvalues, child._value = labelvalues, {}
-            child = self._children.setdefault(labelvalues, child)
+            child._labelvalues, child._value = texts, {}
+            child = self._children.setdefault(texts, child)
         return child
 
     def info(self, val: Dict[str, str]) -> None:
-        """Replaces the key-value pairs."""
+        """Replaces the key-value pairs.
+
+        Raises ``ValueError`` for a key that is the name of a label, and for a value that is None.
+        """
         self._raise_if_not_observable()
         if set(self._labelnames) & set(val):
             raise ValueError(
@@ -466,7 +518,7 @@ class Info(MetricWrapperBase):
         texts = sorted((name, str(text)) for name, text in val.items())
         named, was_named = self._segment, self._native.is_named
 
-        def make(apart):
+        def make(apart: _quipu.Segment) -> None:
             self._native.set(named, apart, values, texts)
 
         segments.apart.make(make)
@@ -478,15 +530,15 @@ class Info(MetricWrapperBase):
                 "memory of only it and its children"
             )
 
-    def _is_in(self, segment) -> bool:
+    def _is_in(self, segment: Optional[_quipu.Segment]) -> bool:
         """Whether all its series are in this segment, found by its name."""
         return segment is not None and segment is self._segment and self._native.is_named
 
     @property
-    def _sources(self):
+    def _sources(self) -> List[_quipu.Source]:  # type: ignore[override]
         return self._native.sources
 
-    def remove(self, *labelvalues) -> None:
+    def remove(self, *labelvalues: object) -> None:
         """Removes the series with these label values, for all processes."""
         if not self._labelnames:
             raise ValueError(f"No label names were set when constructing {self}")
@@ -496,7 +548,7 @@ class Info(MetricWrapperBase):
             )
         self._remove_matching([(n, str(v)) for n, v in zip(self._labelnames, labelvalues)])
 
-    def _remove_matching(self, pairs) -> None:
+    def _remove_matching(self, pairs: Sequence[Tuple[str, str]]) -> None:
         self._native.remove(pairs)
         for values in list(self._children):
             own = dict(zip(self._labelnames, values))

@@ -8,18 +8,18 @@ on in the parent and in the child.
 import atexit
 import numbers
 from types import TracebackType
-from typing import Any, Dict, Iterable, Mapping, Optional, Type, Union
+from typing import Dict, Iterable, Mapping, Optional, Type, TypedDict, Union
 
 from . import _quipu, segments
 from ._quipu import RecordingError
 
-__all__ = ["Recording", "RecordingError"]
+__all__ = ["Recording", "RecordingError", "RecordingSettings"]
 
 
 class Recording:
     """A thread that records, until ``close`` or the end of a ``with`` block.
 
-    ``CollectorRegistry.record`` makes it.
+    ``CollectorRegistry.record`` starts it.
     """
 
     __slots__ = ("_native", "_segment")
@@ -55,6 +55,16 @@ class Recording:
         return f"<quipu.Recording of {self._segment.path or 'memory'}: {state}>"
 
 
+class RecordingSettings(TypedDict, total=False):
+    """The argument ``record`` of ``configure`` and ``install``, if it is a dict: the arguments of
+    ``CollectorRegistry.record``."""
+
+    interval: float
+    bytes: int
+    series: int
+    families: Iterable[str]
+
+
 # The recordings that were not closed.
 _open: Dict[Recording, None] = {}
 
@@ -83,7 +93,7 @@ def _whole(name: str, value: int) -> int:
     return min(value, 1 << 62)
 
 
-def wanted(record: Union[bool, Mapping[str, Any], None]) -> Optional[_quipu.RecordingOptions]:
+def wanted(record: Union[bool, RecordingSettings, None]) -> Optional[_quipu.RecordingOptions]:
     """The options that the argument ``record`` of ``configure`` and ``install`` stands for."""
     if record is None or record is False:
         return None
@@ -102,10 +112,10 @@ def of(segment: Optional[_quipu.Segment]) -> Optional[Recording]:
     return next((recording for recording in list(_open) if recording._segment is segment), None)
 
 
-def ensure(segment: _quipu.Segment, options: Optional[_quipu.RecordingOptions]) -> None:
+def ensure(segment: Optional[_quipu.Segment], options: Optional[_quipu.RecordingOptions]) -> None:
     """Records a segment, unless that is not wanted or done already. What the environment does not
     allow is a warning."""
-    if options is None or of(segment) is not None:
+    if options is None or segment is None or of(segment) is not None:
         return
     try:
         Recording(segment, options)

@@ -1,14 +1,27 @@
 """The registry: which metrics a scrape shows, and the segment that holds their numbers."""
 
+from __future__ import annotations
+
 import os
 import threading
 import weakref
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Union, cast
 
 from . import _quipu, recording, segments
+from .interfaces import Collector
 from .metrics_core import Metric
-from .recording import Recording, RecordingError
+from .recording import Recording, RecordingError, RecordingSettings
 from .samples import Exemplar, Sample
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeGuard
+
+    from .metrics import Gauge, Info, MetricWrapperBase
+
+    # The arguments of the native part for a scrape: a segment, the names in it to omit, and sources
+    # of other metrics.
+    _Scraped = Tuple[Optional[_quipu.Segment], Set[str], List[_quipu.Source]]
 
 _SUFFIXES = {
     "counter": ("_total", "_created"),
@@ -24,7 +37,7 @@ _registries: "weakref.WeakSet[CollectorRegistry]" = weakref.WeakSet()
 class DuplicateTimeseries(ValueError):
     """Raised for a metric that has a name in common with one in the registry."""
 
-    def __init__(self, duplicates):
+    def __init__(self, duplicates: Set[str]) -> None:
         super().__init__(f"Duplicated timeseries in CollectorRegistry: {duplicates}")
         self.duplicates = duplicates
 
@@ -35,8 +48,9 @@ class CollectorRegistry:
     A metric of this package counts in memory that this process shares with the children that it
     forks afterwards. Registries are independent: two metrics with the same name in different ones
     have nothing in common. With ``path``, a directory, metrics are shared by name, in a file there,
-    with all processes that use the same path. Those of the default registry are shared by name
-    where ``configure`` says. Any other object with a method ``collect()`` is called at each scrape.
+    with all processes that use the same path; ``limit``, ``mode`` and ``group`` are those of
+    ``configure``. Metrics of the default registry are shared by name where ``configure`` says. Any
+    other object with a method ``collect()`` is called at each scrape.
     """
 
     def __init__(
@@ -45,29 +59,29 @@ class CollectorRegistry:
         target_info: Optional[Dict[str, str]] = None,
         support_collectors_without_names: bool = False,
         *,
-        path: Optional[str] = None,
+        path: Optional[segments.Path] = None,
         limit: Optional[int] = None,
         mode: Optional[int] = None,
         group: Union[int, str, None] = None,
-        _segment=None,
+        _segment: Optional[_quipu.Segment] = None,
     ) -> None:
         self._auto_describe = auto_describe
         self._support_collectors_without_names = support_collectors_without_names
-        self._collector_to_names: Dict[object, List[str]] = {}
-        self._names_to_collectors: Dict[str, object] = {}
+        self._collector_to_names: Dict[Collector, List[str]] = {}
+        self._names_to_collectors: Dict[str, Collector] = {}
         # Metrics of this package: `_own` are those found by name in this registry's segment, with
         # the number of forks at their registration; `_apart` are those elsewhere; `_infos` may be
         # in both. `_foreign` are all other collectors, which are called at each scrape.
-        self._own: Dict[object, int] = {}
-        self._apart: Dict[object, None] = {}
-        self._infos: Dict[object, None] = {}
-        self._foreign: Dict[object, None] = {}
-        self._gauges: Dict[object, None] = {}
+        self._own: Dict[Collector, int] = {}
+        self._apart: Dict[MetricWrapperBase, None] = {}
+        self._infos: Dict[Info, None] = {}
+        self._foreign: Dict[Collector, None] = {}
+        self._gauges: Dict[Gauge, None] = {}
         # Names in the segment that are not shown: those metrics were unregistered, or created again
         # elsewhere.
-        self._hidden = set()
+        self._hidden: Set[str] = set()
         # Names of unregistered metrics that only this process had: a new one starts at zero.
-        self._gone = set()
+        self._gone: Set[str] = set()
         self._lock = threading.Lock()
         self._target_info: Optional[Dict[str, str]] = None
         self._own_segment = _segment
@@ -80,7 +94,7 @@ class CollectorRegistry:
 
     # Where the numbers are.
 
-    def _replace_segment(self, segment) -> None:
+    def _replace_segment(self, segment: _quipu.Segment) -> None:
         with self._lock:
             if self._own or self._infos:
                 raise RuntimeError(
@@ -92,12 +106,12 @@ class CollectorRegistry:
             self._gone.clear()
         recording.close(before)
 
-    def _named_segment(self, name):
+    def _named_segment(self, name: str) -> Optional[_quipu.Segment]:
         """The segment in which a metric of that name continues from what is counted there, or None
         if it starts at zero elsewhere."""
         return None if name in self._gone else self._own_segment
 
-    def _make(self, name, make) -> None:
+    def _make(self, name: str, make: Callable[..., None]) -> None:
         """Makes a metric in this registry's segment, or in another if it does not fit there."""
         segment = self._named_segment(name)
         if segment is None:
@@ -116,8 +130,11 @@ class CollectorRegistry:
 
     # Which metrics there are.
 
-    def register(self, collector) -> None:
-        """Adds a metric, or any object with a method ``collect()``."""
+    def register(self, collector: Collector) -> None:
+        """Adds a metric, or any object with a method ``collect()``.
+
+        Raises ``DuplicateTimeseries`` if the registry has a metric with one of its names.
+        """
         with self._lock:
             names = self._get_names(collector)
             duplicates = {name for name in names if name in self._names_to_collectors}
@@ -128,18 +145,18 @@ class CollectorRegistry:
             self._collector_to_names[collector] = names
             self._sort_in(collector)
 
-    def _sort_in(self, collector) -> None:
-        name = getattr(collector, "_name", None)
+    def _sort_in(self, collector: Collector) -> None:
         if not _is_native(collector):
             self._foreign[collector] = None
             if isinstance(getattr(collector, "_segment", None), _quipu.Segment):
-                self._hidden.add(name)
+                self._hidden.add(getattr(collector, "_name"))
             return
+        name = collector._name
         if collector._type == "gauge":
-            self._gauges[collector] = None
+            self._gauges[cast("Gauge", collector)] = None
         is_own = self._own_segment is not None and collector._segment is self._own_segment
         if collector._type == "info":
-            self._infos[collector] = None
+            self._infos[cast("Info", collector)] = None
         elif is_own:
             self._own[collector] = _forks
         else:
@@ -151,25 +168,30 @@ class CollectorRegistry:
             # Only now: another thread may have been the first to use the name in this segment.
             self._hidden.add(name)
 
-    def unregister(self, collector) -> None:
+    def unregister(self, collector: Collector) -> None:
         """Removes a metric: this registry no longer shows it in this process. The metric keeps
         counting, and its numbers are there when it is registered again."""
         with self._lock:
             for name in self._collector_to_names.pop(collector):
                 del self._names_to_collectors[name]
             registered = self._own.pop(collector, None)
-            for some in (self._apart, self._infos, self._foreign, self._gauges):
+            others: List[Dict[Any, None]] = [self._apart, self._infos, self._foreign, self._gauges]
+            for some in others:
                 some.pop(collector, None)
             segment = self._own_segment
-            if segment is None or getattr(collector, "_segment", None) is not segment:
+            if segment is None:
                 return
-            self._hidden.add(collector._name)
-            segment.unregister(collector._name)
+            is_in_segment = getattr(collector, "_segment", None) is segment
+            if not is_in_segment:
+                return
+            name = getattr(collector, "_name")
+            self._hidden.add(name)
+            segment.unregister(name)
             # Unknown processes may share a file, and a child may have inherited the metric by a
             # fork.
             is_only_ours = registered is None or registered == _forks
             if segment.path is None and is_only_ours:
-                self._gone.add(collector._name)
+                self._gone.add(name)
 
     def _check_names(self, names: Iterable[str]) -> None:
         with self._lock:
@@ -177,7 +199,7 @@ class CollectorRegistry:
         if duplicates:
             raise DuplicateTimeseries(duplicates)
 
-    def _get_names(self, collector) -> List[str]:
+    def _get_names(self, collector: Collector) -> List[str]:
         if _is_native(collector):
             return names_of(collector._name, collector._type)
         describe = getattr(collector, "describe", None)
@@ -189,15 +211,17 @@ class CollectorRegistry:
 
     # What a scrape shows.
 
-    def _scraped(self):
-        """What the native part reads: a segment, the names in it to leave out, and sources."""
+    def _scraped(self) -> _Scraped:
+        """Returns the arguments of the native part for a scrape, and asks the functions of gauges."""
         with self._lock:
             hidden = set(self._hidden)
             gauges, apart, infos = list(self._gauges), list(self._apart), list(self._infos)
         ask_functions(gauges)
         return self._chosen(hidden, apart, infos)
 
-    def _chosen(self, hidden, apart, infos):
+    def _chosen(
+        self, hidden: Set[str], apart: Iterable[MetricWrapperBase], infos: Iterable[Info]
+    ) -> _Scraped:
         sources = [source for metric in apart for source in metric._sources]
         for info in infos:
             if not info._is_in(self._own_segment):
@@ -205,20 +229,20 @@ class CollectorRegistry:
                 sources += info._sources
         return self._own_segment, hidden, sources
 
-    def _foreign_metrics(self):
+    def _foreign_metrics(self) -> Iterator[Metric]:
         if self._target_info:
             yield self._target_info_metric()
         with self._lock:
             foreign = list(self._foreign)
         for collector in foreign:
-            yield from collector.collect()
+            yield from _collected(collector)
 
-    def _collect(self, created: bool):
+    def _collect(self, created: bool) -> Iterator[Metric]:
         for family in _quipu.collect(*self._scraped(), created):
             yield metric_of(family)
         yield from self._foreign_metrics()
 
-    def _collect_all(self, created: bool):
+    def _collect_all(self, created: bool) -> Iterator[Metric]:
         """Only the metrics of this package, including those that this process unregistered."""
         with self._lock:
             apart, infos = list(self._apart), list(self._infos)
@@ -228,10 +252,10 @@ class CollectorRegistry:
         for family in _quipu.collect(*self._chosen(hidden, apart, infos), created):
             yield metric_of(family)
 
-    def _collect_names(self, names, created: bool):
+    def _collect_names(self, names: Set[str], created: bool) -> Iterator[Metric]:
         """The metrics with samples of these names. No other collector is called."""
-        found: Dict[object, None] = {}
-        others = set()
+        found: Dict[Collector, None] = {}
+        others: Set[str] = set()
         with self._lock:
             if "target_info" in names and self._target_info:
                 found[self] = None
@@ -250,7 +274,7 @@ class CollectorRegistry:
             elif _is_native(collector):
                 yield from collector._collect(created)
             else:
-                yield from collector.collect()
+                yield from _collected(collector)
         # Metrics that only other processes have made.
         if self._own_segment is not None:
             for name in others.difference(self._names_to_collectors):
@@ -258,13 +282,16 @@ class CollectorRegistry:
                     yield metric_of(family)
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics with their samples, including metrics that other processes made."""
+        """Returns the metrics with their samples, including metrics that other processes made."""
         return self._collect(True)
 
     def get_sample_value(
         self, name: str, labels: Optional[Dict[str, str]] = None
     ) -> Optional[float]:
-        """The value of a sample, or None. For tests only: it collects the whole registry."""
+        """Returns the value of a sample, or None.
+
+        Use it only in tests, because it collects the whole registry.
+        """
         labels = labels or {}
         for metric in self.collect():
             for sample in metric.samples:
@@ -272,8 +299,8 @@ class CollectorRegistry:
                     return sample.value
         return None
 
-    def restricted_registry(self, names: Iterable[str]) -> "RestrictedRegistry":
-        """A view that shows only the samples with these names."""
+    def restricted_registry(self, names: Iterable[str]) -> RestrictedRegistry:
+        """Returns a view that shows only the samples with these names."""
         return RestrictedRegistry(names, self)
 
     # The flight recorder.
@@ -311,7 +338,7 @@ class CollectorRegistry:
 
     @property
     def recording(self) -> Optional[Recording]:
-        """The recording of the metrics that goes on, such as that of ``configure``, or None."""
+        """The open recording of the metrics, such as the one of ``configure``, or None."""
         return recording.of(self._own_segment)
 
     # Labels of the target.
@@ -328,7 +355,7 @@ class CollectorRegistry:
             self._target_info = labels
 
     def get_target_info(self) -> Optional[Dict[str, str]]:
-        """The labels of the metric ``target_info``."""
+        """Returns the labels of the metric ``target_info``."""
         return self._target_info
 
     def _target_info_metric(self) -> Metric:
@@ -344,7 +371,7 @@ class RestrictedRegistry:
         self._names = set(names)
         self._registry = registry
 
-    def _collect(self, created: bool):
+    def _collect(self, created: bool) -> Iterator[Metric]:
         wanted = created or any(name.endswith("_created") for name in self._names)
         for metric in self._registry._collect_names(self._names, wanted):
             restricted = metric._restricted_metric(self._names)
@@ -352,8 +379,13 @@ class RestrictedRegistry:
                 yield restricted
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics with only those samples that have one of the names."""
+        """Returns the metrics with only the samples that have one of the names."""
         return self._collect(True)
+
+
+def _collected(collector: Collector) -> Iterable[Metric]:
+    # Metrics of `prometheus_client` have the same attributes and methods.
+    return cast(Iterable[Metric], collector.collect())
 
 
 def names_of(name: str, typ: str) -> List[str]:
@@ -361,7 +393,7 @@ def names_of(name: str, typ: str) -> List[str]:
     return [name, *(name + suffix for suffix in _SUFFIXES.get(typ, ()))]
 
 
-def _stems(name: str):
+def _stems(name: str) -> Iterator[str]:
     """The names of metrics that may have samples of this name."""
     yield name
     for suffix in {suffix for suffixes in _SUFFIXES.values() for suffix in suffixes}:
@@ -369,14 +401,15 @@ def _stems(name: str):
             yield name[: -len(suffix)]
 
 
-def _is_native(collector) -> bool:
+def _is_native(collector: object) -> TypeGuard[MetricWrapperBase]:
     """Whether it is a metric of this package, not a child, whose ``collect`` is not overridden."""
     cls = type(collector)
     native = getattr(cls, "_native_collect", None)
-    return native is not None and cls.collect is native and not collector._labelvalues
+    is_own = native is not None and getattr(cls, "collect") is native
+    return is_own and not getattr(collector, "_labelvalues")
 
 
-def ask_functions(metrics) -> None:
+def ask_functions(metrics: Iterable[MetricWrapperBase]) -> None:
     """Sets the gauges that have functions to what their functions return."""
     for metric in metrics:
         if metric._functions:
@@ -384,7 +417,7 @@ def ask_functions(metrics) -> None:
                 child._ask(function)
 
 
-def metric_of(family) -> Metric:
+def metric_of(family: _quipu._Family) -> Metric:
     """Converts a family that the native part returned."""
     name, documentation, typ, unit, samples = family
     metric = Metric(name, documentation, typ)
@@ -431,12 +464,12 @@ REGISTRY = CollectorRegistry(
 
 
 def configure(
-    path: Optional[str] = None,
+    path: Optional[segments.Path] = None,
     limit: int = segments.LIMIT,
     *,
     mode: Optional[int] = None,
     group: Union[int, str, None] = None,
-    record: Union[bool, Mapping[str, Any]] = False,
+    record: Union[bool, RecordingSettings] = False,
 ) -> None:
     """Chooses where the numbers of the default registry are. Call it before a metric is made.
 

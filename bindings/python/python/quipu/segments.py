@@ -4,9 +4,12 @@ memory that children inherit, or, where the system provides neither, private mem
 Where the better memory cannot be had, it warns once and falls back to the next.
 """
 
+from __future__ import annotations
+
 import os
 import threading
 import warnings
+from typing import Callable, Optional, Set, Union
 
 from . import _quipu
 
@@ -16,7 +19,10 @@ LIMIT = 256 << 20
 FILE_NAME = "metrics.quipu"
 """The name of the file in the configured directory."""
 
-_warned = set()
+Path = Union[str, "os.PathLike[str]"]
+"""The path of a directory."""
+
+_warned: Set[str] = set()
 _warned_lock = threading.Lock()
 
 
@@ -30,7 +36,7 @@ def warn(message: str, about: str = "") -> None:
     warnings.warn(f"quipu: {message}", RuntimeWarning, stacklevel=3)
 
 
-def anonymous(limit: int = LIMIT):
+def anonymous(limit: int = LIMIT) -> _quipu.Segment:
     """A segment that this process shares with the children that it forks."""
     segment, why = _quipu.Segment.anonymous(limit)
     if why:
@@ -48,15 +54,16 @@ class _Apart:
     """
 
     def __init__(self) -> None:
-        self._segment = self._private = None
+        self._segment: Optional[_quipu.Segment] = None
+        self._private: Optional[_quipu.Segment] = None
 
-    def segment(self):
+    def segment(self) -> _quipu.Segment:
         """The segment for the next metric."""
         if self._segment is None or self._segment.used > _ENOUGH:
             self._segment = anonymous()
         return self._segment
 
-    def make(self, make):
+    def make(self, make: Callable[[_quipu.Segment], None]) -> None:
         """Makes a metric, in private memory where the system provides no other."""
         try:
             return make(self.segment())
@@ -78,7 +85,7 @@ _ENOUGH = 8 << 20
 apart = _Apart()
 
 
-def _checked_mode(mode):
+def _checked_mode(mode: Optional[int]) -> Optional[int]:
     """The permission bits of a new file. Without those of the owner, it could not be opened again."""
     if mode is None:
         return None
@@ -91,7 +98,7 @@ def _checked_mode(mode):
     return mode
 
 
-def _group_id(group):
+def _group_id(group: Union[int, str, None]) -> Optional[int]:
     """The ID of the group with that ID or name."""
     if isinstance(group, str):
         import grp
@@ -108,7 +115,12 @@ def _group_id(group):
     return group
 
 
-def open_segment(path=None, limit: int = LIMIT, mode=None, group=None):
+def open_segment(
+    path: Optional[Path] = None,
+    limit: int = LIMIT,
+    mode: Optional[int] = None,
+    group: Union[int, str, None] = None,
+) -> _quipu.Segment:
     """The segment in a directory; if it cannot be opened, warns and makes one for children."""
     mode, group = _checked_mode(mode), _group_id(group)
     if path is None:
@@ -129,7 +141,7 @@ def open_segment(path=None, limit: int = LIMIT, mode=None, group=None):
     return segment
 
 
-def configured_path():
+def configured_path() -> Optional[str]:
     """The directory that the environment names, or None."""
     return (
         os.environ.get("QUIPU_DIR")
