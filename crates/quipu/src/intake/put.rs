@@ -48,18 +48,11 @@ pub(super) fn put(
         if let InputValue::Summary { quantiles, .. } = input {
             RelaySummary::put_quantiles(cells, quantiles);
         }
-        let value = |i| value(input, i);
-        return done(match mode {
-            Mode::Follow => match relay.follow(segment, times, value) {
-                FollowResult::Done => true,
-                FollowResult::Locked => false,
-                FollowResult::Other(start) => return PutResult::Other(start),
-            },
-            Mode::Set => relay.set(segment, times, value),
-            // A push that adds to a group has it for itself.
-            Mode::Add if entry.class.grouped => relay.add(segment, value),
-            Mode::Add => relay.add_beside(segment, value),
-        });
+        return match input {
+            // A loop over the values of a counter takes 30 instructions more.
+            InputValue::Counter(total) => put_relayed(entry, &relay, mode, times, |_| *total),
+            _ => put_relayed(entry, &relay, mode, times, |i| value(input, i)),
+        };
     }
     match (&entry.kind, input) {
         (AnyKind::MixedCounter(_), InputValue::Counter(_))
@@ -110,6 +103,29 @@ pub(super) fn put(
         _ => {}
     }
     PutResult::Done
+}
+
+/// Stores the values of a relayed series.
+#[inline]
+fn put_relayed(
+    entry: &FamilyEntry,
+    relay: &Relay<'_>,
+    mode: Mode,
+    times: Times,
+    value: impl Fn(usize) -> f64,
+) -> PutResult {
+    let segment = entry.family.segment();
+    done(match mode {
+        Mode::Follow => match relay.follow(segment, times, value) {
+            FollowResult::Done => true,
+            FollowResult::Locked => false,
+            FollowResult::Other(start) => return PutResult::Other(start),
+        },
+        Mode::Set => relay.set(segment, times, value),
+        // A push that adds to a group has it for itself.
+        Mode::Add if entry.class.grouped => relay.add(segment, value),
+        Mode::Add => relay.add_beside(segment, value),
+    })
 }
 
 /// Adds a number to a gauge or a value of unknown type, or stores it.
