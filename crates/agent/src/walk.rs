@@ -238,11 +238,7 @@ impl All {
 
     /// Passes on the families of the daemon, each with the series that sources have of it, until
     /// `is_full` returns true after a series or a family. Returns whether there are more.
-    pub fn step_own<S: Sink + ?Sized>(
-        &mut self,
-        sink: &mut S,
-        is_full: impl Fn(&S) -> bool,
-    ) -> bool {
+    pub fn step_own<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
         loop {
             if self.is_joining
                 && let Current::Shared(own_family) = self.current
@@ -255,6 +251,10 @@ impl All {
             }
             let Self { own, is_joining, current, walk } = self;
             match own {
+                // Nothing can be joined, so the collected families need no copy.
+                Own::InSegment(families) if walk.merged.names.is_empty() => {
+                    return families.step(sink, is_full);
+                }
                 Own::InSegment(families) => {
                     let mut beside = Beside { sink, current, walk };
                     let is_more = families.families(

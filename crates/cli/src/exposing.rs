@@ -1,5 +1,7 @@
 //! `GET /metrics`: shows the metrics of inputs, of the daemon, and of watched sources, in steps.
 
+use std::cell::Cell;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,7 +12,7 @@ use hyper::header::{
 use quipu::exposition::{
     Compression, Compressor, Encoder, Escaping, Format, negotiate, negotiate_compression,
 };
-use quipu::snapshot::{FamilyHeader, Series, Sink};
+use quipu::snapshot::{FamilyHeader, FamilyKey, Series, Sink};
 use quipu_segment::printable;
 
 use quipu_agent::{AgentReadings, All, Filter, MergedFamilies, Reading, ReadingRequest};
@@ -82,7 +84,7 @@ impl Exposing {
             filter,
             stage: Stage::Waiting(Arc::default()),
             place: None,
-            encoder: StepEncoder { inner: Encoder::new(format, escaping), series: 0 },
+            encoder: StepEncoder::new(format, escaping),
             body: Vec::new(),
         }
     }
@@ -166,7 +168,7 @@ impl Exposing {
         if let Some(mut compressor) = self.compressor.take() {
             compressor.finish(&mut self.body);
         }
-        let mut response = text(StatusCode::OK, std::mem::take(&mut self.body));
+        let mut response = text(StatusCode::OK, mem::take(&mut self.body));
         let headers = response.headers_mut();
         if let Ok(content_type) = HeaderValue::from_str(content_type) {
             headers.insert(CONTENT_TYPE, content_type);
@@ -249,7 +251,18 @@ struct StepEncoder {
     series: usize,
 }
 
+thread_local! {
+    /// The encoder of an earlier scrape, which has the headers of the families that it encoded.
+    static SPARE: Cell<Option<Encoder>> = const { Cell::new(None) };
+}
+
 impl StepEncoder {
+    fn new(format: Format, escaping: Escaping) -> Self {
+        let mut inner = SPARE.take().unwrap_or_default();
+        inner.reset(format, escaping);
+        Self { inner, series: 0 }
+    }
+
     /// Returns the memory of the buffers, also while they are empty.
     fn held(&self) -> usize {
         FULL + self.inner.pending()
@@ -261,11 +274,26 @@ impl StepEncoder {
     }
 }
 
+impl Drop for StepEncoder {
+    fn drop(&mut self) {
+        // A long message of protobuf is an exception, whose memory is not kept.
+        if self.inner.buffer_mut().capacity() <= 4 * FULL {
+            // Fails if the thread is ending.
+            let _ = SPARE.try_with(|spare| spare.set(Some(mem::take(&mut self.inner))));
+        }
+    }
+}
+
 impl Sink for StepEncoder {
     fn family(&mut self, family: &FamilyHeader<'_>) {
         self.inner.family(family);
     }
 
+    fn known_family(&mut self, key: FamilyKey, family: &FamilyHeader<'_>) {
+        self.inner.known_family(key, family);
+    }
+
+    #[inline]
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         self.series += 1;
         self.inner.series(family, series);

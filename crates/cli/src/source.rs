@@ -69,15 +69,15 @@ impl outputs::Source for Source {
         &self.shared.via
     }
 
-    fn visit(&self, sink: &mut dyn Sink) -> Result<(), quipu::Error> {
+    fn visit(&self, mut sink: &mut dyn Sink) -> Result<(), quipu::Error> {
         let (merged, scraping) = match &self.watched {
             Some(watched) => self.merge(watched),
             None => (Arc::default(), self.enter()),
         };
         let mut all = All::over(self.state.intake.registry(), &merged, &[])?;
-        while all.step_own(sink, |_| false) {}
+        while all.step_own(&mut sink, |_| false) {}
         drop(scraping);
-        while all.step_rest(sink, |_| false) {}
+        while all.step_rest(&mut sink, |_| false) {}
         Ok(())
     }
 }
