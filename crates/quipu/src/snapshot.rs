@@ -280,7 +280,7 @@ impl<'a> Series<'a> {
     }
 }
 
-/// The number of a sample.
+/// The number of a sample. The enum is complete: the cells of a series are integers or floats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     /// An unsigned integer.

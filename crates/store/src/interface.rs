@@ -9,6 +9,7 @@ use crate::error::Error;
 
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// A sum that only grows.
     Counter,
@@ -22,6 +23,7 @@ pub enum Kind {
 
 /// The description of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Spec {
     /// The name.
     pub name: String,

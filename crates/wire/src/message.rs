@@ -87,7 +87,7 @@ impl MetricType {
     pub const GAUGE: MetricType = MetricType(3);
 }
 
-/// The kind of a message.
+/// The kind of a message. The enum is complete: each format describes these four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// A [`Counter`].
@@ -115,7 +115,7 @@ impl Kind {
     }
 }
 
-/// A message of any kind.
+/// A message of any kind. The enum is complete: each format describes these four.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Message<'m> {
     /// A counter.

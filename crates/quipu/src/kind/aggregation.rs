@@ -8,6 +8,7 @@ use std::str::FromStr;
 ///
 /// The names are those of Python's `prometheus_client`; Ruby's `most_recent` is accepted, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Aggregation {
     /// The value of each process, in a series of its own with the label `pid`.
     #[default]
@@ -34,7 +35,7 @@ pub enum Aggregation {
 
 impl Aggregation {
     /// All aggregations.
-    pub const EVERY: [Self; 10] = [
+    pub const EVERY: &'static [Self] = &[
         Self::All,
         Self::LiveAll,
         Self::Min,
@@ -94,7 +95,7 @@ impl FromStr for Aggregation {
 
     fn from_str(name: &str) -> Result<Self, UnknownAggregation> {
         let plain = if name == "most_recent" { "mostrecent" } else { name };
-        let found = Self::EVERY.into_iter().find(|aggregation| aggregation.name() == plain);
+        let found = Self::EVERY.iter().copied().find(|aggregation| aggregation.name() == plain);
         found.ok_or_else(|| UnknownAggregation(name.to_owned()))
     }
 }

@@ -414,5 +414,7 @@ pub(super) fn fold_for(aggregation: Aggregation) -> Fold {
         Aggregation::Max | Aggregation::LiveMax => Fold::Max,
         Aggregation::Sum | Aggregation::LiveSum => Fold::Sum,
         Aggregation::MostRecent | Aggregation::LiveMostRecent => Fold::MostRecent,
+        // An aggregation that this version does not know: no value is hidden.
+        _ => Fold::Each,
     }
 }

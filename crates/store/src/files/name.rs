@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(parse("counter_7.db"), Some((Content::Counters, "7")));
         assert_eq!(parse("histogram_web-1.db"), Some((Content::Histograms, "web-1")));
         assert_eq!(parse("summary_a_b.db"), Some((Content::Summaries, "a_b")));
-        for aggregation in Aggregation::EVERY {
+        for &aggregation in Aggregation::EVERY {
             let file = format!("gauge_{aggregation}_12.db");
             let content = Content::Gauges(mode(aggregation));
             assert_eq!(Name::parse(&file).unwrap(), Name { content, pid: "12" });

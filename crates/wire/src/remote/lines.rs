@@ -99,7 +99,7 @@ pub struct LineBuffer {
     is_skipping: bool,
 }
 
-/// A part of an input that was cut by a [`LineBuffer`].
+/// A part of an input that was cut by a [`LineBuffer`]. The enum is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a line is too long or not")]
 pub enum Cut<'a> {

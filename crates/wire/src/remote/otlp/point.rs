@@ -109,7 +109,7 @@ pub enum PointValue<'r> {
     Summary(SummaryPoint<'r>),
 }
 
-/// An integer or a double.
+/// An integer or a double. The enum is complete.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// An integer.

@@ -30,7 +30,7 @@ pub fn read_metrics_request<'a>(
     Ok(())
 }
 
-/// What [`MetricsReader::next_progress`] has read.
+/// The result of [`MetricsReader::next_progress`]. The enum is complete.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is returned")]
 pub enum Progress<'r, 'a> {
