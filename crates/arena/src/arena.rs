@@ -13,52 +13,55 @@ use core::ptr::{self, NonNull};
 use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::arithmetic::{self, LOW, Place, StaticFacts};
-use crate::base::{DefaultBase, InBuffer};
+use crate::base::{InBuffer, default_to_heap};
 use crate::chunk::{self, Chunks, Header};
-use crate::policy::{Policy, Up};
+use crate::policy::Policy;
 use crate::scope::{Checkpoint, Scope, ScopeGuard};
 use crate::stats::Stats;
 
-/// A bump allocator.
-///
-/// An allocation advances a position. If the position would pass the end of the chunk, the arena
-/// takes another chunk from the base allocator `A`. Allocated values live as long as the arena is
-/// borrowed. They are freed all at once: by [`reset`](Arena::reset), by the end of a scope, or with
-/// the arena.
-///
-/// ```
-/// use quipu_arena::Arena;
-///
-/// let mut arena = Arena::new();
-/// let name = arena.alloc_str("requests");
-/// let buckets = arena.alloc_slice_fill(8, 0u64);
-/// buckets[3] += 1;
-/// assert_eq!((&*name, buckets[3]), ("requests", 1));
-/// arena.reset();
-/// ```
-///
-/// An arena has the size of two words plus its base allocator. It may be sent to another thread,
-/// but not shared: see [`Pool`](crate::Pool) and [`SharedArena`](crate::SharedArena).
-///
-/// `P` is the [policy](Policy): direction, minimum alignment, and what shrinking does. `Arena::new`
-/// and similar constructors return an `Arena<Up>`; for another policy, write
-/// `Arena::<Down<8>>::new_in(Global)`.
-///
-/// Values that need dropping are refused at compile time, except by
-/// [`alloc_box`](Arena::alloc_box):
-///
-/// ```compile_fail
-/// let arena = quipu_arena::Arena::new();
-/// arena.alloc(String::from("would never be freed"));
-/// ```
-pub struct Arena<P: Policy = Up, A: Allocator = DefaultBase> {
-    /// Upwards, the first free byte; downwards, the last used one. A multiple of the minimum
-    /// alignment.
-    pos: Cell<NonNull<u8>>,
-    /// The end of free memory. Upwards, the header begins there; downwards, it ends there.
-    limit: Cell<NonNull<u8>>,
-    base: A,
-    policy: PhantomData<fn() -> P>,
+default_to_heap! {
+    /// A bump allocator.
+    ///
+    /// An allocation advances a position. If the position would pass the end of the chunk, the
+    /// arena takes another chunk from the base allocator `A`. Allocated values live as long as the
+    /// arena is borrowed. They are freed all at once: by [`reset`](Arena::reset), by the end of a
+    /// scope, or with the arena.
+    ///
+    /// ```
+    /// use quipu_arena::Arena;
+    ///
+    /// let mut arena = Arena::new();
+    /// let name = arena.alloc_str("requests");
+    /// let buckets = arena.alloc_slice_fill(8, 0u64);
+    /// buckets[3] += 1;
+    /// assert_eq!((&*name, buckets[3]), ("requests", 1));
+    /// arena.reset();
+    /// ```
+    ///
+    /// An arena has the size of two words plus its base allocator. It may be sent to another
+    /// thread, but not shared: see [`Pool`](crate::Pool) and [`SharedArena`](crate::SharedArena).
+    ///
+    /// `P` is the [policy](Policy): direction, minimum alignment, and what shrinking does.
+    /// `Arena::new` and similar constructors return an `Arena<Up>`; for another policy, write
+    /// `Arena::<Down<8>>::new_in(Global)`. Without the feature `alloc` there is no heap, and
+    /// neither parameter has a default.
+    ///
+    /// Values that need dropping are refused at compile time, except by
+    /// [`alloc_box`](Arena::alloc_box):
+    ///
+    /// ```compile_fail
+    /// let arena = quipu_arena::Arena::new();
+    /// arena.alloc(String::from("would never be freed"));
+    /// ```
+    pub struct Arena<P: Policy = crate::Up, A: Allocator = crate::Global> {
+        /// Upwards, the first free byte; downwards, the last used one. A multiple of the minimum
+        /// alignment.
+        pos: Cell<NonNull<u8>>,
+        /// The end of free memory. Upwards, the header begins there; downwards, it ends there.
+        limit: Cell<NonNull<u8>>,
+        base: A,
+        policy: PhantomData<fn() -> P>,
+    }
 }
 
 // SAFETY: An arena owns its chunks, and a borrow from it prevents sending it.

@@ -13,33 +13,30 @@ use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::sync::{AtomicUsize, Ordering, const_unless_loom};
 
-/// The default base allocator of an arena: the heap.
-#[cfg(feature = "alloc")]
-pub type DefaultBase = allocator_api2::alloc::Global;
-
-/// The default base allocator of an arena. Without the feature `alloc`, it has no values.
+/// Defines a type with parameters that have defaults, if there is a heap for them.
 ///
-/// So no arena can use it, and a crate without a heap has to name another base allocator, such as
-/// [`InBuffer`].
-#[cfg(not(feature = "alloc"))]
-pub type DefaultBase = NoHeap;
+/// Without the feature `alloc` the parameters have no defaults. The feature therefore only adds to
+/// the meaning of a name, and never changes it.
+macro_rules! default_to_heap {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident<
+            $($lifetime:lifetime $(, $type:ident)?;)?
+            $($parameter:ident: $bound:path = $default:ty),*
+        > { $($fields:tt)* }
+    ) => {
+        #[cfg(feature = "alloc")]
+        $(#[$attribute])*
+        pub struct $name<
+            $($lifetime, $($type,)?)? $($parameter: $bound = $default),*
+        > { $($fields)* }
 
-/// A placeholder for the heap if there is none.
-#[cfg(not(feature = "alloc"))]
-#[derive(Debug)]
-pub enum NoHeap {}
-
-// SAFETY: The type has no values.
-#[cfg(not(feature = "alloc"))]
-unsafe impl Allocator for NoHeap {
-    fn allocate(&self, _: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        match *self {}
-    }
-
-    unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {
-        match *self {}
-    }
+        #[cfg(not(feature = "alloc"))]
+        $(#[$attribute])*
+        pub struct $name<$($lifetime, $($type,)?)? $($parameter: $bound),*> { $($fields)* }
+    };
 }
+pub(crate) use default_to_heap;
 
 /// The base allocator of an arena in a buffer. It has no other memory.
 pub struct InBuffer<'b>(PhantomData<&'b mut [MaybeUninit<u8>]>);

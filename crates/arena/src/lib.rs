@@ -33,9 +33,7 @@ pub use allocator_api2::alloc::Allocator;
 pub use allocator_api2::alloc::Global;
 
 pub use arena::Arena;
-#[cfg(not(feature = "alloc"))]
-pub use base::NoHeap;
-pub use base::{DefaultBase, InBuffer, LimitedAllocator};
+pub use base::{InBuffer, LimitedAllocator};
 pub use boxed::ArenaBox;
 pub use policy::{Down, Keep, Pieces, Policy, Reclaim, Up};
 #[cfg(feature = "std")]

@@ -13,32 +13,34 @@ use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::allocate::{allocating, expect_array, refuse_drop, uninit};
 use crate::arena::{Arena, out_of_memory};
-use crate::base::DefaultBase;
+use crate::base::default_to_heap;
 use crate::boxed::ArenaBox;
-use crate::policy::{Policy, Up};
+use crate::policy::Policy;
 use crate::string::ArenaString;
 use crate::vec::ArenaVec;
 
-/// A handle for allocations that live as long as `'a` and are freed together.
-///
-/// It is created by [`Arena::scoped`], [`ScopeGuard::scope`] or [`Arena::as_scope`]. A function
-/// that allocates takes it by reference, and its results have the scope's lifetime, not that of the
-/// reference:
-///
-/// ```
-/// use quipu_arena::{Arena, Scope};
-///
-/// fn fields<'a>(scope: &Scope<'a>, line: &'a str) -> &'a [&'a str] {
-///     scope.alloc_iter(line.split(' '))
-/// }
-///
-/// let mut arena = Arena::new();
-/// assert_eq!(arena.scoped(|scope| fields(&scope, "GET / 200").len()), 3);
-/// ```
-///
-/// A function that opens inner scopes takes `&mut Scope<'_>`.
-pub struct Scope<'a, P: Policy = Up, A: Allocator = DefaultBase> {
-    arena: &'a Arena<P, A>,
+default_to_heap! {
+    /// A handle for allocations that live as long as `'a` and are freed together.
+    ///
+    /// It is created by [`Arena::scoped`], [`ScopeGuard::scope`] or [`Arena::as_scope`]. A function
+    /// that allocates takes it by reference, and its results have the scope's lifetime, not that of
+    /// the reference:
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, Scope};
+    ///
+    /// fn fields<'a>(scope: &Scope<'a>, line: &'a str) -> &'a [&'a str] {
+    ///     scope.alloc_iter(line.split(' '))
+    /// }
+    ///
+    /// let mut arena = Arena::new();
+    /// assert_eq!(arena.scoped(|scope| fields(&scope, "GET / 200").len()), 3);
+    /// ```
+    ///
+    /// A function that opens inner scopes takes `&mut Scope<'_>`.
+    pub struct Scope<'a; P: Policy = crate::Up, A: Allocator = crate::Global> {
+        arena: &'a Arena<P, A>,
+    }
 }
 
 impl<'a, P: Policy, A: Allocator> Scope<'a, P, A> {
@@ -95,13 +97,15 @@ impl<P: Policy, A: Allocator> fmt::Debug for Scope<'_, P, A> {
     }
 }
 
-/// When dropped, frees what its scope allocated.
-///
-/// A guard leaked by `mem::forget` frees nothing: the allocations of its scope stay until the outer
-/// scope ends, or the arena is reset.
-pub struct ScopeGuard<'a, P: Policy = Up, A: Allocator = DefaultBase> {
-    arena: &'a Arena<P, A>,
-    start: Checkpoint,
+default_to_heap! {
+    /// When dropped, frees what its scope allocated.
+    ///
+    /// A guard leaked by `mem::forget` frees nothing: the allocations of its scope stay until the
+    /// outer scope ends, or the arena is reset.
+    pub struct ScopeGuard<'a; P: Policy = crate::Up, A: Allocator = crate::Global> {
+        arena: &'a Arena<P, A>,
+        start: Checkpoint,
+    }
 }
 
 impl<'a, P: Policy, A: Allocator> ScopeGuard<'a, P, A> {

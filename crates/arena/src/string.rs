@@ -9,26 +9,28 @@ use core::str;
 
 use allocator_api2::alloc::AllocError;
 
-use crate::arena::Arena;
+use crate::base::default_to_heap;
 use crate::vec::{ArenaVec, Within};
 
-/// A growable string in an arena.
-///
-/// ```
-/// use std::fmt::Write;
-/// use quipu_arena::{Arena, ArenaString};
-///
-/// let arena = Arena::new();
-/// let mut line = ArenaString::new_in(&arena);
-/// line.push_str("requests_total ");
-/// write!(line, "{}", 17)?;
-/// let line: &mut str = line.into_str();
-/// assert_eq!(line, "requests_total 17");
-/// # Ok::<(), std::fmt::Error>(())
-/// ```
-pub struct ArenaString<'a, H: Within<'a> = &'a Arena> {
-    /// Always UTF-8.
-    bytes: ArenaVec<'a, u8, H>,
+default_to_heap! {
+    /// A growable string in an arena.
+    ///
+    /// ```
+    /// use std::fmt::Write;
+    /// use quipu_arena::{Arena, ArenaString};
+    ///
+    /// let arena = Arena::new();
+    /// let mut line = ArenaString::new_in(&arena);
+    /// line.push_str("requests_total ");
+    /// write!(line, "{}", 17)?;
+    /// let line: &mut str = line.into_str();
+    /// assert_eq!(line, "requests_total 17");
+    /// # Ok::<(), std::fmt::Error>(())
+    /// ```
+    pub struct ArenaString<'a; H: Within<'a> = &'a crate::Arena> {
+        /// Always UTF-8.
+        bytes: ArenaVec<'a, u8, H>,
+    }
 }
 
 impl<'a, H: Within<'a>> ArenaString<'a, H> {

@@ -17,6 +17,7 @@ use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::allocate::{expect_array, no_growth, refuse_drop};
 use crate::arena::Arena;
+use crate::base::default_to_heap;
 use crate::boxed::ArenaBox;
 use crate::policy::Policy;
 use crate::scope::Scope;
@@ -94,26 +95,28 @@ unsafe impl<'a, A: Allocator> Within<'a> for &crate::Batch<'a, A> {
     }
 }
 
-/// A vector in an arena.
-///
-/// ```
-/// use quipu_arena::{Arena, ArenaVec};
-///
-/// let arena = Arena::new();
-/// let mut buckets = ArenaVec::new_in(&arena);
-/// buckets.extend_from_slice_copy(&[1, 2, 3]);
-/// buckets.push(4);
-/// let buckets: &mut [i32] = buckets.into_slice();
-/// assert_eq!(buckets, [1, 2, 3, 4]);
-/// assert_eq!(arena.stats().allocated, 16);
-/// ```
-pub struct ArenaVec<'a, T, H: Within<'a> = &'a Arena> {
-    room: Room<T, H>,
-    /// Kept apart from the room, so that a loop of pushes keeps it in a register.
-    len: usize,
-    /// The vector owns its values, which may have shorter lifetimes than the arena: they may hold a
-    /// `&Scope`.
-    owns: PhantomData<(&'a (), T)>,
+default_to_heap! {
+    /// A vector in an arena.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaVec};
+    ///
+    /// let arena = Arena::new();
+    /// let mut buckets = ArenaVec::new_in(&arena);
+    /// buckets.extend_from_slice_copy(&[1, 2, 3]);
+    /// buckets.push(4);
+    /// let buckets: &mut [i32] = buckets.into_slice();
+    /// assert_eq!(buckets, [1, 2, 3, 4]);
+    /// assert_eq!(arena.stats().allocated, 16);
+    /// ```
+    pub struct ArenaVec<'a, T; H: Within<'a> = &'a Arena> {
+        room: Room<T, H>,
+        /// Kept apart from the room, so that a loop of pushes keeps it in a register.
+        len: usize,
+        /// The vector owns its values, which may have shorter lifetimes than the arena: they may
+        /// hold a `&Scope`.
+        owns: PhantomData<(&'a (), T)>,
+    }
 }
 
 /// The block that holds the values of a vector.
