@@ -42,5 +42,5 @@ pub use scope::{Checkpoint, Scope, ScopeGuard};
 #[cfg(feature = "alloc")]
 pub use shared::{Batch, SharedArena};
 pub use stats::Stats;
-pub use string::ArenaString;
-pub use vec::{ArenaVec, IntoIter, Within};
+pub use string::{ArenaString, StringDrain};
+pub use vec::{ArenaVec, Drain, IntoIter, Within};

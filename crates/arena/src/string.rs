@@ -2,15 +2,15 @@
 
 use core::borrow::Borrow;
 use core::cmp::Ordering;
-use core::fmt;
 use core::hash::{Hash, Hasher};
-use core::ops::{AddAssign, Deref};
-use core::str;
+use core::iter::FusedIterator;
+use core::ops::{AddAssign, Deref, RangeBounds};
+use core::{fmt, mem, str};
 
 use allocator_api2::alloc::AllocError;
 
 use crate::base::default_to_heap;
-use crate::vec::{ArenaVec, Within};
+use crate::vec::{ArenaVec, Within, bounds};
 
 default_to_heap! {
     /// A growable string in an arena.
@@ -141,6 +141,92 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         }
     }
 
+    /// Removes a range of bytes, and returns an iterator of the characters in it.
+    ///
+    /// The characters are removed when the iterator is dropped, also if it did not yield them. If
+    /// the iterator is leaked, the string is unchanged. Nothing is allocated or freed: the capacity
+    /// stays.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaString};
+    ///
+    /// let arena = Arena::new();
+    /// let mut name = ArenaString::from_str_in("http_requests_total", &arena);
+    /// assert!(name.drain(..5).eq("http_".chars()));
+    /// assert_eq!(name, "requests_total");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the range starts after its end, ends after the length, or starts or ends within a
+    /// character.
+    #[track_caller]
+    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> StringDrain<'_, 'a, H> {
+        let (start, end) = bounds(range, self.len());
+        for index in [start, end] {
+            assert!(self.is_char_boundary(index), "index {index} of a text is within a character");
+        }
+        StringDrain { string: self, start, end, next: start, last: end }
+    }
+
+    /// Moves the characters from byte `at` on to a new string in the same arena.
+    ///
+    /// This string keeps its capacity. The cost is a new block with exactly enough room, and one
+    /// copy of the moved bytes.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaString};
+    ///
+    /// let arena = Arena::new();
+    /// let mut name = ArenaString::from_str_in("requests_total", &arena);
+    /// let suffix = name.split_off(8);
+    /// assert_eq!((name.as_str(), suffix.as_str()), ("requests", "_total"));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When `at` is greater than the length or within a character, or the base allocator has no
+    /// memory.
+    #[must_use = "to drop the characters, use `truncate`"]
+    #[track_caller]
+    pub fn split_off(&mut self, at: usize) -> ArenaString<'a, H> {
+        assert!(self.is_char_boundary(at), "no character of a text starts at index {at}");
+        ArenaString { bytes: self.bytes.split_off(at) }
+    }
+
+    /// Removes the characters for which the function returns false, in linear time.
+    ///
+    /// If the function panics, the string is empty.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaString};
+    ///
+    /// let arena = Arena::new();
+    /// let mut name = ArenaString::from_str_in("http.requests/total", &arena);
+    /// name.retain(char::is_alphanumeric);
+    /// assert_eq!(name, "httprequeststotal");
+    /// ```
+    pub fn retain(&mut self, mut keep: impl FnMut(char) -> bool) {
+        let empty = ArenaVec::new_in(self.bytes.home());
+        // The string is empty in the meantime, because its bytes are not UTF-8 while some of them
+        // have moved, and the function may panic.
+        let mut bytes = mem::replace(&mut self.bytes, empty);
+        let (mut kept, mut next) = (0, 0);
+        loop {
+            // SAFETY: The bytes from `next` on are unchanged, and start with a whole character.
+            let rest = unsafe { str::from_utf8_unchecked(&bytes[next..]) };
+            let Some(character) = rest.chars().next() else { break };
+            let end = next + character.len_utf8();
+            if keep(character) {
+                bytes.copy_within(next..end, kept);
+                kept += end - next;
+            }
+            next = end;
+        }
+        bytes.truncate(kept);
+        self.bytes = bytes;
+    }
+
     /// Makes room for at least this number of additional bytes.
     ///
     /// # Panics
@@ -265,5 +351,70 @@ impl<'a, H: Within<'a>> fmt::Debug for ArenaString<'a, H> {
 impl<'a, H: Within<'a>> fmt::Display for ArenaString<'a, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_str().fmt(f)
+    }
+}
+
+/// An iterator that removes a range of characters from a string; see [`ArenaString::drain`].
+///
+/// ```
+/// use quipu_arena::{Arena, ArenaString, StringDrain};
+///
+/// let arena = Arena::new();
+/// let mut line = ArenaString::from_str_in("GET /a 200", &arena);
+/// let mut method: StringDrain<_> = line.drain(..4);
+/// assert_eq!((method.next(), method.as_str()), (Some('G'), "ET "));
+/// drop(method);
+/// assert_eq!(line, "/a 200");
+/// ```
+pub struct StringDrain<'s, 'a, H: Within<'a>> {
+    string: &'s mut ArenaString<'a, H>,
+    /// The range that is removed.
+    start: usize,
+    end: usize,
+    /// The characters from `next` to `last` have not been yielded.
+    next: usize,
+    last: usize,
+}
+
+impl<'a, H: Within<'a>> StringDrain<'_, 'a, H> {
+    /// Returns the characters that were not yielded.
+    pub fn as_str(&self) -> &str {
+        &self.string[self.next..self.last]
+    }
+}
+
+impl<'a, H: Within<'a>> Iterator for StringDrain<'_, 'a, H> {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        let character = self.as_str().chars().next()?;
+        self.next += character.len_utf8();
+        Some(character)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.as_str().chars().size_hint()
+    }
+}
+
+impl<'a, H: Within<'a>> DoubleEndedIterator for StringDrain<'_, 'a, H> {
+    fn next_back(&mut self) -> Option<char> {
+        let character = self.as_str().chars().next_back()?;
+        self.last -= character.len_utf8();
+        Some(character)
+    }
+}
+
+impl<'a, H: Within<'a>> FusedIterator for StringDrain<'_, 'a, H> {}
+
+impl<'a, H: Within<'a>> Drop for StringDrain<'_, 'a, H> {
+    fn drop(&mut self) {
+        self.string.bytes.drain(self.start..self.end);
+    }
+}
+
+impl<'a, H: Within<'a>> fmt::Debug for StringDrain<'_, 'a, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StringDrain").field(&self.as_str()).finish()
     }
 }

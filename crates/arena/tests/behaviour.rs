@@ -54,7 +54,10 @@ each_policy! {
     a_buffer_never_grows,
     vectors_behave_as_vectors,
     vectors_give_their_values,
+    vectors_are_cut_and_joined,
+    a_panic_in_a_drain_loses_no_other_value,
     strings_behave_as_strings,
+    strings_are_cut_at_characters,
     statistics_add_up,
     hash_tables_and_vectors_of_others_work,
 }
@@ -464,6 +467,114 @@ fn vectors_give_their_values<P: Policy>() {
     assert!(some.try_extend(0..1000_u32).is_err());
     assert!(some.len() > 50 && some.iter().copied().eq(0..some.len() as u32));
     assert!(some.try_extend(std::iter::repeat(1)).is_err(), "at once");
+}
+
+fn vectors_are_cut_and_joined<P: Policy>() {
+    let arena = Arena::<P>::default();
+    for (start, end) in [(0, 0), (0, 3), (2, 5), (4, 9), (9, 9), (0, 9)] {
+        let drops = Rc::new(Cell::new(0));
+        let counted = |n: u16| (n, Counted(drops.clone()));
+        let ids = |vec: &[(u16, Counted)]| vec.iter().map(|value| value.0).collect::<Vec<_>>();
+        let mut twin: Vec<u16> = (0..9).collect();
+        let mut vec = ArenaVec::from_iter_in((0..9).map(counted), &arena);
+
+        let mut drain = vec.drain(start..end);
+        let mut removed = twin.drain(start..end);
+        assert_eq!(drain.len(), removed.len());
+        assert_eq!(drain.next().map(|value| value.0), removed.next());
+        assert_eq!(drain.next_back().map(|value| value.0), removed.next_back());
+        drop((drain, removed));
+        assert_eq!((ids(&vec), drops.get()), (twin.clone(), (end - start) as u32));
+
+        let at = vec.len() / 2;
+        let (mut tail, mut twin_tail) = (vec.split_off(at), twin.split_off(at));
+        assert_eq!((ids(&vec), ids(&tail)), (twin.clone(), twin_tail.clone()));
+        tail.append(&mut vec);
+        twin_tail.append(&mut twin);
+        assert_eq!((ids(&tail), vec.len()), (twin_tail, 0));
+        tail.dedup_by_key(|value| value.0 / 3);
+        let (left, dropped) = (tail.len(), drops.get() as usize);
+        assert_eq!(left + dropped, 9);
+        drop((vec, tail));
+        assert_eq!(drops.get(), 9);
+    }
+
+    let mut numbers = ArenaVec::from_iter_in(0..9, &arena);
+    std::mem::forget(numbers.drain(2..4));
+    assert_eq!(numbers, [0, 1], "a drain that is leaked leaves the values before it");
+
+    let mut none = ArenaVec::from_iter_in([(); 5], &arena);
+    none.append(&mut ArenaVec::from_iter_in([(); 2], &arena));
+    assert_eq!((none.drain(1..=3).count(), none.split_off(1).len(), none.len()), (3, 3, 1));
+    none.dedup();
+    none.clear();
+    none.dedup();
+    assert_eq!(none.drain(..).next(), None);
+
+    let limited: Arena<P, _> = Arena::new_in(LimitedAllocator::new(600, Global));
+    let mut few = ArenaVec::from_iter_in([1_u32], &limited);
+    let mut many = ArenaVec::from_iter_in(0..500, &arena);
+    assert_eq!(few.try_append(&mut many), Err(AllocError));
+    assert_eq!((few.as_slice(), many.len()), (&[1][..], 500));
+    assert!(refuses(&arena, |vec| drop(vec.drain(3..5))));
+    #[allow(clippy::reversed_empty_ranges)]
+    let reversed = 3..2;
+    assert!(refuses(&arena, |vec| drop(vec.drain(reversed))));
+    assert!(refuses(&arena, |vec| drop(vec.drain(..=usize::MAX))));
+    assert!(refuses(&arena, |vec| drop(vec.split_off(5))));
+    assert!(refuses(&arena, |vec| vec.dedup_by(|_, _| panic!("while comparing"))));
+}
+
+/// Whether an action on a vector panics, and leaves the vector as it was.
+fn refuses<'a, P: Policy>(
+    arena: &'a Arena<P>,
+    action: impl FnOnce(&mut ArenaVec<'a, u8, &'a Arena<P>>),
+) -> bool {
+    let mut vec = ArenaVec::from_iter_in(0..4, arena);
+    catch_unwind(AssertUnwindSafe(|| action(&mut vec))).is_err() && vec == [0, 1, 2, 3]
+}
+
+fn a_panic_in_a_drain_loses_no_other_value<P: Policy>() {
+    struct Fails(u8, Rc<Cell<usize>>);
+
+    impl Drop for Fails {
+        fn drop(&mut self) {
+            self.1.set(self.1.get() + 1);
+            assert!(self.0 != 2, "while dropping");
+        }
+    }
+
+    let arena = Arena::<P>::default();
+    let drops = Rc::new(Cell::new(0));
+    let mut vec = ArenaVec::from_iter_in((0..6).map(|n| Fails(n, drops.clone())), &arena);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(vec.drain(1..4)))).is_err());
+    assert_eq!(drops.get(), 3);
+    assert_eq!(vec.iter().map(|value| value.0).collect::<Vec<_>>(), [0, 4, 5]);
+    drop(vec);
+    assert_eq!(drops.get(), 6);
+}
+
+fn strings_are_cut_at_characters<P: Policy>() {
+    let arena = Arena::<P>::default();
+    let mut text = ArenaString::from_str_in("a\u{fa}b\u{20ac}c\u{1f600}", &arena);
+    let mut drain = text.drain(1..7);
+    assert_eq!((drain.next(), drain.next_back()), (Some('\u{fa}'), Some('\u{20ac}')));
+    assert_eq!(drain.as_str(), "b");
+    drop(drain);
+    assert_eq!(text, "ac\u{1f600}");
+    std::mem::forget(text.drain(..));
+    let tail = text.split_off(2);
+    assert_eq!((text.as_str(), tail.as_str()), ("ac", "\u{1f600}"));
+    text.extend(['\u{20ac}', 'd', '\u{fa}', 'e', '\u{20ac}']);
+    text.retain(|character| !character.is_ascii() || character > 'c');
+    assert_eq!(text, "\u{20ac}d\u{fa}e\u{20ac}");
+    for range in [0..1, 1..3, 3..5] {
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(text.drain(range)))).is_err());
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(text.split_off(2)))).is_err());
+    assert_eq!(text, "\u{20ac}d\u{fa}e\u{20ac}");
+    assert!(catch_unwind(AssertUnwindSafe(|| text.retain(|n| n != 'd' || panic!("d")))).is_err());
+    assert_eq!(text, "");
 }
 
 fn strings_behave_as_strings<P: Policy>() {

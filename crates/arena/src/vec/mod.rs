@@ -5,6 +5,10 @@
 //! slice lives as long as the scope, not only as long as the borrow of it. Use allocator-api2's
 //! vector if you need the whole interface of `Vec`.
 
+mod drain;
+mod edit;
+mod into_iter;
+
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -21,6 +25,10 @@ use crate::base::default_to_heap;
 use crate::boxed::ArenaBox;
 use crate::policy::Policy;
 use crate::scope::Scope;
+
+pub use drain::Drain;
+pub(crate) use drain::bounds;
+pub use into_iter::IntoIter;
 
 /// The places where a vector or a string can live: `&Arena`, `&Scope` or `&Batch`.
 ///
@@ -327,7 +335,18 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         self.truncate(0);
     }
 
-    /// Drops the values for which the function returns false.
+    /// Drops the values for which the function returns false, in linear time.
+    ///
+    /// If the function panics, the vector has all of its values, in another order.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaVec};
+    ///
+    /// let arena = Arena::new();
+    /// let mut latencies = ArenaVec::from_iter_in([3, 250, 7, 900], &arena);
+    /// latencies.retain(|milliseconds| *milliseconds < 100);
+    /// assert_eq!(latencies, [3, 7]);
+    /// ```
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let mut kept = 0;
         for index in 0..self.len {
@@ -489,6 +508,11 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         unsafe { ArenaBox::from_raw(NonNull::slice_from_raw_parts(this.room.start, this.len)) }
     }
 
+    /// The place where the vector lives.
+    pub(crate) const fn home(&self) -> H {
+        self.room.home
+    }
+
     /// # Safety
     ///
     /// The length is less than the capacity.
@@ -632,81 +656,6 @@ impl<'a, 'e, T: Copy + 'e, H: Within<'a>> Extend<&'e T> for ArenaVec<'a, T, H> {
     #[inline]
     fn extend<I: IntoIterator<Item = &'e T>>(&mut self, items: I) {
         self.extend(items.into_iter().copied());
-    }
-}
-
-/// An iterator that owns the values of a vector. Remaining values are dropped with it; their memory
-/// stays with the arena.
-pub struct IntoIter<'a, T> {
-    values: NonNull<T>,
-    next: usize,
-    len: usize,
-    owns: PhantomData<(&'a (), T)>,
-}
-
-// SAFETY: It owns its values, and does not touch the arena.
-unsafe impl<T: Send> Send for IntoIter<'_, T> {}
-// SAFETY: As above.
-unsafe impl<T: Sync> Sync for IntoIter<'_, T> {}
-
-impl<T> Iterator for IntoIter<'_, T> {
-    type Item = T;
-
-    #[inline]
-    fn next(&mut self) -> Option<T> {
-        if self.next == self.len {
-            return None;
-        }
-        // SAFETY: The value is initialised, and is read once.
-        let value = unsafe { self.values.add(self.next).read() };
-        self.next += 1;
-        Some(value)
-    }
-
-    #[inline]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.len - self.next, Some(self.len - self.next))
-    }
-}
-
-impl<T> DoubleEndedIterator for IntoIter<'_, T> {
-    #[inline]
-    fn next_back(&mut self) -> Option<T> {
-        if self.next == self.len {
-            return None;
-        }
-        self.len -= 1;
-        // SAFETY: The value is initialised, and is read once.
-        Some(unsafe { self.values.add(self.len).read() })
-    }
-}
-
-impl<T> ExactSizeIterator for IntoIter<'_, T> {}
-
-impl<T> Drop for IntoIter<'_, T> {
-    fn drop(&mut self) {
-        // SAFETY: The remaining values are initialised, and were not read.
-        unsafe {
-            let rest = self.values.add(self.next).as_ptr();
-            ptr::slice_from_raw_parts_mut(rest, self.len - self.next).drop_in_place();
-        }
-    }
-}
-
-impl<T> fmt::Debug for IntoIter<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoIter").field("left", &self.len()).finish_non_exhaustive()
-    }
-}
-
-impl<'a, T, H: Within<'a>> IntoIterator for ArenaVec<'a, T, H> {
-    type Item = T;
-    type IntoIter = IntoIter<'a, T>;
-
-    #[inline]
-    fn into_iter(self) -> IntoIter<'a, T> {
-        let values = ArenaBox::into_raw(self.into_boxed_slice());
-        IntoIter { values: values.cast(), next: 0, len: values.len(), owns: PhantomData }
     }
 }
 

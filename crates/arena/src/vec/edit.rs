@@ -1,0 +1,152 @@
+//! Methods that move or compare many values of a vector.
+
+use core::ptr;
+
+use allocator_api2::alloc::AllocError;
+
+use crate::allocate::expect_array;
+use crate::vec::{ArenaVec, Within};
+
+impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
+    /// Moves all values of another vector to the end of this one.
+    ///
+    /// The other vector may be in another arena or scope. It is empty afterwards, and keeps its
+    /// capacity. The cost is one copy of the other vector's bytes.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaVec};
+    ///
+    /// let (arena, other) = (Arena::new(), Arena::new());
+    /// let mut names = ArenaVec::from_iter_in(["a", "b"], &arena);
+    /// let mut more = ArenaVec::from_iter_in(["c"], &other);
+    /// names.append(&mut more);
+    /// assert_eq!(names, ["a", "b", "c"]);
+    /// assert!(more.is_empty());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+    #[track_caller]
+    pub fn append<'b, I: Within<'b>>(&mut self, other: &mut ArenaVec<'b, T, I>) {
+        expect_array::<T, _>(self.try_append(other), other.len);
+    }
+
+    /// As [`append`](ArenaVec::append).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes. Both
+    /// vectors are unchanged then.
+    pub fn try_append<'b, I: Within<'b>>(
+        &mut self,
+        other: &mut ArenaVec<'b, T, I>,
+    ) -> Result<(), AllocError> {
+        self.try_reserve(other.len)?;
+        // SAFETY: There is room, and two vectors have different blocks. The other vector no longer
+        // owns the values.
+        unsafe {
+            let to = self.room.start.add(self.len);
+            ptr::copy_nonoverlapping(other.room.start.as_ptr(), to.as_ptr(), other.len);
+        }
+        self.len += core::mem::take(&mut other.len);
+        Ok(())
+    }
+
+    /// Moves the values from index `at` on to a new vector in the same arena.
+    ///
+    /// This vector keeps its capacity. The cost is a new block with exactly enough room, and one
+    /// copy of the moved bytes. To move the values to another arena or scope, or to handle an
+    /// error, append a [`drain`](ArenaVec::drain) with [`try_extend`](ArenaVec::try_extend).
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaVec};
+    ///
+    /// let arena = Arena::new();
+    /// let mut head = ArenaVec::from_iter_in(0..5, &arena);
+    /// let tail = head.split_off(3);
+    /// assert_eq!(head, [0, 1, 2]);
+    /// assert_eq!(tail, [3, 4]);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the index is greater than the length, or the base allocator has no memory.
+    #[must_use = "to drop the values, use `truncate`"]
+    #[track_caller]
+    pub fn split_off(&mut self, at: usize) -> ArenaVec<'a, T, H> {
+        assert!(at <= self.len, "an index of {at} in a vector of {}", self.len);
+        let count = self.len - at;
+        let mut tail = ArenaVec::with_capacity_in(count, self.room.home);
+        self.len = at;
+        // SAFETY: The values are initialised, and the new block has room for them. This vector no
+        // longer owns them.
+        unsafe {
+            let from = self.room.start.add(at);
+            ptr::copy_nonoverlapping(from.as_ptr(), tail.room.start.as_ptr(), count);
+        }
+        tail.len = count;
+        tail
+    }
+
+    /// Drops all but the first of consecutive equal values, in linear time.
+    ///
+    /// If the vector is sorted, no value remains twice.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaVec};
+    ///
+    /// let arena = Arena::new();
+    /// let mut codes = ArenaVec::from_iter_in([200, 200, 404, 200], &arena);
+    /// codes.dedup();
+    /// assert_eq!(codes, [200, 404, 200]);
+    /// ```
+    pub fn dedup(&mut self)
+    where
+        T: PartialEq,
+    {
+        self.dedup_by(|value, kept| value == kept);
+    }
+
+    /// Drops all but the first of consecutive values for which the function returns equal keys, in
+    /// linear time.
+    ///
+    /// If the function panics, the vector has all of its values, in another order.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaVec};
+    ///
+    /// let arena = Arena::new();
+    /// let mut times = ArenaVec::from_iter_in([1003, 1450, 2001, 2002], &arena);
+    /// times.dedup_by_key(|milliseconds| *milliseconds / 1000);
+    /// assert_eq!(times, [1003, 2001]);
+    /// ```
+    pub fn dedup_by_key<K: PartialEq>(&mut self, mut key: impl FnMut(&mut T) -> K) {
+        self.dedup_by(|value, kept| key(value) == key(kept));
+    }
+
+    /// Drops each value that is the same as the last kept value before it, in linear time.
+    ///
+    /// `is_same(value, kept)` decides that. If the function panics, the vector has all of its
+    /// values, in another order.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaVec};
+    ///
+    /// let arena = Arena::new();
+    /// let mut methods = ArenaVec::from_iter_in(["get", "GET", "post"], &arena);
+    /// methods.dedup_by(|method, kept| method.eq_ignore_ascii_case(kept));
+    /// assert_eq!(methods, ["get", "post"]);
+    /// ```
+    pub fn dedup_by(&mut self, mut is_same: impl FnMut(&mut T, &mut T) -> bool) {
+        let mut kept = self.len.min(1);
+        for index in 1..self.len {
+            let (before, rest) = self.as_mut_slice().split_at_mut(index);
+            if !is_same(&mut rest[0], &mut before[kept - 1]) {
+                self.as_mut_slice().swap(kept, index);
+                kept += 1;
+            }
+        }
+        self.truncate(kept);
+    }
+}
