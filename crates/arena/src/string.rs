@@ -27,6 +27,8 @@ default_to_heap! {
     /// assert_eq!(line, "requests_total 17");
     /// # Ok::<(), std::fmt::Error>(())
     /// ```
+    ///
+    /// Like [`ArenaVec`], it does not implement `Clone`: use [`clone_in`](ArenaString::clone_in).
     pub struct ArenaString<'a; H: Within<'a> = &'a crate::Arena> {
         /// Always UTF-8.
         bytes: ArenaVec<'a, u8, H>,
@@ -51,6 +53,59 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         let mut copy = ArenaString::with_capacity_in(text.len(), home);
         copy.push_str(text);
         copy
+    }
+
+    /// As [`from_str_in`](ArenaString::from_str_in).
+    ///
+    /// ```
+    /// use quipu_arena::{AllocError, Arena, ArenaString};
+    ///
+    /// let arena = Arena::new();
+    /// assert_eq!(ArenaString::try_from_str_in("requests", &arena)?, "requests");
+    /// # Ok::<(), AllocError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    pub fn try_from_str_in(text: &str, home: H) -> Result<ArenaString<'a, H>, AllocError> {
+        let mut copy = ArenaString::try_with_capacity_in(text.len(), home)?;
+        copy.try_push_str(text)?;
+        Ok(copy)
+    }
+
+    /// Creates a copy of the string in an arena or scope, with exactly enough room.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaString};
+    ///
+    /// let (arena, names) = (Arena::new(), Arena::new());
+    /// let name = ArenaString::from_str_in("requests", &arena);
+    /// let kept = name.clone_in(&names);
+    /// drop(name);
+    /// drop(arena);
+    /// assert_eq!(kept, "requests");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[track_caller]
+    pub fn clone_in<'b, I: Within<'b>>(&self, home: I) -> ArenaString<'b, I> {
+        ArenaString::from_str_in(self, home)
+    }
+
+    /// As [`clone_in`](ArenaString::clone_in).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    pub fn try_clone_in<'b, I: Within<'b>>(
+        &self,
+        home: I,
+    ) -> Result<ArenaString<'b, I>, AllocError> {
+        ArenaString::try_from_str_in(self, home)
     }
 
     /// Creates an empty string with room for this number of bytes.

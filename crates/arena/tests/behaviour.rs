@@ -54,6 +54,7 @@ each_policy! {
     a_buffer_never_grows,
     vectors_behave_as_vectors,
     vectors_give_their_values,
+    vectors_are_cloned_to_another_arena,
     vectors_are_cut_and_joined,
     a_panic_in_a_drain_loses_no_other_value,
     strings_behave_as_strings,
@@ -467,6 +468,32 @@ fn vectors_give_their_values<P: Policy>() {
     assert!(some.try_extend(0..1000_u32).is_err());
     assert!(some.len() > 50 && some.iter().copied().eq(0..some.len() as u32));
     assert!(some.try_extend(std::iter::repeat(1)).is_err(), "at once");
+}
+
+fn vectors_are_cloned_to_another_arena<P: Policy>() {
+    fn shared<T: Sync>(value: &T) -> &T {
+        value
+    }
+
+    let (mut arena, other) = (Arena::<P>::default(), Arena::new());
+    let drops = Rc::new(Cell::new(0));
+    let (clone, text) = arena.scoped(|scope| {
+        let vec = ArenaVec::from_iter_in([drops.clone(), drops.clone()], &scope);
+        let text = ArenaString::from_str_in("quipu", &scope);
+        shared(&text);
+        (vec.clone_in(&other), text.clone_in(&other))
+    });
+    assert_eq!(Rc::strong_count(&drops), 3);
+    assert_eq!((clone.len(), clone.capacity(), text.capacity()), (2, 2, 5));
+    assert_eq!(text, "quipu");
+    drop(clone);
+    assert_eq!(Rc::strong_count(&drops), 1);
+
+    let numbers = ArenaVec::from_iter_in(0..500, &arena);
+    let limited: Arena<P, _> = Arena::new_in(LimitedAllocator::new(600, Global));
+    assert_eq!(shared(&numbers).try_clone_in(&limited).err(), Some(AllocError));
+    let long = ArenaString::from_str_in(&"x".repeat(1000), &arena);
+    assert_eq!(long.try_clone_in(&limited), Err(AllocError));
 }
 
 fn vectors_are_cut_and_joined<P: Policy>() {

@@ -1,4 +1,4 @@
-//! Methods that move or compare many values of a vector.
+//! Methods that clone, move or compare many values of a vector.
 
 use core::ptr;
 
@@ -8,6 +8,45 @@ use crate::allocate::expect_array;
 use crate::vec::{ArenaVec, Within};
 
 impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
+    /// Creates a vector of clones in an arena or scope, with exactly enough room.
+    ///
+    /// For example, clone a vector into an outer scope, so that its values outlive the inner one.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaVec};
+    ///
+    /// let (mut arena, results) = (Arena::new(), Arena::new());
+    /// let fields = arena.scoped(|scope| {
+    ///     let mut fields = ArenaVec::from_iter_in("b c a".split(' '), &scope);
+    ///     fields.sort();
+    ///     fields.clone_in(&results)
+    /// });
+    /// assert_eq!(fields, ["a", "b", "c"]);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[track_caller]
+    pub fn clone_in<'b, I: Within<'b>>(&self, home: I) -> ArenaVec<'b, T, I>
+    where
+        T: Clone,
+    {
+        expect_array::<T, _>(self.try_clone_in(home), self.len)
+    }
+
+    /// As [`clone_in`](ArenaVec::clone_in).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    pub fn try_clone_in<'b, I: Within<'b>>(&self, home: I) -> Result<ArenaVec<'b, T, I>, AllocError>
+    where
+        T: Clone,
+    {
+        ArenaVec::try_from_iter_in(self.iter().cloned(), home)
+    }
+
     /// Moves all values of another vector to the end of this one.
     ///
     /// The other vector may be in another arena or scope. It is empty afterwards, and keeps its

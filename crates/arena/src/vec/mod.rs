@@ -117,6 +117,9 @@ default_to_heap! {
     /// assert_eq!(buckets, [1, 2, 3, 4]);
     /// assert_eq!(arena.stats().allocated, 16);
     /// ```
+    ///
+    /// Threads can share a vector, but not its arena. The vector therefore does not implement
+    /// `Clone`, which would allocate: use [`clone_in`](ArenaVec::clone_in).
     pub struct ArenaVec<'a, T; H: Within<'a> = &'a Arena> {
         room: Room<T, H>,
         /// Kept apart from the room, so that a loop of pushes keeps it in a register.
@@ -165,6 +168,30 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         let mut vec = ArenaVec::new_in(home);
         vec.extend(items);
         vec
+    }
+
+    /// As [`from_iter_in`](ArenaVec::from_iter_in).
+    ///
+    /// ```
+    /// use quipu_arena::{AllocError, Arena, ArenaVec};
+    ///
+    /// let arena = Arena::new();
+    /// let squares = ArenaVec::try_from_iter_in((0..4).map(|n| n * n), &arena)?;
+    /// assert_eq!(squares, [0, 1, 4, 9]);
+    /// # Ok::<(), AllocError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory. The values are dropped then.
+    #[inline]
+    pub fn try_from_iter_in(
+        items: impl IntoIterator<Item = T>,
+        home: H,
+    ) -> Result<ArenaVec<'a, T, H>, AllocError> {
+        let mut vec = ArenaVec::new_in(home);
+        vec.try_extend(items)?;
+        Ok(vec)
     }
 
     /// As [`with_capacity_in`](ArenaVec::with_capacity_in).
