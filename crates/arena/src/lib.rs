@@ -14,6 +14,7 @@ pub mod arithmetic;
 mod base;
 mod boxed;
 mod chunk;
+mod macros;
 mod policy;
 #[cfg(feature = "std")]
 mod pool;

@@ -9,6 +9,7 @@ use core::{fmt, mem, str};
 
 use allocator_api2::alloc::AllocError;
 
+use crate::allocate::no_text;
 use crate::base::default_to_heap;
 use crate::vec::{ArenaVec, Within, bounds};
 
@@ -73,6 +74,41 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         let mut copy = ArenaString::try_with_capacity_in(text.len(), home)?;
         copy.try_push_str(text)?;
         Ok(copy)
+    }
+
+    /// Creates a formatted string; see [`arena_format!`](crate::arena_format).
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, ArenaString};
+    ///
+    /// let arena = Arena::new();
+    /// let name = ArenaString::from_fmt_in(format_args!("{}_total", "requests"), &arena);
+    /// assert_eq!(name, "requests_total");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory, or a `Display` implementation returns an error.
+    #[track_caller]
+    pub fn from_fmt_in(arguments: fmt::Arguments<'_>, home: H) -> ArenaString<'a, H> {
+        match ArenaString::try_from_fmt_in(arguments, home) {
+            Ok(text) => text,
+            Err(AllocError) => no_text(),
+        }
+    }
+
+    /// As [`from_fmt_in`](ArenaString::from_fmt_in).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory, or a `Display` implementation returns an error.
+    pub fn try_from_fmt_in(
+        arguments: fmt::Arguments<'_>,
+        home: H,
+    ) -> Result<ArenaString<'a, H>, AllocError> {
+        let mut text = ArenaString::new_in(home);
+        fmt::Write::write_fmt(&mut text, arguments).map_err(|fmt::Error| AllocError)?;
+        Ok(text)
     }
 
     /// Creates a copy of the string in an arena or scope, with exactly enough room.

@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 
 use quipu_arena::{
     AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, InBuffer, Keep,
-    LimitedAllocator, Policy, Pool, Reclaim, SharedArena, Up,
+    LimitedAllocator, Policy, Pool, Reclaim, SharedArena, Up, arena_format, arena_vec,
 };
 
 /// Runs a generic test under each kind of policy.
@@ -55,6 +55,7 @@ each_policy! {
     vectors_behave_as_vectors,
     vectors_give_their_values,
     vectors_are_cloned_to_another_arena,
+    macros_create_vectors_and_strings,
     vectors_are_cut_and_joined,
     a_panic_in_a_drain_loses_no_other_value,
     strings_behave_as_strings,
@@ -494,6 +495,50 @@ fn vectors_are_cloned_to_another_arena<P: Policy>() {
     assert_eq!(shared(&numbers).try_clone_in(&limited).err(), Some(AllocError));
     let long = ArenaString::from_str_in(&"x".repeat(1000), &arena);
     assert_eq!(long.try_clone_in(&limited), Err(AllocError));
+}
+
+fn macros_create_vectors_and_strings<P: Policy>() {
+    // Names of the caller that the macros must not use.
+    #[allow(unused)]
+    mod core {}
+    #[allow(unused)]
+    struct ArenaVec;
+
+    let mut arena = Arena::<P>::default();
+    let evaluations = Cell::new(0);
+    let next = || evaluations.replace(evaluations.get() + 1);
+    let vec = arena_vec![in &arena; next(), next(), next(),];
+    assert_eq!((vec.as_slice(), vec.capacity(), evaluations.get()), (&[0, 1, 2][..], 3, 3));
+    assert_eq!(arena_vec![in &arena; String::from("a"); 2], ["a", "a"]);
+    assert!(arena_vec![in &arena; Some(1); 0].is_empty());
+    let mut grid = arena_vec![in &arena];
+    grid.push(arena_vec![in &arena; 1]);
+    assert_eq!(grid[0], [1]);
+    assert_eq!(arena_vec![try in &arena; 'x'].unwrap(), ['x']);
+    assert_eq!(arena_vec![try in &arena; 7; 3].unwrap(), [7; 3]);
+    drop((vec, grid));
+
+    arena.scoped(|scope| {
+        let width = 5;
+        assert_eq!(arena_format!(in &scope, "{:>width$}-{}", 17, "a"), "   17-a");
+        assert_eq!(arena_format!(in &scope, "{width}", width = 3), "3");
+        assert!(arena_format!(try in &scope, "{:>600}", 1).is_ok());
+    });
+
+    struct Fails;
+
+    impl std::fmt::Display for Fails {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            Err(std::fmt::Error)
+        }
+    }
+
+    assert!(arena_format!(try in &arena, "{Fails}").is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| arena_format!(in &arena, "{Fails}").len())).is_err());
+    let limited: Arena<P, _> = Arena::new_in(LimitedAllocator::new(600, Global));
+    assert!(arena_format!(try in &limited, "{:>1000}", 1).is_err());
+    assert!(arena_vec![try in &limited; 1_u64; 1000].is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| arena_vec![in &limited; 0; 1000].len())).is_err());
 }
 
 fn vectors_are_cut_and_joined<P: Policy>() {
