@@ -99,6 +99,14 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
 
     /// As [`from_fmt_in`](ArenaString::from_fmt_in).
     ///
+    /// ```
+    /// use quipu_arena::{AllocError, Arena, ArenaString};
+    ///
+    /// let arena = Arena::new();
+    /// assert_eq!(ArenaString::try_from_fmt_in(format_args!("{:03}", 7), &arena)?, "007");
+    /// # Ok::<(), AllocError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// When the base allocator has no memory, or a `Display` implementation returns an error.
@@ -133,6 +141,15 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     }
 
     /// As [`clone_in`](ArenaString::clone_in).
+    ///
+    /// ```
+    /// use quipu_arena::{AllocError, Arena, arena_format};
+    ///
+    /// let (arena, other) = (Arena::new(), Arena::new());
+    /// let name = arena_format!(in &arena, "{}_total", "requests");
+    /// assert_eq!(name.try_clone_in(&other)?, "requests_total");
+    /// # Ok::<(), AllocError>(())
+    /// ```
     ///
     /// # Errors
     ///

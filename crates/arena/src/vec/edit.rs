@@ -37,6 +37,15 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
 
     /// As [`clone_in`](ArenaVec::clone_in).
     ///
+    /// ```
+    /// use quipu_arena::{AllocError, Arena, arena_vec};
+    ///
+    /// let (arena, other) = (Arena::new(), Arena::new());
+    /// let codes = arena_vec![in &arena; 200, 404];
+    /// assert_eq!(codes.try_clone_in(&other)?, [200, 404]);
+    /// # Ok::<(), AllocError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// When the base allocator has no memory.
@@ -72,6 +81,16 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     }
 
     /// As [`append`](ArenaVec::append).
+    ///
+    /// ```
+    /// use quipu_arena::{AllocError, Arena, arena_vec};
+    ///
+    /// let arena = Arena::new();
+    /// let mut codes = arena_vec![in &arena; 200, 404];
+    /// codes.try_append(&mut arena_vec![in &arena; 500])?;
+    /// assert_eq!(codes, [200, 404, 500]);
+    /// # Ok::<(), AllocError>(())
+    /// ```
     ///
     /// # Errors
     ///
