@@ -224,6 +224,7 @@ impl Description {
 
     /// Keeps the metric apart from the registry: it claims no name, so others may have the same
     /// one, and only [`Family::source`](crate::Family::source) shows it.
+    #[doc(hidden)]
     pub fn apart(mut self) -> Self {
         self.identity = Identity::Apart;
         self

@@ -44,6 +44,7 @@ mod description;
 mod error;
 pub mod exposition;
 pub mod http;
+#[doc(hidden)]
 pub mod intake;
 mod kind;
 pub mod label;

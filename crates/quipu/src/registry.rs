@@ -279,6 +279,7 @@ impl Registry {
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
+    #[doc(hidden)]
     pub fn walk(&self) -> Result<Walk, Error> {
         let mut walk = Walk::default();
         walk.begin(self)?;
@@ -304,6 +305,7 @@ impl Registry {
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
+    #[doc(hidden)]
     pub fn visit_with(
         &self,
         is_wanted: impl Fn(&str) -> bool,
@@ -322,6 +324,7 @@ impl Registry {
     ///
     /// # Errors
     /// As for [`Registry::visit`].
+    #[doc(hidden)]
     pub fn visit_segment(&self, sink: &mut impl snapshot::Sink) -> Result<(), Error> {
         let mut walk = Walk::default();
         walk.begin_segment(self)?;

@@ -14,6 +14,7 @@ use crate::label::Indices;
 #[doc(hidden)]
 #[cfg(unix)]
 pub use crate::scrape::{Decoder, each_series, visit_inspected};
+#[doc(hidden)]
 pub use crate::scrape::{Source, Walk};
 
 /// The kind of a family's values.

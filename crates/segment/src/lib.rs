@@ -33,7 +33,9 @@ mod cells;
 mod claims;
 pub mod clock;
 mod cpus;
+#[doc(hidden)]
 pub mod hash;
+#[doc(hidden)]
 pub mod history;
 mod list;
 #[cfg_attr(
@@ -47,6 +49,7 @@ mod offset;
 mod prefetch;
 mod rseq;
 mod stripes;
+#[doc(hidden)]
 pub mod sync;
 
 #[cfg(not(loom))]
@@ -64,6 +67,7 @@ mod fork;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(loom)))]
 mod hold;
 #[cfg(all(unix, not(loom)))]
+#[doc(hidden)]
 pub mod inspect;
 #[cfg(not(loom))]
 mod layout;
@@ -85,6 +89,7 @@ mod readings;
 mod region;
 #[cfg(not(loom))]
 mod segment;
+#[doc(hidden)]
 pub mod series;
 #[cfg(not(loom))]
 mod slots;
@@ -93,7 +98,9 @@ mod space;
 #[cfg(not(loom))]
 mod thread;
 
+#[doc(hidden)]
 pub use cells::{Cells, Cycle, Line};
+#[doc(hidden)]
 pub use stripes::Stripes;
 
 #[doc(hidden)]
@@ -105,25 +112,36 @@ pub use list::model;
 pub use moved::model as moved_model;
 
 #[cfg(not(loom))]
+#[doc(hidden)]
 pub use anchor::Anchor;
 #[cfg(all(target_os = "linux", not(loom)))]
+#[doc(hidden)]
 pub use cut::survive_cuts;
 #[cfg(not(loom))]
 pub use error::{Error, ErrorKind};
 #[cfg(not(loom))]
+#[doc(hidden)]
 pub use fork::{ForkSafeCell, generation, watch as watch_forks};
 #[cfg(not(loom))]
+#[doc(hidden)]
 pub use layout::{HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES};
 #[cfg(not(loom))]
+#[doc(hidden)]
 pub use lease::LeaderLease;
 #[cfg(not(loom))]
+#[doc(hidden)]
 pub use offset::CELL_BYTES;
 #[cfg(not(loom))]
+#[doc(hidden)]
 pub use printable::{Printable, is_printable, printable};
 #[cfg(not(loom))]
+#[doc(hidden)]
 pub use readings::Readings;
 #[cfg(not(loom))]
-pub use segment::{Draft, Options, Record, RegistrationGuard, Segment, SetAside};
+#[doc(hidden)]
+pub use segment::{Draft, Record, RegistrationGuard};
+#[cfg(not(loom))]
+pub use segment::{Options, Segment, SetAside};
 #[cfg(all(unix, not(loom)))]
 #[doc(hidden)]
 pub use space::without_size_signal;

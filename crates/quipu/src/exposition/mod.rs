@@ -30,13 +30,21 @@ mod shown;
 mod style;
 mod text;
 
-pub use compress::{Compression, Compressor};
+pub use compress::Compression;
 pub use encoder::Encoder;
-pub use escape::{Escaping, escape_name, is_legacy_name};
+pub use escape::Escaping;
 pub(crate) use escape::{is_legacy_label, underscored_label, underscored_name};
 pub use negotiate::{Negotiation, negotiate, negotiate_compression};
-pub use number::bound_label;
 pub use page::{Omissions, Rule};
+
+// The daemon and the stores use these. They may change in any version.
+#[doc(hidden)]
+pub use compress::Compressor;
+#[doc(hidden)]
+pub use escape::{escape_name, is_legacy_name};
+#[doc(hidden)]
+pub use number::bound_label;
+#[doc(hidden)]
 pub use shown::{ShownNames, counter_stem, unit_of};
 
 /// The format in which a snapshot is written.

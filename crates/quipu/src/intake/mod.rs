@@ -1,4 +1,5 @@
-//! Metrics from outside: names and labels that are known at run time only.
+//! Metrics from outside: names and labels that are known at run time only. The daemon uses this
+//! module, which may change in any version.
 //!
 //! An [`Intake`] puts values from other programs into families of a registry: increments
 //! ([`Intake::take`] with [`Mode::Add`]), totals of sources that restart ([`Mode::Follow`]), values

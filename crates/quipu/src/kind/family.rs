@@ -167,6 +167,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     ///
     /// # Errors
     /// If the family's settings in the segment are damaged.
+    #[doc(hidden)]
     pub fn source(&self) -> Result<Source, Error> {
         Source::new(&self.family)
     }

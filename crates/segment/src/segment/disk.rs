@@ -75,6 +75,7 @@ impl Segment {
     ///
     /// # Errors
     /// The errors of the disk.
+    #[doc(hidden)]
     pub fn sync_at(&self, readings: &Readings) -> Result<(), Error> {
         let written = &self.shared.state.written;
         // Acquire: what was unlinked by then is written below.

@@ -198,11 +198,13 @@ impl Segment {
     }
 
     /// The number of bytes of private memory for records with these numbers of cells.
+    #[doc(hidden)]
     pub fn bytes_for(records: &[usize]) -> u64 {
         records.iter().fold(HEADER_BYTES, |sum, &cells| sum.saturating_add(record_bytes(cells)))
     }
 
     /// The number of bytes of a record of `cells` cells.
+    #[doc(hidden)]
     pub fn record_bytes(cells: usize) -> u64 {
         record_bytes(cells)
     }
@@ -252,6 +254,7 @@ impl Segment {
     }
 
     /// The anchor of its time, which goes on across restarts and reboots.
+    #[doc(hidden)]
     pub fn anchor(&self) -> Anchor {
         self.anchor
     }
@@ -337,6 +340,7 @@ impl Segment {
     /// # Errors
     /// The system's, if it refuses a lock that the death of the process releases; and
     /// [`ErrorKind::Held`] if another process, which may be stopped, holds the lock for 10 s.
+    #[doc(hidden)]
     pub fn lock_registration(&self) -> Result<RegistrationGuard<'_>, Error> {
         // The threads of this process first. Then those of other processes, unless the file is
         // still unmarked and exclusive: an exclusive file in use, and memory without a name, may be
@@ -362,11 +366,13 @@ impl Segment {
     ///
     /// # Errors
     /// The system's, if it refuses a lock that the death of the process releases.
+    #[doc(hidden)]
     pub fn process(&self) -> Result<u64, Error> {
         self.region.token()
     }
 
     /// Whether the process with that number lives. Private memory knows only its own process.
+    #[doc(hidden)]
     pub fn is_alive(&self, process: u64) -> bool {
         self.region.is_alive(process)
     }
@@ -413,6 +419,7 @@ impl Segment {
     ///
     /// # Errors
     /// A name longer than [`NAME_BYTES`], a record that does not fit under the limit, a full disk.
+    #[doc(hidden)]
     pub fn reserve(&self, kind: Kind, name: &str, cells: usize) -> Result<Draft, Error> {
         if name.len() > NAME_BYTES {
             let message = format!(
@@ -471,6 +478,7 @@ impl Segment {
     ///
     /// # Errors
     /// An item is an error where a record contradicts the layout.
+    #[doc(hidden)]
     pub fn records(&self) -> impl Iterator<Item = Result<Record, Error>> {
         walk(&*self.region).map(|found| {
             let record = found.and_then(|found| self.record(found));
@@ -482,6 +490,7 @@ impl Segment {
     ///
     /// # Errors
     /// A record with that tag and name but another version of the kind, and a damaged list.
+    #[doc(hidden)]
     pub fn find(&self, kind: Kind, name: &str) -> Result<Option<Record>, Error> {
         for record in self.records() {
             let record = record?;

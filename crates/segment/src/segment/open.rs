@@ -152,6 +152,7 @@ impl Options {
     }
 
     /// The readings of the clocks, for a caller that injects time.
+    #[doc(hidden)]
     pub fn readings(mut self, readings: Readings) -> Self {
         self.readings = Some(readings);
         self
@@ -244,6 +245,7 @@ impl Options {
     /// [`Options::open`]. On a system without locks of open file descriptions, no process counts as
     /// one that has a file open.
     #[cfg(unix)]
+    #[doc(hidden)]
     pub fn join(&self, path: impl AsRef<Path>, file: std::fs::File) -> Result<Segment, Error> {
         let path = path.as_ref();
         check_endian(path)?;
