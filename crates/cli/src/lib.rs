@@ -5,6 +5,11 @@
 //! stop in reverse order. The program is the product: this library only names its parts, and its
 //! API is not stable.
 
+// The examples of the repository's README are tested, too: packages of the crate quipu lack it.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 pub mod checkpoint;
 pub mod config;
 pub mod exposing;

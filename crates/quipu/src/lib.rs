@@ -32,9 +32,9 @@
 // A lock could block a child of a fork forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
-// The examples of the repository's README are tested, too.
-#[cfg(all(doctest, feature = "derive", feature = "serve"))]
-#[doc = include_str!("../../../README.md")]
+// The example of the README is tested, too.
+#[cfg(all(doctest, feature = "derive"))]
+#[doc = include_str!("../README.md")]
 mod readme {}
 
 #[doc(hidden)]

@@ -1,5 +1,8 @@
 //! A segment: a flat region of memory, without pointers, in which counters live.
 //!
+//! This crate is the implementation of quipu, and makes no promise of stability. The exceptions are
+//! [`Segment`], [`Options`], [`Error`] and the module [`clock`]. Use the crate `quipu` to count.
+//!
 //! A segment lies in private memory or in a file that is mapped and shared; the code that counts
 //! does not know which. It holds *records*, each with a kind and a name, and each record holds
 //! *cells*, 64-bit atomics. A process that dies loses nothing that it counted in a file: the pages
