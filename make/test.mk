@@ -61,7 +61,7 @@ test-targets: ## The arena and the formats without std and on 32 bits; the libra
 	@for target in $(ARENA_TARGETS); do \
 		if rustup target list --installed 2>/dev/null | grep -qx $$target \
 			|| rustup target add $$target; then \
-			for features in "" alloc; do \
+			for features in "" alloc serde; do \
 				echo "building quipu-arena for $$target with the features '$$features'"; \
 				$(CARGO) build --locked --quiet --package quipu-arena --target $$target \
 					--no-default-features --features "$$features" || exit 1; \

@@ -19,6 +19,8 @@ mod policy;
 #[cfg(feature = "std")]
 mod pool;
 mod scope;
+#[cfg(feature = "serde")]
+mod serde;
 #[cfg(feature = "alloc")]
 mod shared;
 mod stats;
@@ -33,6 +35,8 @@ pub use allocator_api2::alloc::Allocator;
 #[cfg(feature = "alloc")]
 pub use allocator_api2::alloc::Global;
 
+#[cfg(feature = "serde")]
+pub use self::serde::{ArenaSeed, DeserializeIn};
 pub use arena::Arena;
 pub use base::{InBuffer, LimitedAllocator};
 pub use boxed::ArenaBox;
