@@ -17,7 +17,7 @@ module Quipu
       # Goes on in a child of a fork. The gem calls it, but with Ruby 3.0 the application has to,
       # when a worker starts.
       def resume
-        @open.each(&:native_resume)
+        @open.each { |recording| recording.send(:native_resume) }
         nil
       end
 

@@ -9,7 +9,7 @@ use rb_sys::VALUE;
 use crate::labels::Key;
 use crate::metric::{self, Class, Metric};
 use crate::number;
-use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
+use crate::ruby::{self, DataType, NIL, Raise, guarded, method, private_method};
 
 static TYPE: DataType = DataType::new::<Metric<MixedCounter>>(c"Quipu::Counter");
 
@@ -25,9 +25,9 @@ impl Class for MixedCounter {
 
 pub(crate) fn define() {
     let class = metric::define::<MixedCounter>(c"Counter");
-    method!(class, c"native_increment", increment, 2);
-    method!(class, c"native_exemplify", exemplify, 3);
-    method!(class, c"native_get", get, 1);
+    private_method!(class, c"native_increment", increment, 2);
+    private_method!(class, c"native_exemplify", exemplify, 3);
+    private_method!(class, c"native_get", get, 1);
     let child = metric::define_child(class);
     method!(child, c"increment", increment_child, -1);
 }

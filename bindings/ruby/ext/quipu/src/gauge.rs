@@ -8,7 +8,7 @@ use rb_sys::VALUE;
 use crate::labels::Key;
 use crate::metric::{self, Class, Metric};
 use crate::number;
-use crate::ruby::{self, DataType, NIL, Raise, method};
+use crate::ruby::{self, DataType, NIL, Raise, method, private_method};
 
 static TYPE: DataType = DataType::new::<Metric<ProcessGauge>>(c"Quipu::Gauge");
 
@@ -26,9 +26,9 @@ impl Class for ProcessGauge {
 
 pub(crate) fn define() {
     let class = metric::define::<ProcessGauge>(c"Gauge");
-    method!(class, c"native_set", set, 2);
-    method!(class, c"native_add", add, 2);
-    method!(class, c"native_get", get, 1);
+    private_method!(class, c"native_set", set, 2);
+    private_method!(class, c"native_add", add, 2);
+    private_method!(class, c"native_get", get, 1);
     let child = metric::define_child(class);
     method!(child, c"set", set_child, -1);
 }

@@ -8,7 +8,7 @@ use rb_sys::VALUE;
 use crate::labels::Key;
 use crate::metric::{self, Class, Metric};
 use crate::number;
-use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
+use crate::ruby::{self, DataType, NIL, Raise, guarded, method, private_method};
 
 static TYPE: DataType = DataType::new::<Metric<Histogram>>(c"Quipu::Histogram");
 
@@ -25,8 +25,8 @@ impl Class for Histogram {
 
 pub(crate) fn define() {
     let class = metric::define::<Histogram>(c"Histogram");
-    method!(class, c"native_observe", observe, 2);
-    method!(class, c"native_exemplify", exemplify, 3);
+    private_method!(class, c"native_observe", observe, 2);
+    private_method!(class, c"native_exemplify", exemplify, 3);
     let child = metric::define_child(class);
     method!(child, c"observe", observe_child, -1);
 }

@@ -5,7 +5,7 @@ use rb_sys::VALUE;
 
 use crate::labels::Key;
 use crate::metric::{self, Class, Metric};
-use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
+use crate::ruby::{self, DataType, NIL, Raise, guarded, private_method};
 
 static TYPE: DataType = DataType::new::<Metric<Info>>(c"Quipu::Info");
 
@@ -19,7 +19,7 @@ impl Class for Info {
 
 pub(crate) fn define() {
     let class = metric::define::<Info>(c"Info");
-    method!(class, c"native_set", set, 2);
+    private_method!(class, c"native_set", set, 2);
 }
 
 /// `native_set(labels, [name, value, ...])`: makes this the only series. The second argument has

@@ -9,7 +9,7 @@ use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 
 use crate::labels::{Key, Labels};
 use crate::memo::Memo;
-use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
+use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, private_method, protect};
 use crate::segment::{Family, Segment};
 
 /// A metric of one instrument, or a view of it with values for some labels.
@@ -80,11 +80,11 @@ pub(crate) fn define<I: Class>(name: &CStr) -> VALUE {
         rb_sys::rb_define_alloc_func(class, Some(ruby::allocate::<Metric<I>>));
         class
     };
-    method!(class, c"native_open", open::<I>, -1);
-    method!(class, c"native_view", view::<I>, 3);
-    method!(class, c"native_series", series::<I>, 0);
-    method!(class, c"native_remove", remove::<I>, 1);
-    method!(class, c"native_init", init::<I>, 1);
+    private_method!(class, c"native_open", open::<I>, -1);
+    private_method!(class, c"native_view", view::<I>, 3);
+    private_method!(class, c"native_series", series::<I>, 0);
+    private_method!(class, c"native_remove", remove::<I>, 1);
+    private_method!(class, c"native_init", init::<I>, 1);
     method!(class, c"clear", clear::<I>, 0);
     class
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rb_sys::VALUE;
 
 use crate::number;
-use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method};
+use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, private_method};
 use crate::segment::{Segment, Warnings, whole};
 
 struct Recording {
@@ -46,10 +46,10 @@ pub(crate) fn define() {
         rb_sys::rb_define_alloc_func(class, Some(ruby::allocate::<Recording>));
         class
     };
-    method!(class, c"native_set", set, 4);
-    method!(class, c"native_start", start, 1);
-    method!(class, c"native_resume", resume, 0);
-    method!(class, c"native_close", close, 0);
+    private_method!(class, c"native_set", set, 4);
+    private_method!(class, c"native_start", start, 1);
+    private_method!(class, c"native_resume", resume, 0);
+    private_method!(class, c"native_close", close, 0);
     method!(class, c"writing?", is_writing, 0);
 }
 

@@ -13,8 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rb_sys::{
     ID, Qfalse, Qnil, Qtrue, RTYPEDDATA_GET_DATA, RTYPEDDATA_P, RTYPEDDATA_TYPE, VALUE,
     rb_ary_entry, rb_ary_new_capa, rb_ary_push, rb_check_typeddata, rb_const_get, rb_data_type_t,
-    rb_data_typed_object_wrap, rb_define_method, rb_exc_new, rb_exc_raise, rb_float_new,
-    rb_gc_mark, rb_intern, rb_jump_tag, rb_protect, rb_utf8_str_new, ruby_value_type, size_t,
+    rb_data_typed_object_wrap, rb_define_method, rb_define_private_method, rb_exc_new,
+    rb_exc_raise, rb_float_new, rb_gc_mark, rb_intern, rb_jump_tag, rb_protect, rb_utf8_str_new,
+    ruby_value_type, size_t,
 };
 
 pub(crate) const NIL: VALUE = Qnil as VALUE;
@@ -257,6 +258,17 @@ macro_rules! method {
 }
 pub(crate) use method;
 
+/// Defines a private method, which only the Ruby part calls; see the macro `method!`.
+macro_rules! private_method {
+    ($class:expr, $name:literal, $function:expr, $arity:literal) => {
+        // SAFETY: Ruby calls the function with the arguments that its arity promises.
+        unsafe {
+            $crate::ruby::define_private($class, $name, $function as *const (), $arity);
+        }
+    };
+}
+pub(crate) use private_method;
+
 /// Defines a method; see the macro `method!`.
 ///
 /// # Safety
@@ -266,6 +278,18 @@ pub(crate) unsafe fn define(class: VALUE, name: &CStr, function: *const (), arit
     unsafe {
         let function = std::mem::transmute::<*const (), unsafe extern "C" fn() -> VALUE>(function);
         rb_define_method(class, name.as_ptr(), Some(function), arity);
+    }
+}
+
+/// Defines a private method; see the macro `private_method!`.
+///
+/// # Safety
+/// `function` must have the signature for `arity`.
+pub(crate) unsafe fn define_private(class: VALUE, name: &CStr, function: *const (), arity: c_int) {
+    // SAFETY: guaranteed by the caller. Ruby casts it back to the type for `arity`.
+    unsafe {
+        let function = std::mem::transmute::<*const (), unsafe extern "C" fn() -> VALUE>(function);
+        rb_define_private_method(class, name.as_ptr(), Some(function), arity);
     }
 }
 

@@ -12,7 +12,7 @@ use quipu::{Description, Instrument, Registry};
 use quipu_store::{SegmentOptions, SegmentStore, Store};
 use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 
-use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
+use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, private_method, protect};
 
 /// The segments of a store. Several objects may share them, each with its own registries:
 /// registering or hiding a name in one does not affect the others.
@@ -142,7 +142,7 @@ pub(crate) fn define() {
     method!(class, c"dropped", dropped, 0);
     method!(class, c"render", render, 1);
     method!(class, c"forget", forget, 1);
-    method!(class, c"native_view", view, 1);
+    private_method!(class, c"native_view", view, 1);
     method!(class, c"reset", reset, 0);
 }
 

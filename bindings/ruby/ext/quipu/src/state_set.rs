@@ -4,7 +4,7 @@ use quipu::{Description, StateSet};
 use rb_sys::{FIX2LONG, FIXNUM_P, VALUE};
 
 use crate::metric::{self, Class, Metric};
-use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
+use crate::ruby::{self, DataType, NIL, Raise, guarded, private_method};
 
 type States = StateSet<&'static str>;
 
@@ -22,7 +22,7 @@ impl Class for States {
 
 pub(crate) fn define() {
     let class = metric::define::<States>(c"StateSet");
-    method!(class, c"native_set", set, 2);
+    private_method!(class, c"native_set", set, 2);
     metric::define_child(class);
 }
 

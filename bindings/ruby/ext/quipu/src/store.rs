@@ -11,7 +11,7 @@ use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 
 use crate::labels::{Key, Labels};
 use crate::number;
-use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
+use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, private_method, protect};
 use crate::segment::Segment;
 
 struct MetricStore {
@@ -103,13 +103,13 @@ pub(crate) fn define() {
         rb_sys::rb_define_alloc_func(class, Some(ruby::allocate::<MetricStore>));
         class
     };
-    method!(class, c"native_open", open, 4);
-    method!(class, c"native_declare", declare, 1);
-    method!(class, c"native_known", known, 0);
-    method!(class, c"native_increment", increment, 2);
-    method!(class, c"native_set", set, 2);
-    method!(class, c"native_get", get, 1);
-    method!(class, c"native_values", values, 0);
+    private_method!(class, c"native_open", open, 4);
+    private_method!(class, c"native_declare", declare, 1);
+    private_method!(class, c"native_known", known, 0);
+    private_method!(class, c"native_increment", increment, 2);
+    private_method!(class, c"native_set", set, 2);
+    private_method!(class, c"native_get", get, 1);
+    private_method!(class, c"native_values", values, 0);
 }
 
 /// `native_open(segment, name, type, aggregation)`

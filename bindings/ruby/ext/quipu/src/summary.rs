@@ -7,7 +7,7 @@ use rb_sys::VALUE;
 
 use crate::metric::{self, Class, Metric};
 use crate::number;
-use crate::ruby::{self, DataType, NIL, Raise, method};
+use crate::ruby::{self, DataType, NIL, Raise, method, private_method};
 
 static TYPE: DataType = DataType::new::<Metric<Summary>>(c"Quipu::Summary");
 
@@ -23,7 +23,7 @@ impl Class for Summary {
 
 pub(crate) fn define() {
     let class = metric::define::<Summary>(c"Summary");
-    method!(class, c"native_observe", observe, 2);
+    private_method!(class, c"native_observe", observe, 2);
     let child = metric::define_child(class);
     method!(child, c"observe", observe_child, -1);
 }
