@@ -13,7 +13,13 @@ Gem::Specification.new do |spec|
   spec.homepage = "https://github.com/quipu-metrics/quipu"
   spec.licenses = ["MIT", "Apache-2.0"]
   spec.required_ruby_version = ">= 3.0"
-  spec.metadata = { "rubygems_mfa_required" => "true" }
+  spec.metadata = {
+    "source_code_uri" => "https://github.com/quipu-metrics/quipu/tree/main/bindings/ruby",
+    "changelog_uri" => "https://github.com/quipu-metrics/quipu/blob/main/CHANGELOG.md",
+    "documentation_uri" => "https://github.com/quipu-metrics/quipu/blob/main/docs/guide-ruby.md",
+    "bug_tracker_uri" => "https://github.com/quipu-metrics/quipu/issues",
+    "rubygems_mfa_required" => "true"
+  }
 
   # `rake gem` copies the crates next to this file; the native part cannot be built without them.
   Dir.chdir(__dir__) do
