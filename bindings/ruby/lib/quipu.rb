@@ -34,11 +34,18 @@ require "quipu/middleware/exporter"
 module Quipu
   class << self
     # The default registry.
+    #
+    # @return [Registry]
     attr_reader :registry
 
     # Replaces the default registry: by one in a file, with `dir:` or `path:`, or by one in memory
-    # that later forks share. See Registry.new for the options. Raises ArgumentError if the default
-    # registry already has a metric.
+    # that later forks share.
+    #
+    # @param options [Hash] the options of {Registry#initialize}
+    # @return [Registry] the new default registry
+    # @raise [ArgumentError] if the default registry already has a metric, and as {Registry#initialize}
+    #   raises it
+    # @raise [RecordingError] if an option of `record:` is out of range
     def configure(**options)
       unless @registry.nil? || @registry.metrics.empty?
         raise ArgumentError, "Quipu.configure was called after the metric " \

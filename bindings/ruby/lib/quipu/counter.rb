@@ -3,22 +3,39 @@
 module Quipu
   # A sum over all processes, which only increases.
   class Counter
+    # The type, as {Metric#type} returns it.
     TYPE = :counter
 
-    # Adds `by`, which must be finite and not negative. `exemplar` is a Hash that identifies the
-    # event, such as `{ trace_id: "abc" }`; it requires `store_settings: { exemplars: true }`.
+    # Adds to the total of a series.
+    #
+    # @param by [Numeric] the amount, which must be finite and not negative
+    # @param labels [Hash{Symbol => Object}, nil] the values of the labels without a preset value
+    # @param exemplar [Hash{Symbol, String => Object}, nil] labels that identify the event, such as
+    #   `{ trace_id: "abc" }`; they require `store_settings: { exemplars: true }`
+    # @return [nil]
+    # @raise [ArgumentError] if the amount is negative or not finite
+    # @raise [TypeError] if the amount is not a number
+    # @raise [LabelSetError] if the labels are not those of the metric, or if the labels of the
+    #   exemplar are not valid or too long
     def increment(by: 1, labels: nil, exemplar: nil)
       return native_increment(labels, by) unless exemplar
 
       native_exemplify(labels, by, exemplar_pairs(exemplar))
     end
 
-    # The total of a series.
+    # Returns the total of a series, over all processes.
+    #
+    # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
+    # @return [Float] zero if there is no such series
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def get(labels: {})
       native_get(labels)
     end
 
     # Omits the suffix that the formats add.
+    #
+    # @return [String]
+    # @api private
     def family_name
       name.to_s.delete_suffix("_total")
     end
@@ -33,7 +50,7 @@ module Quipu
       [store_settings[:exemplars] ? true : false]
     end
 
-    # A counter with values for all its labels. Only `increment` is native.
+    # A counter with values for all its labels, as {Metric#with_labels} returns it.
     class Child
       private
 

@@ -2,8 +2,9 @@
 
 module Quipu
   # A value that goes up and down. Each process has its own value; `store_settings: { aggregation:
-  # ... }` says how a scrape shows them.
+  # ... }` chooses how a scrape combines them.
   class Gauge
+    # The type, as {Metric#type} returns it.
     TYPE = :gauge
 
     # `all` shows the value of each process, with the label `pid`. Those with `live` leave out
@@ -11,30 +12,64 @@ module Quipu
     AGGREGATIONS = %i[all liveall min livemin max livemax sum livesum most_recent mostrecent
                       livemostrecent].freeze
 
+    # Sets the value of this process.
+    #
+    # @param value [Numeric] the new value
+    # @param labels [Hash{Symbol => Object}, nil] the values of the labels without a preset value
+    # @return [nil]
+    # @raise [TypeError] if the value is not a number
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def set(value, labels: nil)
       native_set(labels, value)
     end
 
+    # Adds to the value of this process.
+    #
+    # @param by [Numeric] the amount
+    # @param labels (see #set)
+    # @return [nil]
+    # @raise [TypeError] if the amount is not a number
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def increment(by: 1, labels: nil)
       native_add(labels, by)
     end
 
+    # Subtracts from the value of this process.
+    #
+    # @param by [Numeric] the amount
+    # @param labels (see #set)
+    # @return [nil]
+    # @raise [TypeError] if the amount is not a number
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def decrement(by: 1, labels: nil)
       # The native part refuses an amount that is not a number.
       native_add(labels, by.is_a?(Numeric) ? -by : by)
     end
 
-    # Sets it to the current Unix time in seconds.
+    # Sets the gauge to the current Unix time in seconds.
+    #
+    # @param labels (see #set)
+    # @return [nil]
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def set_to_current_time(labels: nil)
       native_set(labels, Process.clock_gettime(Process::CLOCK_REALTIME))
     end
 
-    # The value of this process.
+    # Returns the value of this process.
+    #
+    # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
+    # @return [Float] zero if there is no such series
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def get(labels: {})
       native_get(labels)
     end
 
-    # Sets it to the duration of the block in seconds; returns what the block returns.
+    # Sets the gauge to the duration of the block in seconds.
+    #
+    # @param labels (see #set)
+    # @yield the code to measure, also if it raises
+    # @return [Object] the result of the block
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def time(labels: nil)
       start = clock
       begin
@@ -58,7 +93,7 @@ module Quipu
                                        "#{AGGREGATIONS.join(", ")}"
     end
 
-    # A gauge with values for all its labels. Only `set` is native.
+    # A gauge with values for all its labels, as {Metric#with_labels} returns it.
     class Child
       private
 

@@ -2,6 +2,8 @@
 
 module Quipu
   # Converts label values to UTF-8 text, for those that the native part cannot read in place.
+  #
+  # @api private
   module LabelText
     # Returns a new string. What cannot be expressed in UTF-8 becomes U+FFFD.
     def self.of(value)

@@ -2,6 +2,8 @@
 
 module Quipu
   # The rules for the names of labels and metrics.
+  #
+  # @api private
   module Labels
     NAME = /\A[a-zA-Z_][a-zA-Z0-9_]*\z/.freeze
     METRIC = /\A[a-zA-Z_:][a-zA-Z0-9_:]*\z/.freeze

@@ -9,9 +9,39 @@ module Quipu
     # The limit of OpenMetrics for the names and values of an exemplar's labels together.
     MAX_EXEMPLAR_CHARACTERS = 128
 
-    attr_reader :name, :docstring, :labels, :preset_labels, :store_settings, :registry
+    # @return [Symbol] the name
+    attr_reader :name
+    # @return [String] the help text
+    attr_reader :docstring
+    # @return [Array<Symbol>] the names of all labels
+    attr_reader :labels
+    # @return [Hash{Symbol => String}] the labels that have a fixed value
+    attr_reader :preset_labels
+    # @return [Hash{Symbol => Object}] the settings
+    attr_reader :store_settings
+    # @return [Registry] the registry in which the metric counts
+    attr_reader :registry
 
-    # Creates the metric and registers it in `registry`, by default `Quipu.registry`.
+    # @!method clear
+    #   Removes all series, for all processes.
+    #
+    #   @return [Integer] the number of series
+    #   @raise [StoreError] if they cannot be removed
+
+    # Creates the metric and registers it.
+    #
+    # @param name [Symbol] the name
+    # @param docstring [String] the help text
+    # @param labels [Array<Symbol>] the names of the labels
+    # @param preset_labels [Hash{Symbol => Object}] values for some of the labels
+    # @param store_settings [Hash{Symbol => Object}] `aggregation:` of a gauge, one of
+    #   {Gauge::AGGREGATIONS}; `exemplars:` of a counter or histogram
+    # @param registry [Registry, nil] the registry; nil means {Quipu.registry}
+    # @raise [ArgumentError] if the name or the docstring is not valid
+    # @raise [LabelSetError] if a label is not valid
+    # @raise [InvalidStoreSettingsError] if the kind of metric does not have the setting or its value
+    # @raise [AlreadyRegisteredError] if the registry has a metric of that name
+    # @raise [StoreError] if the metric cannot be stored
     def initialize(name, docstring:, labels: [], preset_labels: {}, store_settings: {}, registry: nil)
       Labels.check_metric(name)
       Labels.check_docstring(docstring)
@@ -26,13 +56,19 @@ module Quipu
       @registry.add(self) { |segment| open(segment) }
     end
 
-    # `:counter`, `:gauge` and so on.
+    # The kind of metric, such as `:counter`.
+    #
+    # @return [Symbol]
     def type
       self.class::TYPE
     end
 
     # Returns the same metric with values for some or all labels. Keep the result for labels that
     # do not change: a child with all its labels counts without a lookup.
+    #
+    # @param labels [Hash{Symbol => Object}] the values
+    # @return [Metric] a metric of the same class
+    # @raise [LabelSetError] if the metric does not have one of the labels
     def with_labels(labels)
       Labels.check(labels, reserved_labels)
       all = @preset_labels.merge(labels)
@@ -41,7 +77,12 @@ module Quipu
       child_class.allocate.view_of(self, all)
     end
 
-    # All series, of all processes, as a Hash from labels to values.
+    # Returns all series, of all processes.
+    #
+    # A value is a Float. It is a Hash of bounds for a histogram, of `"count"`, `"sum"` and quantiles
+    # for a summary, and of states for a state set.
+    #
+    # @return [Hash{Hash => Object}] the values by labels
     def values
       names, rows = native_series
       names.map!(&:to_sym)
@@ -50,43 +91,65 @@ module Quipu
       end
     end
 
-    # The value of one series, in the form of `values`.
+    # Returns the value of one series, in the form of {#values}.
+    #
+    # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
+    # @return [Object] zero if there is no such series
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def get(labels: {})
       values.fetch(text_labels(labels)) { value_of(nothing) }
     end
 
     # Creates the series with these labels, so it is shown at zero.
+    #
+    # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
+    # @return [nil]
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def init_label_set(labels)
       native_init(labels)
     end
 
-    # Removes the series with these labels, for all processes; returns whether there was one.
+    # Removes the series with these labels, for all processes.
+    #
+    # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
+    # @return [Boolean] whether there was such a series
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [StoreError] if it cannot be removed
     def remove(labels)
       native_remove(labels)
     end
 
+    # @return [String] the class and the name
     def inspect
       "#<#{self.class.name} #{name}>"
     end
 
     # The name of the family, without the suffix that a format adds.
+    #
+    # @return [String]
+    # @api private
     def family_name
       name.to_s
     end
 
     # A copy would count in the same series.
+    #
+    # @raise [TypeError] always
     def initialize_copy(_)
       raise TypeError, "a metric cannot be copied: use with_labels"
     end
 
     # Called by its registry to register it again after it was unregistered: takes the name again,
     # so the metric's counts are shown again.
+    #
+    # @api private
     def open_again(segment)
       twin = self.class.allocate
       instance_variables.each { |name| twin.instance_variable_set(name, instance_variable_get(name)) }
       twin.send(:open, segment)
     end
 
+    # @api private
     def view_of(metric, preset_labels)
       @name = metric.name
       @docstring = metric.docstring

@@ -4,6 +4,8 @@ require "etc"
 
 module Quipu
   # Checks the permission bits and the group of a new file.
+  #
+  # @api private
   module Permissions
     # The bits without which the processes of the owner could not open the file again.
     OWNER = 0o600

@@ -8,20 +8,26 @@ module Quipu
   # It goes on until it is closed or the process ends, whether or not the program keeps the object.
   # A child of a fork has no threads of its parent, and starts one of its own.
   class Recording
-    # Greater numbers are refused all the same.
+    # The native part refuses all greater numbers as well.
+    #
+    # @api private
     MAX = 2**61
 
     @open = []
 
     class << self
-      # Goes on in a child of a fork. The gem calls it, but with Ruby 3.0 the application has to,
-      # when a worker starts.
+      # Continues all recordings in a child of a fork. The gem calls this method, but with Ruby 3.0
+      # the application has to call it when a worker starts.
+      #
+      # @return [nil]
       def resume
         @open.each { |recording| recording.send(:native_resume) }
         nil
       end
 
-      # The options that the setting `record:` stands for; nil for none.
+      # Returns the options that the setting `record:` stands for; nil for none.
+      #
+      # @api private
       def options(setting)
         case setting
         when nil, false then nil
@@ -34,12 +40,16 @@ module Quipu
       end
 
       # Called when a recording starts.
+      #
+      # @api private
       def opened(recording)
         watch_forks
         @open |= [recording]
       end
 
       # Called when a recording ends.
+      #
+      # @api private
       def closed(recording)
         @open -= [recording]
       end
@@ -55,7 +65,9 @@ module Quipu
       end
     end
 
-    # Has recordings go on in children.
+    # Continues recordings in children.
+    #
+    # @api private
     module Forks
       # All forks of Ruby 3.1 and later but the next one.
       def _fork
@@ -67,19 +79,31 @@ module Quipu
       end
     end
 
+    # @!method writing?
+    #   Whether this process writes, and not another one that shares the metrics.
+    #
+    #   @return [Boolean]
+
+    # @api private
     def initialize(segment, interval: 1.0, bytes: 4 << 20, series: 1000, families: [])
       @segment = segment
       native_set(interval, whole(:bytes, bytes), whole(:series, series), families.map(&:to_s))
     end
 
     # Starts the thread. Called once.
+    #
+    # @return [self]
+    # @raise [RecordingError] if there is no room or no thread
+    # @api private
     def start
       native_start(@segment)
       Recording.opened(self)
       self
     end
 
-    # Ends the recording. What was recorded stays. May be called again.
+    # Ends the recording. The file keeps the recorded history. A second call has no effect.
+    #
+    # @return [nil]
     def close
       Recording.closed(self)
       native_close

@@ -3,6 +3,8 @@
 module Quipu
   # A segment: the file or memory that holds metrics. Most of the class is native; this part opens
   # files and issues warnings.
+  #
+  # @api private
   class Segment
     @open = {}
     @lock = Mutex.new

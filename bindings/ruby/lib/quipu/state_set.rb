@@ -6,10 +6,20 @@ module Quipu
   #   mode = Quipu.registry.state_set(:mode, docstring: "Current mode.", states: %w[idle busy])
   #   mode.state = "busy"
   class StateSet
+    # The type, as {Metric#type} returns it.
     TYPE = :state_set
 
+    # The names of the states.
+    #
+    # @return [Array<String>]
     attr_reader :states
 
+    # Creates the set of states and registers it.
+    #
+    # @param (see Metric#initialize)
+    # @param states [Array<String, Symbol>] the names of the states
+    # @raise (see Metric#initialize)
+    # @raise [ArgumentError] if there are no states, or two with one name
     def initialize(name, docstring:, states:, labels: [], preset_labels: {}, store_settings: {},
                    registry: nil)
       @states = states.map { |state| LabelText.of(state).freeze }.freeze
@@ -21,6 +31,12 @@ module Quipu
     end
 
     # Turns this state on and all others off.
+    #
+    # @param state [String, Symbol] the name of the state
+    # @param labels [Hash{Symbol => Object}, nil] the values of the labels without a preset value
+    # @return [nil]
+    # @raise [ArgumentError] if there is no state with that name
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def set(state, labels: nil)
       index = @states.index(state.to_s)
       raise ArgumentError, "unknown state #{state.inspect}: use one of #{@states}" unless index
@@ -28,6 +44,10 @@ module Quipu
       native_set(labels, index)
     end
 
+    # Turns this state on and all others off.
+    #
+    # @param state (see #set)
+    # @raise [ArgumentError] if there is no state with that name
     def state=(state)
       set(state)
     end

@@ -4,10 +4,19 @@ module Quipu
   # Count and sum of observations, over all processes. With `quantiles: [0.5, 0.99]`, it also shows
   # those quantiles over the last ten minutes.
   class Summary
+    # The type, as {Metric#type} returns it.
     TYPE = :summary
 
+    # The quantiles that it shows, 0 to 1.
+    #
+    # @return [Array<Numeric>]
     attr_reader :quantiles
 
+    # Creates the summary and registers it.
+    #
+    # @param (see Metric#initialize)
+    # @param quantiles [Array<Numeric>] the quantiles to show, 0 to 1
+    # @raise (see Metric#initialize)
     def initialize(name, docstring:, labels: [], preset_labels: {}, quantiles: [],
                    store_settings: {}, registry: nil)
       @quantiles = quantiles.dup.freeze
@@ -15,11 +24,24 @@ module Quipu
                   store_settings: store_settings, registry: registry)
     end
 
+    # Records an observation.
+    #
+    # @param value [Numeric] the observed value
+    # @param labels [Hash{Symbol => Object}, nil] the values of the labels without a preset value
+    # @return [nil]
+    # @raise [TypeError] if the value is not a number
+    # @raise [ArgumentError] if the value is NaN
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def observe(value, labels: nil)
       native_observe(labels, value)
     end
 
-    # Observes the duration of the block in seconds; returns what the block returns.
+    # Observes the duration of the block in seconds.
+    #
+    # @param labels (see #observe)
+    # @yield the code to measure, also if it raises
+    # @return [Object] the result of the block
+    # @raise [InvalidLabelSetError] if the labels are not those of the metric
     def time(labels: nil)
       start = clock
       begin
@@ -54,7 +76,7 @@ module Quipu
       value
     end
 
-    # A summary with values for all its labels. Only `observe` is native.
+    # A summary with values for all its labels, as {Metric#with_labels} returns it.
     class Child
       private
 

@@ -1,25 +1,38 @@
 # frozen_string_literal: true
 
 module Quipu
+  # The middleware for Rack applications.
   module Middleware
     # Counts the requests of a Rack application by code, method and path, their durations by method
     # and path, and its exceptions by class.
     #
     #   use Quipu::Middleware::Collector
     #
-    # Options: `registry:`, and `metrics_prefix:`, by default "http_server". IDs in paths are
-    # replaced, so there is about one series per route: override `path_of` if that does not suffice.
+    # IDs in paths are replaced, so there is about one series per route: override `path_of` if that
+    # does not suffice.
     class Collector
+      # @api private
       UUID = %r{/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?=/|\z)}.freeze
+      # @api private
       NUMBER = %r{/\d+(?=/|\z)}.freeze
 
       # The client chooses the method: any other text is counted as "other", since each would make a
       # new series.
+      #
+      # @api private
       METHODS = %w[GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT LINK UNLINK]
                 .to_h { |name| [name, name.downcase.freeze] }.freeze
 
-      attr_reader :app, :registry
+      # @return [#call] the application
+      attr_reader :app
+      # @return [Registry] the registry
+      attr_reader :registry
 
+      # @param app [#call] the application
+      # @param options [Hash] the options
+      # @option options [Registry] :registry (Quipu.registry) the registry
+      # @option options [String] :metrics_prefix ("http_server") the start of the metrics' names
+      # @raise [ArgumentError] if the prefix is not valid in a name
       def initialize(app, options = {})
         @app = app
         @registry = options[:registry] || Quipu.registry
@@ -35,6 +48,11 @@ module Quipu
                              [:exception])
       end
 
+      # Serves a request by the application, and counts it.
+      #
+      # @param env [Hash{String => Object}] the request
+      # @return [Array(Integer, Hash, #each)] the response of the application
+      # @raise [StandardError] the errors of the application, which are counted
       def call(env)
         start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
         response = @app.call(env)
@@ -47,7 +65,10 @@ module Quipu
 
       protected
 
-      # The path to use as a label value.
+      # Returns the path to use as a label value.
+      #
+      # @param env [Hash{String => Object}] the request
+      # @return [String]
       def path_of(env)
         path = "#{env["SCRIPT_NAME"]}#{env["PATH_INFO"]}"
         path = LabelText.of(path) unless path.valid_encoding?
