@@ -23,7 +23,7 @@ Gem::Specification.new do |spec|
 
   # `rake gem` copies the crates next to this file; the native part cannot be built without them.
   Dir.chdir(__dir__) do
-    spec.files = Dir["lib/**/*.rb", "ext/**/*.{rb,rs,toml,lock}", "crates/**/*", "Cargo.toml",
+    spec.files = Dir["lib/**/*.rb", "sig/**/*.rbs", "ext/**/*.{rb,rs,toml,lock}", "crates/**/*", "Cargo.toml",
                      "README.md", "LICENSE-*"].select { |file| File.file?(file) }
                                               .reject { |file| file.include?("/target/") }
   end
