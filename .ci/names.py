@@ -3,8 +3,7 @@
 participle, and for a function `of`; names the places.
 
 Alternatives of one type for several systems are in one file, so they are no duplicates. Tests in
-folders of their own are not read. `names.txt` lists the exceptions: it may only get shorter, so an
-exception that is not needed fails, too.
+folders of their own are not read.
 """
 
 import re
@@ -13,7 +12,6 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXCEPTIONS = ROOT / ".ci/names.txt"
 
 TYPE = re.compile(r"\s*(pub(?:\([^)]*\))? )?(?:unsafe )?(?:struct|enum|trait|union|type) (\w+)")
 OF = re.compile(r"\s*(?:pub(?:\([^)]*\))? )?(?:const )?(?:unsafe )?fn of\b")
@@ -50,14 +48,10 @@ def find() -> dict[str, list[str]]:
 
 
 def main() -> None:
-    faults, excepted = find(), set(EXCEPTIONS.read_text().splitlines())
-    if sys.argv[1:] == ["--list"]:
-        return print("\n".join(sorted(faults)))
-    for key in sorted(faults.keys() - excepted):
+    faults = find()
+    for key in sorted(faults):
         print(f"{', '.join(faults[key])}: choose another name than {key.split()[-1]}")
-    for key in sorted(excepted - faults.keys()):
-        print(f"{EXCEPTIONS.name}: {key} is an exception that nothing needs: remove it")
-    sys.exit(bool(faults.keys() ^ excepted))
+    sys.exit(bool(faults))
 
 
 main()
