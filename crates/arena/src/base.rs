@@ -13,10 +13,8 @@ use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::sync::{AtomicUsize, Ordering, const_unless_loom};
 
-/// Defines a type with parameters that have defaults, if there is a heap for them.
-///
-/// Without the feature `alloc` the parameters have no defaults. The feature therefore only adds to
-/// the meaning of a name, and never changes it.
+/// Defines a type whose parameters have defaults with the feature `alloc`, and none without this
+/// feature. The feature therefore only adds to the meaning of a name, and never changes it.
 macro_rules! default_to_heap {
     (
         $(#[$attribute:meta])*

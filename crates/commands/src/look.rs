@@ -115,7 +115,7 @@ struct SeriesEntry {
 /// The first and the last index of a series' points; the last one is exclusive.
 type PointRange = (u32, u32);
 
-/// The most series, bytes of labels, and buckets of a look. Further series are left out and
+/// The most series, bytes of labels, and buckets of a look. Further series are omitted and
 /// counted.
 const MAX_SERIES: usize = 4 << 20;
 const MAX_TEXTS: usize = 1 << 30;

@@ -37,7 +37,7 @@ impl Row {
 pub struct LineInput {
     /// The protocol of its lines.
     pub protocol: Protocol,
-    /// Its options among those of all inputs.
+    /// Selects its options from the options of all inputs.
     pub options: fn(&Options) -> &listeners::Options,
     /// Starts a thread for each bound socket.
     pub start: fn(

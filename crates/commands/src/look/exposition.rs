@@ -8,7 +8,7 @@ use super::exponential;
 use super::{Family, Look, Points, Value};
 use quipu_client::Text;
 
-/// Adds the series of an exposition. Lines that cannot be read are left out and reported.
+/// Adds the series of an exposition. Unreadable lines are omitted and reported.
 ///
 /// # Errors
 /// An exposition without a line that can be read.
@@ -45,7 +45,7 @@ pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
 /// Adds the series of an exposition in Prometheus' protobuf format.
 ///
 /// # Errors
-/// A message that cannot be read. The rest is left out.
+/// A message that cannot be read. The rest is omitted.
 pub(super) fn read_protobuf(bytes: &[u8], look: &mut Look) -> Result<(), String> {
     // Its names are the names of the text format.
     let each = |family: wire::Family<'_>| add_family(look, TextFormat::Prometheus, family);

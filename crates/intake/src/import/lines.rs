@@ -306,7 +306,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Takes a sample that is a metric of its own.
+    /// Takes a sample that is a whole metric, because its family has no other samples.
     fn sample(&mut self, sample: &TextSample<'_, '_>) {
         let name = sample.name.to_cow();
         let family = std::mem::take(&mut self.state.family);
