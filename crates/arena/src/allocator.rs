@@ -176,15 +176,29 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     }
 }
 
+/// Implements a version of the trait for references to arenas, scopes and batches. `$result`
+/// converts a result to the version's type of error.
 macro_rules! allocator {
-    ($([$($generics:tt)*] $type:ty: $policy:ty),* $(,)?) => {$(
+    ($allocator:path, $error:path, $result:path) => {
+        allocator! { $allocator, $error, $result,
+            [P: Policy, A: Allocator] &Arena<P, A>: P,
+            [P: Policy, A: Allocator] &Scope<'_, P, A>: P,
+        }
+        #[cfg(feature = "alloc")]
+        allocator! { $allocator, $error, $result,
+            [A: Allocator] &crate::Batch<'_, A>: crate::Pieces,
+        }
+    };
+    ($allocator:path, $error:path, $result:path,
+        $([$($generics:tt)*] $type:ty: $policy:ty),* $(,)?
+    ) => {$(
         // SAFETY: Blocks stay where they are until the arena is reset, cleared or dropped, or the
         // scope ends; none of these can happen while it is borrowed. Copies of the reference are
         // the same arena.
-        unsafe impl<$($generics)*> Allocator for $type {
+        unsafe impl<$($generics)*> $allocator for $type {
             #[inline(always)]
-            fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-                self.arena().allocate_block(layout)
+            fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, $error> {
+                $result(self.arena().allocate_block(layout))
             }
 
             #[inline(always)]
@@ -201,9 +215,9 @@ macro_rules! allocator {
                 block: NonNull<u8>,
                 old: Layout,
                 new: Layout,
-            ) -> Result<NonNull<[u8]>, AllocError> {
+            ) -> Result<NonNull<[u8]>, $error> {
                 // SAFETY: By contract.
-                unsafe { self.arena().grow_block(block, old, new) }
+                $result(unsafe { self.arena().grow_block(block, old, new) })
             }
 
             #[inline(always)]
@@ -212,10 +226,10 @@ macro_rules! allocator {
                 block: NonNull<u8>,
                 old: Layout,
                 new: Layout,
-            ) -> Result<NonNull<[u8]>, AllocError> {
+            ) -> Result<NonNull<[u8]>, $error> {
                 // SAFETY: By contract; the new block has the old one's bytes, and these.
                 unsafe {
-                    let block = self.arena().grow_block(block, old, new)?;
+                    let block = $result(self.arena().grow_block(block, old, new))?;
                     let added = block.cast::<u8>().add(old.size());
                     added.write_bytes(0, new.size() - old.size());
                     Ok(block)
@@ -228,25 +242,44 @@ macro_rules! allocator {
                 block: NonNull<u8>,
                 old: Layout,
                 new: Layout,
-            ) -> Result<NonNull<[u8]>, AllocError> {
+            ) -> Result<NonNull<[u8]>, $error> {
                 // SAFETY: By contract.
-                unsafe {
+                $result(unsafe {
                     if <$policy>::RECLAIM {
                         self.arena().shrink_block::<true>(block, old, new)
                     } else {
                         self.arena().shrink_block::<false>(block, old, new)
                     }
-                }
+                })
             }
         }
     )*};
 }
 
-allocator! {
-    [P: Policy, A: Allocator] &Arena<P, A>: P,
-    [P: Policy, A: Allocator] &Scope<'_, P, A>: P,
+allocator! { Allocator, AllocError, core::convert::identity }
+
+#[cfg(feature = "allocator-api2-03")]
+mod version_03 {
+    use super::*;
+    use allocator_api2_03::alloc;
+
+    allocator! { alloc::Allocator, alloc::AllocError, converted }
+
+    #[inline(always)]
+    fn converted<T>(result: Result<T, AllocError>) -> Result<T, alloc::AllocError> {
+        result.map_err(|AllocError| alloc::AllocError)
+    }
 }
-#[cfg(feature = "alloc")]
-allocator! {
-    [A: Allocator] &crate::Batch<'_, A>: crate::Pieces,
+
+#[cfg(feature = "allocator-api2-04")]
+mod version_04 {
+    use super::*;
+    use allocator_api2_04::alloc;
+
+    allocator! { alloc::Allocator, alloc::AllocError, converted }
+
+    #[inline(always)]
+    fn converted<T>(result: Result<T, AllocError>) -> Result<T, alloc::AllocError> {
+        result.map_err(|AllocError| alloc::AllocError)
+    }
 }
