@@ -1,7 +1,7 @@
 //! Formats that carry samples of many series to a server: Prometheus' remote write 1.0 and 2.0
-//! ([`write`]), whose bodies are compressed with [`snappy`], OpenTelemetry's metrics ([`otlp`]),
-//! the lines of clients of StatsD ([`statsd`]), Graphite ([`graphite`]) and InfluxDB ([`influx`]),
-//! and the formats that programs expose and push ([`exposition`]).
+//! ([`write`](mod@write)), whose bodies are compressed with [`snappy`], OpenTelemetry's metrics
+//! ([`otlp`]), the lines of clients of StatsD ([`statsd`]), Graphite ([`graphite`]) and InfluxDB
+//! ([`influx`]), and the formats that programs expose and push ([`exposition`]).
 //!
 //! ```
 //! # #[cfg(all(feature = "remote-write", feature = "snappy"))] {
