@@ -34,13 +34,14 @@ test: tools ## Install what the tests need, and run all tests
 PUBLISHED := quipu quipu-arena quipu-derive quipu-segment quipu-store quipu-window quipu-wire
 
 .PHONY: lint
-lint: ## Formatting, lints, documentation, layers, generated pages
+lint: ## Formatting, lints, documentation, public API, layers, generated pages
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
 	cd bindings/ruby/ext/quipu && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --all-features --no-deps --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked $(addprefix --package ,$(PUBLISHED)) --no-deps --quiet
+	$(MAKE) --no-print-directory api
 	$(REPORT) --check
 	test -z "$$(gofmt -l $(GO_MODULES))"
 	python3 .ci/words.py
@@ -63,4 +64,4 @@ fmt: ## Format everything
 bench: bench-rates bench-counting bench-scale bench-arena bench-wire bench-stores bench-daemon bench-agent ## Run all benchmarks with their peers, and write docs/benchmarks
 	$(MAKE) pages
 
-include $(addprefix make/,tools.mk test.mk bindings.mk storm.mk fuzz.mk miri.mk counts.mk judges.mk bench.mk)
+include $(addprefix make/,tools.mk test.mk api.mk bindings.mk storm.mk fuzz.mk miri.mk counts.mk judges.mk bench.mk)
