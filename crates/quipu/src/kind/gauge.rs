@@ -79,7 +79,7 @@ impl Gauge {
 
     /// Raises the value to `value` if it is less.
     pub fn raise(&self, value: f64) {
-        raise(&self.0.cells(), value);
+        raise(self.0.cells(), value);
     }
 
     /// Sets the value to the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
