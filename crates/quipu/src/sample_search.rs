@@ -1,37 +1,48 @@
 //! The search for a single sample in a snapshot, for tests of programs that count.
 
+use std::borrow::Cow;
+
+use crate::exposition::{underscored_label, underscored_name};
 use crate::snapshot::{FamilyHeader, Kind, Series, Sink, Value};
 
 /// A search for a sample by its name and labels in Prometheus' text format. It is a sink.
 pub(crate) struct SampleSearch<'a> {
-    name: &'a str,
-    labels: Vec<(&'a str, &'a str)>,
+    /// The name, as the text format escapes it.
+    name: Cow<'a, str>,
+    labels: Labels<'a>,
     value: Option<f64>,
 }
 
+/// Labels by name, as the text format escapes the names.
+type Labels<'a> = Vec<(Cow<'a, str>, &'a str)>;
+
 impl<'a> SampleSearch<'a> {
     pub(crate) fn new(name: &'a str, labels: &[(&'a str, &'a str)]) -> Self {
-        Self { name, labels: sorted(labels.iter().copied()), value: None }
+        let (name, labels) = (underscored_name(name), sorted(labels.iter().copied()));
+        Self { name, labels, value: None }
     }
 
-    /// The value of the sample, if it was found.
+    /// Returns the value of the sample, if it was found.
     pub(crate) fn value(&self) -> Option<f64> {
         self.value
     }
 
-    /// The value of the sample whose name is the family's name and `suffix`, and whose labels are
-    /// the series' labels and `own`.
+    /// Returns the value of the sample whose name is the family's name and `suffix`, and whose
+    /// labels are the series' labels and `own`.
     fn find(&self, family: &FamilyHeader<'_>, series: &Series<'_>, suffix: &str) -> Option<f64> {
         // A label that the text format adds to a sample, which the search then needs as well.
         let is_same =
             |own: Option<(&str, &str)>| sorted(series.labels(family).chain(own)) == self.labels;
-        let added = |name: &str| self.labels.iter().find(|label| label.0 == name);
+        let added = |name: &str| {
+            let name = underscored_label(name);
+            self.labels.iter().find(|label| label.0 == name).map(|label| label.1)
+        };
         match series.value {
             Value::Counter { total, .. } if is_same(None) => Some(total.as_f64()),
             Value::Gauge(value) | Value::Unknown(value) if is_same(None) => Some(value.as_f64()),
             Value::Info if is_same(None) => Some(1.0),
             Value::StateSet(states) => {
-                let (_, wanted) = *added(family.name)?;
+                let wanted = added(family.name)?;
                 let (_, is_on) = states.iter().find(|(state, _)| *state == wanted)?;
                 is_same(Some((family.name, wanted))).then_some(f64::from(u8::from(*is_on)))
             }
@@ -39,11 +50,18 @@ impl<'a> SampleSearch<'a> {
                 "_count" if is_same(None) => Some(histogram.count as f64),
                 "_sum" if is_same(None) => Some(histogram.sum),
                 "_bucket" => {
-                    let (_, le) = *added("le")?;
+                    let le = added("le")?;
                     let bound: f64 = le.parse().ok()?;
-                    let end = histogram.buckets.iter().position(|bucket| bucket.bound == bound)?;
-                    let counts = histogram.buckets[..=end].iter().map(|bucket| bucket.count);
-                    is_same(Some(("le", le))).then(|| counts.sum::<u64>() as f64)
+                    let buckets = histogram.buckets;
+                    // Without classic buckets, the text format writes one for all observations.
+                    let count = if buckets.is_empty() {
+                        (bound == f64::INFINITY).then_some(histogram.count)?
+                    } else {
+                        let end = buckets.iter().position(|bucket| bucket.bound == bound)?;
+                        let counts = buckets[..=end].iter().map(|bucket| bucket.count);
+                        counts.fold(0, u64::saturating_add)
+                    };
+                    is_same(Some(("le", le))).then_some(count as f64)
                 }
                 _ => None,
             },
@@ -51,7 +69,7 @@ impl<'a> SampleSearch<'a> {
                 "_count" if is_same(None) => Some(count as f64),
                 "_sum" if is_same(None) => Some(sum),
                 "" => {
-                    let (_, text) = *added("quantile")?;
+                    let text = added("quantile")?;
                     let wanted: f64 = text.parse().ok()?;
                     let (_, value) = quantiles.iter().find(|(quantile, _)| *quantile == wanted)?;
                     is_same(Some(("quantile", text))).then_some(*value)
@@ -62,13 +80,13 @@ impl<'a> SampleSearch<'a> {
         }
     }
 
-    /// The part of the wanted name after the name of the family, if the family can have such
-    /// samples.
-    fn suffix(&self, family: &FamilyHeader<'_>) -> Option<&'a str> {
-        if family.text_name() == self.name {
+    /// Returns the part of the wanted name after the name of the family, if the family can have
+    /// such samples.
+    fn suffix(&self, family: &FamilyHeader<'_>) -> Option<&str> {
+        if underscored_name(&family.text_name()) == self.name {
             return Some("");
         }
-        let suffix = self.name.strip_prefix(family.name)?;
+        let suffix = self.name.strip_prefix(&*underscored_name(family.name))?;
         let suffixes: &[&str] = match family.kind {
             Kind::Histogram => &["_count", "_sum", "_bucket"],
             Kind::Summary => &["_count", "_sum"],
@@ -90,17 +108,19 @@ impl Sink for SampleSearch<'_> {
     }
 }
 
-/// The labels without those that have an empty value, which Prometheus treats like missing ones, by
-/// name.
-fn sorted<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
-    let mut labels: Vec<_> = labels.filter(|label| !label.1.is_empty()).collect();
+/// Returns the labels by name. Prometheus treats an empty value like a missing label.
+fn sorted<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Labels<'a> {
+    let labels = labels.filter(|(_, value)| !value.is_empty());
+    let mut labels: Vec<_> = labels.map(|(name, value)| (underscored_label(name), value)).collect();
     labels.sort_unstable();
     labels
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Description, Histogram, HistogramFamily, Registry, StateSet, Summary};
+    use crate::{
+        CounterFamily, Description, Histogram, HistogramFamily, Registry, StateSet, Summary,
+    };
 
     #[test]
     fn every_sample_of_the_text_format_is_found_with_its_value() {
@@ -115,6 +135,11 @@ mod tests {
         let lag = Description::new("lag", "").quantiles([0.5]);
         registry.register::<Summary>(lag).unwrap().observe(3.0);
         registry.gauge("level", "").unwrap().set(-1.5);
+        let dotted = Description::new("a.b", "").labels(["c.d"]);
+        registry.register::<CounterFamily<[&str; 1]>>(dotted).unwrap().inc(&["x"]);
+        let native: Histogram =
+            registry.register(Description::new("native", "").native(3)).unwrap();
+        native.observe(1.0);
         registry.counter("hits", "").unwrap().inc_by(7);
         let _empty: Histogram = registry.register(Description::new("empty", "")).unwrap();
 
@@ -132,6 +157,7 @@ mod tests {
             samples += 1;
         }
         assert!(samples > 20);
+        assert_eq!(registry.value("a.b_total", &[("c.d", "x")]), Some(1.0));
         let labels = [("a", "y"), ("b", "x")];
         assert_eq!(registry.value("sizes_count", &labels), Some(3.0));
         for (name, labels) in [

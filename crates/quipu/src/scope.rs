@@ -101,7 +101,7 @@ impl<'r> Scope<'r> {
     ) -> Result<(), Error> {
         let callback =
             self.callback(description, Kind::Gauge, ("a gauge that is computed", &[]), value)?;
-        self.registry.collect(callback)
+        self.registry.register_collector(callback)
     }
 
     /// Registers a counter whose total every scrape obtains by calling `total`. The total must
@@ -116,7 +116,7 @@ impl<'r> Scope<'r> {
     ) -> Result<(), Error> {
         let callback =
             self.callback(description, Kind::Counter, ("a counter that is computed", &[]), total)?;
-        self.registry.collect(callback)
+        self.registry.register_collector(callback)
     }
 
     /// The name of a metric in this scope, with prefix and unit.
@@ -178,7 +178,7 @@ impl<'r> Scope<'r> {
         let claims_name = description.identity == Identity::Name
             && match self.registry.claim(&name) {
                 Ok(()) => true,
-                Err(_) if self.reuses && self.registry.has_family(&name) => false,
+                Err(_) if self.reuses && self.waits_for_family(&name) => false,
                 Err(error) => return Err(error),
             };
         self.registry.segment().family_of(schema).map_err(|error| {
@@ -187,6 +187,18 @@ impl<'r> Scope<'r> {
             }
             Error::segment(&name, error)
         })
+    }
+
+    /// Whether the registry has a family of that name. Another thread may be creating the family:
+    /// waits for this thread, but not for long.
+    fn waits_for_family(&self, name: &str) -> bool {
+        for _ in 0..MAX_YIELDS {
+            if self.registry.has_family(name) {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
     }
 
     fn labels(
@@ -244,3 +256,6 @@ impl<'r> Scope<'r> {
         Ok(all)
     }
 }
+
+/// How often a registration yields the CPU to a thread that is creating the same family.
+const MAX_YIELDS: usize = 100;
