@@ -253,7 +253,11 @@ impl All {
             match own {
                 // Nothing can be joined, so the collected families need no copy.
                 Own::InSegment(families) if walk.merged.names.is_empty() => {
-                    return families.step(sink, is_full);
+                    let is_more = families.step(sink, is_full);
+                    if !is_more {
+                        *own = Own::Nothing;
+                    }
+                    return is_more;
                 }
                 Own::InSegment(families) => {
                     let mut beside = Beside { sink, current, walk };

@@ -24,7 +24,7 @@ use quipu_intake::refusal::Refusal;
 use quipu_process::memory;
 
 /// A scrape under way.
-pub struct Exposing {
+pub struct ScrapeSteps {
     inputs: Inputs,
     format: Format,
     escaping: Escaping,
@@ -48,7 +48,7 @@ enum Stage {
     Showing(Box<All>, Option<ScrapeGuard<'static>>),
 }
 
-impl Exposing {
+impl ScrapeSteps {
     /// Creates a scrape in the format and the compression that the request prefers. It shows
     /// watched sources, if there are any, and the other series unless the filter names a watched
     /// source.
@@ -187,7 +187,7 @@ impl Exposing {
     }
 }
 
-impl Steps for Exposing {
+impl Steps for ScrapeSteps {
     fn step(&mut self) -> Option<Response> {
         match &mut self.stage {
             Stage::Reading(asked) => {
@@ -263,9 +263,9 @@ impl StepEncoder {
         Self { inner, series: 0 }
     }
 
-    /// Returns the memory of the buffers, also while they are empty.
+    /// Returns the memory of the buffers, also while they are empty, and of the rendered families.
     fn held(&self) -> usize {
-        FULL + self.inner.pending()
+        FULL + self.inner.pending() + self.inner.cached()
     }
 
     fn is_full(&self) -> bool {
@@ -276,8 +276,8 @@ impl StepEncoder {
 
 impl Drop for StepEncoder {
     fn drop(&mut self) {
-        // A long message of protobuf is an exception, whose memory is not kept.
-        if self.inner.buffer_mut().capacity() <= 4 * FULL {
+        // A long message of protobuf is an exception, whose memory is not kept: complete or not.
+        if self.inner.buffer_mut().capacity().max(self.inner.pending()) <= 4 * FULL {
             // Fails if the thread is ending.
             let _ = SPARE.try_with(|spare| spare.set(Some(mem::take(&mut self.inner))));
         }

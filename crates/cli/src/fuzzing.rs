@@ -16,7 +16,7 @@ use quipu_segment::Segment;
 use quipu_window::{BucketedWindow, KeyedWindows};
 
 use crate::config::{Flags, Settings};
-use crate::exposing::Exposing;
+use crate::exposing::ScrapeSteps;
 use crate::metrics::{Metrics, OwnMetrics};
 use crate::routes::Routes;
 use crate::state::State;
@@ -84,7 +84,7 @@ impl Daemon {
     pub fn new(options: Options) -> Result<Self, Box<dyn std::error::Error>> {
         let settings = &SETTINGS[usize::from(options.translate)];
         let segment = Segment::private(STATE_BYTES)?;
-        let registry = Registry::on(segment.clone());
+        let registry = Registry::from_segment(segment.clone());
         let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
         let state = Box::into_raw(Box::new(State {
             requests: BucketedWindow::options(minute, second)
@@ -101,7 +101,7 @@ impl Daemon {
         // SAFETY: as above.
         let metrics_ref: &'static Metrics = unsafe { &*metrics };
         if options.own {
-            registry.collect(OwnMetrics::new(metrics_ref.registry()))?;
+            registry.register_collector(OwnMetrics::new(metrics_ref.registry()))?;
         }
         let refusals = Refusals::new(metrics_ref.registry(), &state_ref.taken)?;
         let push = PushGateway::new(
@@ -209,7 +209,7 @@ impl Daemon {
         let source = segment.map(|number| format!("segment-{number}"));
         let filter = Filter { source, ..Filter::default() };
         let merged = parts.merged.clone().unwrap_or_default();
-        let mut exposing = Exposing::over(&parts.inputs, format, escaping, filter, merged);
+        let mut exposing = ScrapeSteps::over(&parts.inputs, format, escaping, filter, merged);
         let response = finish(&mut exposing);
         let content_type = response.headers()[CONTENT_TYPE].to_str().unwrap_or_default().to_owned();
         (content_type, response.into_body().to_vec())

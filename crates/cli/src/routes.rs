@@ -6,10 +6,10 @@ use std::time::Instant;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
-use quipu_window::{Over, Peak, Window};
+use quipu_window::{Over, Peak, SlidingWindow};
 use tracing::{debug, trace, warn};
 
-use crate::exposing::Exposing;
+use crate::exposing::ScrapeSteps;
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::top::{MAX_KEYS, Page, PendingRequest, Top};
@@ -123,7 +123,7 @@ impl Routes {
                     let message = "no segments are watched; start the daemon with --segments";
                     return Err(Refusal::new(StatusCode::NOT_FOUND, message));
                 }
-                let exposing = Exposing::new(inputs, request, self.watched.as_ref(), filter);
+                let exposing = ScrapeSteps::new(inputs, request, self.watched.as_ref(), filter);
                 Ok(Reply::in_steps(Scrape { expiring, exposing }))
             }
             Route::Input(route) => Ok((route.respond)(inputs, request)),
@@ -229,7 +229,7 @@ fn refusals_json(refusals: &Refusals) -> serde_json::Value {
 /// The response to `/metrics`, without the groups that have expired.
 struct Scrape<E> {
     expiring: Option<E>,
-    exposing: Exposing,
+    exposing: ScrapeSteps,
 }
 
 impl<E: Steps> Steps for Scrape<E> {

@@ -75,7 +75,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
         if incoming.size_hint().lower() > limit as u64 {
             return self.refusal(too_large);
         }
-        let collecting = Collecting {
+        let collecting = BodyCollector {
             head: Some(head),
             incoming,
             body: if keeps { BodyBuffer::Nothing } else { BodyBuffer::Dropped(0) },
@@ -87,7 +87,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
             started,
         };
         self.wire.enter(Phase::Body);
-        self.later(Stage::Collecting(collecting))
+        self.later(Stage::BodyCollector(collecting))
     }
 }
 
@@ -188,7 +188,7 @@ pub(super) struct Later<H> {
 }
 
 enum Stage {
-    Collecting(Collecting),
+    BodyCollector(BodyCollector),
     /// A complete request; `None` once its turn has come.
     Queued(Option<Request>),
     Steps(Box<dyn Steps>, Instant),
@@ -199,7 +199,7 @@ impl<H: Handler> Later<H> {
         let service = &self.service;
         loop {
             self.stage = match &mut self.stage {
-                Stage::Collecting(collecting) => match ready!(collecting.poll_request(cx)) {
+                Stage::BodyCollector(collecting) => match ready!(collecting.poll_request(cx)) {
                     Ok(request) => {
                         service.wire.ends.set(collecting.has_trailers);
                         self.share = Some(collecting.share.hand_over());
@@ -250,7 +250,7 @@ impl<H: Handler> Later<H> {
 }
 
 /// A request whose body is arriving.
-struct Collecting {
+struct BodyCollector {
     /// `None` once the body is complete.
     head: Option<Parts>,
     incoming: Incoming,
@@ -266,7 +266,7 @@ struct Collecting {
     started: Instant,
 }
 
-impl Collecting {
+impl BodyCollector {
     /// The whole request, if there is room for its body. An error without a refusal means that the
     /// client has left.
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<Request, Option<Refusal>>> {

@@ -15,7 +15,7 @@ use quipu_process::json;
 pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<()> {
     let document = Document {
         seconds: changes.seconds,
-        same: Same { families: changes.same_families, series: changes.same_series },
+        same: UnchangedCounts { families: changes.same_families, series: changes.same_series },
         families: Families(changes),
     };
     json::write(&document, out)?;
@@ -26,12 +26,13 @@ pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<(
 #[derive(Serialize)]
 struct Document<'c> {
     seconds: Option<f64>,
-    same: Same,
+    same: UnchangedCounts,
     families: Families<'c>,
 }
 
+/// The numbers of families and series that did not change.
 #[derive(Serialize)]
-struct Same {
+struct UnchangedCounts {
     families: usize,
     series: usize,
 }

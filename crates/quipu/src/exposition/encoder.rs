@@ -87,6 +87,12 @@ impl Encoder {
         self.protobuf.pending()
     }
 
+    /// Returns the memory of the families that are kept as they were rendered, in bytes.
+    #[doc(hidden)]
+    pub fn cached(&self) -> usize {
+        self.families.size()
+    }
+
     /// The series that are omitted so far.
     pub fn omissions(&self) -> &Omissions {
         self.page.omissions()

@@ -44,6 +44,11 @@ const MAX_SIZE: usize = 2 * FULL;
 const GREAT: usize = FULL / 2;
 
 impl KnownFamilies {
+    /// Returns the memory of all families, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
     /// Starts a page of the same format.
     pub(super) fn rewind(&mut self) {
         self.put_back();
