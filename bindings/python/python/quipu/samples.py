@@ -12,14 +12,16 @@ class Timestamp:
     __slots__ = ("sec", "nsec")
 
     def __init__(self, sec: float, nsec: float) -> None:
+        if not 0 <= nsec < 1e9:
+            raise ValueError(f"nanoseconds {nsec} are out of range: use 0 to 999999999")
         self.sec: int = int(sec)
-        self.nsec: int = int(nsec)
+        self.nsec: int = int(-nsec if sec < 0 else nsec)
 
     def __float__(self) -> float:
         return self.sec + self.nsec / 1e9
 
     def __str__(self) -> str:
-        return f"{self.sec}.{self.nsec:09d}"
+        return f"{self.sec}.{abs(self.nsec):09d}"
 
     def __repr__(self) -> str:
         return f"Timestamp({self.sec}, {self.nsec})"
@@ -28,6 +30,12 @@ class Timestamp:
         if not isinstance(other, Timestamp):
             return NotImplemented
         return (self.sec, self.nsec) == (other.sec, other.nsec)
+
+    def __lt__(self, other: "Timestamp") -> bool:
+        return (self.sec, self.nsec) < (other.sec, other.nsec)
+
+    def __gt__(self, other: "Timestamp") -> bool:
+        return (self.sec, self.nsec) > (other.sec, other.nsec)
 
     def __hash__(self) -> int:
         return hash((self.sec, self.nsec))
