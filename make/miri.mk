@@ -14,7 +14,7 @@ MIRI_SKIP ?= $(addprefix --skip ,history:: one_look_at_a_key hashes_of_similar_k
 NIGHTLY := nightly-2026-10-30
 MIRI := cargo +$(NIGHTLY) miri
 MIRI_ARENA := $(MIRI) test --locked --quiet --target-dir target/miri/arena \
-	--package quipu-arena --test behaviour --test programs
+	--package quipu-arena --features serde --test behaviour --test programs --test serde
 
 .PHONY: miri
 miri: ## The unsafe code and the windows under miri, which detects undefined behaviour

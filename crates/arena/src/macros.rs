@@ -30,6 +30,8 @@
 /// let arena = Arena::<quipu_arena::Up, _>::in_buffer(&mut buffer);
 /// assert_eq!(arena_vec![try in &arena; 1, 2, 3]?, [1, 2, 3]);
 /// assert!(arena_vec![try in &arena; 0_u8; 1000].is_err());
+/// let mut empty = arena_vec![try in &arena]?;
+/// empty.push(1);
 /// # Ok::<(), AllocError>(())
 /// ```
 ///
@@ -50,6 +52,9 @@ macro_rules! arena_vec {
     };
     (in $home:expr; $($value:expr),+ $(,)?) => {
         $crate::ArenaVec::from_iter_in([$($value),+], $home)
+    };
+    (try in $home:expr $(;)?) => {
+        ::core::result::Result::<_, $crate::AllocError>::Ok($crate::ArenaVec::new_in($home))
     };
     (try in $home:expr; $value:expr; $len:expr) => {
         $crate::ArenaVec::try_from_iter_in(::core::iter::repeat_n($value, $len), $home)

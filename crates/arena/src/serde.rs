@@ -41,8 +41,9 @@ pub trait DeserializeIn<'de, H>: Sized {
     ///
     /// # Errors
     ///
-    /// When the input is not such a value, or the base allocator has no memory. Memory that was
-    /// allocated before the error stays allocated until the scope ends or the arena is reset.
+    /// When the input is not such a value, or the base allocator has no memory. Some of the
+    /// memory that was allocated before the error may stay allocated until the scope ends or the
+    /// arena is reset.
     fn deserialize_in<D: Deserializer<'de>>(deserializer: D, home: H) -> Result<Self, D::Error>;
 }
 

@@ -56,7 +56,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         copy
     }
 
-    /// As [`from_str_in`](ArenaString::from_str_in).
+    /// Like [`from_str_in`](ArenaString::from_str_in), but returns an error if there is no memory.
     ///
     /// ```
     /// use quipu_arena::{AllocError, Arena, ArenaString};
@@ -97,7 +97,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         }
     }
 
-    /// As [`from_fmt_in`](ArenaString::from_fmt_in).
+    /// Like [`from_fmt_in`](ArenaString::from_fmt_in), but returns an error if there is no memory.
     ///
     /// ```
     /// use quipu_arena::{AllocError, Arena, ArenaString};
@@ -140,7 +140,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         ArenaString::from_str_in(self, home)
     }
 
-    /// As [`clone_in`](ArenaString::clone_in).
+    /// Like [`clone_in`](ArenaString::clone_in), but returns an error if there is no memory.
     ///
     /// ```
     /// use quipu_arena::{AllocError, Arena, arena_format};
@@ -172,7 +172,8 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         ArenaString { bytes: ArenaVec::with_capacity_in(bytes, home) }
     }
 
-    /// As [`with_capacity_in`](ArenaString::with_capacity_in).
+    /// Like [`with_capacity_in`](ArenaString::with_capacity_in), but returns an error if there is
+    /// no memory.
     ///
     /// # Errors
     ///
@@ -198,7 +199,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         self.bytes.extend_from_slice_copy(text.as_bytes());
     }
 
-    /// As [`push_str`](ArenaString::push_str).
+    /// Like [`push_str`](ArenaString::push_str), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
@@ -219,7 +220,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         self.push_str(character.encode_utf8(&mut [0; 4]));
     }
 
-    /// As [`push`](ArenaString::push).
+    /// Like [`push`](ArenaString::push), but returns an error if there is no memory.
     ///
     /// # Errors
     ///

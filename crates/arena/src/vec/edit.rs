@@ -35,7 +35,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         expect_array::<T, _>(self.try_clone_in(home), self.len)
     }
 
-    /// As [`clone_in`](ArenaVec::clone_in).
+    /// Like [`clone_in`](ArenaVec::clone_in), but returns an error if there is no memory.
     ///
     /// ```
     /// use quipu_arena::{AllocError, Arena, arena_vec};
@@ -80,7 +80,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         expect_array::<T, _>(self.try_append(other), other.len);
     }
 
-    /// As [`append`](ArenaVec::append).
+    /// Like [`append`](ArenaVec::append), but returns an error if there is no memory.
     ///
     /// ```
     /// use quipu_arena::{AllocError, Arena, arena_vec};
