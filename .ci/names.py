@@ -18,7 +18,7 @@ OF = re.compile(r"\s*(?:pub(?:\([^)]*\))? )?(?:const )?(?:unsafe )?fn of\b")
 # Participles are a word each; these end like one, and are not, or each crate may have one.
 PARTICIPLE = re.compile(
     r"[A-Z][a-z]+(?:ed|own)|Seen|Taken|Given|Held|Kept|Sent|Found|Made|Put|Written|Learnt|Lost"
-    r"|Coming|Taking|Growing|Adding|Waiting|Sending|Writing|Pushing|Settling|Flattening|Changing"
+    r"|Coming|Taking|Growing|Adding|Waiting|Sending|Writing|Pushing|Settling|Flattening|Changing|Exposing|Collecting"
 )
 NOUNS = {"Feed", "Seed", "Speed", "Need", "Down", "Shared", "Sealed"}
 COMMON = {"Error", "Options", "Metrics"}

@@ -14,7 +14,7 @@ use quipu_segment::clock::{Clock, Manual};
 use quipu_segment::history::Options as Recording;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
-use quipu_window::{BucketedWindow, ExactWindow, KeyedWindows, Window};
+use quipu_window::{BucketedWindow, ExactWindow, KeyedWindows, SlidingWindow};
 use quipu_wire::remote::write::{RemoteWrite1, RemoteWrite2, SeriesType};
 use quipu_wire::{
     AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, MetricUnion, StreamWriter,
@@ -497,7 +497,7 @@ fn families(corpus: &impl Corpus) -> Result<(), Failure> {
     let registry = Registry::new();
     let about = |name: &str| Description::new(name, "Some text.").exemplars();
     let hits: Counter = registry.register(about("hits"))?;
-    hits.inc_with(3, &[("id", "x")]);
+    hits.inc_with_exemplar(3, &[("id", "x")]);
     let levels: GaugeFamily<[&str; 2]> =
         registry.register(Description::new("level", "").labels(["a", "b"]))?;
     levels.set(&["x", "y"], 0.5);
@@ -505,7 +505,7 @@ fn families(corpus: &impl Corpus) -> Result<(), Failure> {
     let size: Histogram = registry.register(about("size").unit("bytes").buckets([1.0, 10.0]))?;
     let took: Histogram = registry.register(about("took").native(3))?;
     for value in [-2.0, 0.0, 0.5, 1.5, 30.0] {
-        size.observe_with(value, &[("id", "y")]);
+        size.observe_with_exemplar(value, &[("id", "y")]);
         took.observe(value);
     }
     let wait: Summary = registry.register(Description::new("wait", ""))?;

@@ -265,7 +265,9 @@ impl Run {
 const IMPORT: &str = "/api/v1/import/prometheus";
 
 fn registry() -> Registry {
-    Registry::on(quipu_segment::Segment::private(1 << 24).expect("memory for a small registry"))
+    Registry::from_segment(
+        quipu_segment::Segment::private(1 << 24).expect("memory for a small registry"),
+    )
 }
 
 fn expose(registry: &Registry, format: Format) -> (String, Vec<u8>) {

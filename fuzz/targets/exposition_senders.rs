@@ -44,7 +44,7 @@ fn register_one(
     match family.kind {
         kind::COUNTER if labels.is_empty() => {
             let counter: Counter = registry.register(about)?;
-            counter.inc_with(1, &[("a b", "1"), ("a_b", "2")]);
+            counter.inc_with_exemplar(1, &[("a b", "1"), ("a_b", "2")]);
         }
         kind::COUNTER if values.iter().any(|value| value.fract() != 0.0) => {
             let counters: FloatCounterFamily<Values> = registry.register(labelled)?;
@@ -62,7 +62,7 @@ fn register_one(
             };
             let histograms: HistogramFamily<Values> = registry.register(about)?;
             let histogram = histograms.with(&texts);
-            values.iter().for_each(|value| histogram.observe_with(*value, &[("id", "1")]));
+            values.iter().for_each(|value| histogram.observe_with_exemplar(*value, &[("id", "1")]));
         }
         kind::SUMMARY => {
             let about = labelled.quantiles(values.iter().copied());
@@ -93,7 +93,7 @@ pub fn write_segment(path: &Path, families: &[Family], argument: u8) {
     let options = Options::new().limit(1 << 22);
     let Ok(file): Result<Segment, _> = options.open_or_create(path) else { return };
     if argument & segment::HOSTILE == 0 {
-        register(&Registry::on(file), families, argument);
+        register(&Registry::from_segment(file), families, argument);
         return;
     }
     for family in families {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use quipu_segment::series::{Cursor, Family, KeyWriter, Label, Schema};
 use quipu_segment::{ErrorKind, Segment};
-use quipu_window::{BucketedWindow, KeyedWindows, Window};
+use quipu_window::{BucketedWindow, KeyedWindows, SlidingWindow};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&mode, bytes)) = input.split_first() else { return };

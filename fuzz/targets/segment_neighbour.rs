@@ -18,7 +18,7 @@ static WORLD: LazyLock<neighbour::World> = LazyLock::new(neighbour::World::new);
 
 fuzz_target!(|program: &[u8]| {
     WORLD.run(program, &mut |segment| {
-        let mut scrape = Registry::on(segment.clone()).scrape();
+        let mut scrape = Registry::from_segment(segment.clone()).scrape();
         while scrape.next_piece().is_some() {}
     });
 });

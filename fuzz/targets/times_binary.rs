@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use quipu_segment::clock::Manual;
-use quipu_window::{ExactWindow, Window};
+use quipu_window::{ExactWindow, SlidingWindow};
 
 fuzz_target!(|input: &[u8]| {
     let clock = Manual::new(1_700_000_000_000_000_000);

@@ -11,7 +11,7 @@ use quipu::{
     LabelGroup, LabelValue, Registry,
 };
 use quipu_arena::Arena;
-use quipu_window::{BucketedWindow, ExactWindow, Window};
+use quipu_window::{BucketedWindow, ExactWindow, SlidingWindow};
 use quipu_wire::{Decoder, Framing, Kind as MessageKind, Quipu, StreamSeries, StreamWriter};
 
 use crate::Cell;

@@ -40,7 +40,7 @@ pub(super) type Filled = (CounterFamily<[&'static str; 2]>, &'static [[String; 2
 /// Writes a segment with a family of this number of series.
 pub(super) fn fill(path: &Path, series: usize) -> Result<Filled> {
     let segment = Options::new().shared().limit(LIMIT).open_or_create(path).map_err(failed)?;
-    let registry = Registry::on(segment);
+    let registry = Registry::from_segment(segment);
     let description = Description::new("requests", "Requests.").labels(["route", "user"]);
     let family = registry.register(description.limit(series as u64)).map_err(failed)?;
     let labels = |number| [format!("/api/v1/r{:03}", number % 1000), format!("user-{number:07}")];

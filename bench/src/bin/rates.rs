@@ -18,7 +18,7 @@ use quipu_bench::{Error, Result, peer};
 use quipu_segment::Segment;
 use quipu_segment::clock::{CachedClock, Clock, Coarse, Manual, Precise};
 use quipu_window::{
-    BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, Window, load_file, save_file,
+    BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, SlidingWindow, load_file, save_file,
     save_file_synced,
 };
 
@@ -374,7 +374,7 @@ fn exact_files(options: &Options, scratch: &Path) -> Vec<Record> {
 }
 
 /// Saves as the Go packages do: a process killed meanwhile leaves an incomplete file.
-fn cut_and_write(window: &impl Window, path: &Path) {
+fn cut_and_write(window: &impl SlidingWindow, path: &Path) {
     let mut file = File::create(path).expect("the scratch folder takes the file");
     window.save(&mut file).expect("the file takes the bytes");
 }

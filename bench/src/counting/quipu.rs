@@ -139,7 +139,7 @@ impl Contender for QuipuLarge {
     }
 
     fn by_user() -> Option<impl ByUser + Scrape> {
-        let registry = Registry::on(Segment::private(4 << 30).ok()?);
+        let registry = Registry::from_segment(Segment::private(4 << 30).ok()?);
         Some(Counters::<Users>::new(registry, errors().values("route", data::routes())))
     }
 }

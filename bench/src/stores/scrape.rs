@@ -60,7 +60,7 @@ fn of_files(plan: Plan, places: &Places) -> Result<Vec<Record>> {
         }
         let case = format!("scrape/{name} workers");
         let registry = Registry::new();
-        let collected = registry.collect(Directories::new([folder.clone()]));
+        let collected = registry.register_collector(Directories::new([folder.clone()]));
         collected.map_err(|error| Error::report(format!("{}: {error}", folder.display())))?;
         let of_all = format!("path=\"/path/{}\"}} {count}\n", SERIES - 1);
         if !registry.text().contains(&of_all) {

@@ -27,7 +27,7 @@ metric!(Counter, WithSeries<MixedCounter>, {
     /// Sets it to zero for all processes, and its creation time to now.
     fn reset(&self) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("counter")) };
-        bound.instrument.clear();
+        bound.instrument.reset();
         bound.series.restart();
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Counting for Inc {
         }
         match exemplar {
             None => Ok(()),
-            Some(pairs) => exemplar::read(pairs, |pairs| bound.instrument.exemplify(amount, pairs)),
+            Some(pairs) => exemplar::read(pairs, |pairs| bound.instrument.set_exemplar(amount, pairs)),
         }
     }
 }

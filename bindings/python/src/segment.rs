@@ -113,7 +113,7 @@ impl Segment {
 
 impl Segment {
     fn new(segment: quipu_segment::Segment, path: Option<PathBuf>) -> Self {
-        Self { registry: Registry::on(segment), path }
+        Self { registry: Registry::from_segment(segment), path }
     }
 
     /// The families.

@@ -122,7 +122,7 @@ impl Value {
         };
         match &*slf.get().locked() {
             Some(Part::Counter(counter)) => {
-                counter.instrument.clear();
+                counter.instrument.reset();
                 counter.instrument.inc_by(value);
                 if value == 0.0 {
                     counter.series.restart();
@@ -169,8 +169,8 @@ impl Value {
         let labels = exemplar.getattr("labels")?;
         let value: f64 = exemplar.getattr("value")?.extract()?;
         exemplar::read(&labels, |pairs| match &*slf.get().locked() {
-            Some(Part::Counter(counter)) => counter.instrument.exemplify(value, pairs),
-            Some(Part::Bucket(raw, ..)) => raw.instrument.exemplify(value, pairs),
+            Some(Part::Counter(counter)) => counter.instrument.set_exemplar(value, pairs),
+            Some(Part::Bucket(raw, ..)) => raw.instrument.set_exemplar(value, pairs),
             _ => {}
         })
     }

@@ -9,7 +9,7 @@ use quipu::{
     LabelValue, Metrics as Group, Registry, Scope,
 };
 use quipu_segment::Segment;
-use quipu_window::Window;
+use quipu_window::SlidingWindow;
 
 use crate::state::State;
 use quipu_http::{CloseReason, Event, Refusal};
@@ -100,7 +100,7 @@ impl Metrics {
     pub fn new(state: &'static State) -> Result<Self, quipu::Error> {
         // The heap must have room for the metrics: an allocation that fails there ends the process.
         let room = take_room(FOR_HEAP);
-        let registry = Registry::on(Segment::private(MEMORY)?);
+        let registry = Registry::from_segment(Segment::private(MEMORY)?);
         drop(room);
         let build = Description::new("quipu_build", "The version of this daemon.")
             .values("version", [env!("CARGO_PKG_VERSION")]);
@@ -114,7 +114,7 @@ impl Metrics {
         let refused = refused.collect();
         watch(&registry.prefix("quipu"), state)?;
         #[cfg(target_os = "linux")]
-        registry.collect(Process::new())?;
+        registry.register_collector(Process::new())?;
         Ok(Self { registry, events, responses, refused, _build: build })
     }
 

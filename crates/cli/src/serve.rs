@@ -225,7 +225,7 @@ fn watch(
         .map_err(|error| Error::System("start a thread", error))?;
     let own = agent::Own::new(agent.readings(), has_files, has_targets);
     let failed = |error| Error::Metrics(error, state::addresses(settings));
-    metrics.registry().collect(own).map_err(failed)?;
+    metrics.registry().register_collector(own).map_err(failed)?;
     Ok(Some(agent))
 }
 
@@ -237,7 +237,7 @@ fn record(metrics: &Metrics, settings: &Settings) -> Result<Option<Recorder>, Er
     let recorder =
         Recorder::start(options).map_err(|error| Error::System("start a thread", error))?;
     let failed = |error| Error::Metrics(error, state::addresses(settings));
-    metrics.registry().collect(recorder.metrics()).map_err(failed)?;
+    metrics.registry().register_collector(recorder.metrics()).map_err(failed)?;
     Ok(Some(recorder))
 }
 
@@ -271,7 +271,7 @@ fn take_in(
     if let Some(rules) = &mut rules {
         rules.count(metrics.registry())?;
     }
-    state.intake.registry().collect(OwnMetrics::new(metrics.registry()))?;
+    state.intake.registry().register_collector(OwnMetrics::new(metrics.registry()))?;
     let refusals = Refusals::new(metrics.registry(), &state.taken)?;
     let push = PushGateway::new(
         settings.inputs.push.clone(),

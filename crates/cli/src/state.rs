@@ -160,7 +160,7 @@ impl State {
         };
         let opened = windows().and_then(|(requests, keys)| {
             check_heap(settings, 0)?;
-            let registry = Registry::on(segment.clone());
+            let registry = Registry::from_segment(segment.clone());
             match Intake::free_unused(&registry, settings.forget_names) {
                 Ok(0) => {}
                 Ok(families) => info!(families, "freed families that are no longer used"),

@@ -60,7 +60,7 @@ impl WindowFlags {
         let value = |name| move |error: quipu_window::Error| Unusable::new(name, error.to_string());
         let bucketed = BucketedWindow::options(window, accuracy).tickets();
         bucketed.bytes().map_err(|error| match error {
-            quipu_window::Error::Zero("accuracy") => value("accuracy")(error),
+            quipu_window::Error::ZeroDuration("accuracy") => value("accuracy")(error),
             other => value("window")(other),
         })?;
         if span < window {

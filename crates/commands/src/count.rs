@@ -211,7 +211,7 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
         )));
     }
     let segment = Options::new().shared().mode(*mode).open_or_create(file);
-    let registry = Registry::on(segment.map_err(Error::new)?);
+    let registry = Registry::from_segment(segment.map_err(Error::new)?);
     // A refusal does not leave the file like a killed command, either.
     registry.segment().leave_in_order();
     let fail = |error: quipu::Error| Error::new(format_args!("{}: {error}", printable(file)));

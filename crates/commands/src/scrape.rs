@@ -122,7 +122,7 @@ fn write(format: ExpositionFormat, sources: Sources) -> Result<Coverage, Error> 
         ExpositionFormat::Protobuf => Format::Protobuf,
     };
     let (sources, registry) = (Arc::new(Mutex::new(sources)), Registry::new());
-    registry.collect(SharedSources(Arc::clone(&sources))).map_err(Error::new)?;
+    registry.register_collector(SharedSources(Arc::clone(&sources))).map_err(Error::new)?;
     let scrape = registry.scrape().format(format, Escaping::default());
     let written = print(|out| scrape.write_to(out))?;
     let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +152,7 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
             "{error}; give --listen HOST:PORT, such as 127.0.0.1:9184, or unix:PATH"
         ))
     })?;
-    warn(&format_args!("listening on http://{}/metrics", server.address()));
+    warn(&format_args!("listening on http://{}/metrics", server.local_addr()));
     signals.first();
     Ok(())
 }

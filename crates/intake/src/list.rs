@@ -21,12 +21,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// An input of this name with routes.
+    /// Creates the row of an input with routes.
     pub(super) const fn http(name: &'static str, routes: &'static [Route]) -> Self {
         Self { name, routes, lines: None }
     }
 
-    /// An input of this name that reads lines from sockets.
+    /// Creates the row of an input that reads lines from sockets.
     pub(super) const fn lines(name: &'static str, lines: LineInput) -> Self {
         Self { name, routes: &[], lines: Some(lines) }
     }
@@ -55,7 +55,7 @@ pub struct Route {
     pub path: Path,
     /// Whether its requests bring metrics in their bodies.
     pub has_body: bool,
-    /// Whether the settings have it.
+    /// Returns whether the settings enable the route.
     pub is_on: fn(&Shared) -> bool,
     /// Handles a request.
     pub respond: fn(&Inputs, &Request) -> Reply,

@@ -88,10 +88,10 @@ impl RequestOutcome {
     /// # Errors
     /// 429 if other requests made the source exceed its rate in the meantime.
     pub fn begin(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.has_begun, true) {
-            true => Ok(()),
-            false => self.check_allowance(Allowance::check),
+        if std::mem::replace(&mut self.has_begun, true) {
+            return Ok(());
         }
+        self.check_allowance(Allowance::check)
     }
 
     /// Notes the number of samples that were read so far, which are taken all or not at all.

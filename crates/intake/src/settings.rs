@@ -27,7 +27,8 @@ macro_rules! inputs {
             $($(#[$meta])* pub $name: $options,)*
         }
 
-        // The attributes of a field may have its condition, and have its documentation.
+        // The attributes of a field are its documentation, which expressions ignore, and maybe a
+        // `cfg`, which has to apply here as well.
         #[allow(unused_doc_comments)]
         impl InputFlags {
             /// Checks the settings and converts them.
@@ -99,7 +100,7 @@ flags! {
         families_per_source: u64,
 
         /// Hides a series that came in and was not updated for this time. A counter that comes back
-        /// goes on from its last total [default: none]
+        /// continues from its last total [default: none]
         #[arg(long, env = "QUIPU_EXPIRY", value_name = "TIME")]
         expiry: Time,
 

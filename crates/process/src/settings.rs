@@ -77,7 +77,7 @@ macro_rules! flags {
 }
 
 /// Joins the settings of parts, in the order in which the help shows them. The result has the
-/// methods of a part.
+/// methods of a part. Settings are keys without tables, because `to_toml` concatenates the parts.
 #[macro_export]
 macro_rules! join_flags {
     (
@@ -92,7 +92,8 @@ macro_rules! join_flags {
             $($(#[$part_meta])* #[command(flatten)] pub $part: $type,)*
         }
 
-        // The attributes of a part may have its condition, and have its documentation.
+        // The attributes of a field are its documentation, which expressions ignore, and maybe a
+        // `cfg`, which has to apply here as well.
         #[allow(unused_doc_comments)]
         impl $name {
             /// Returns these settings, with those of `other` where these are absent.

@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let registry = Registry::new();
     let service: Service = registry.metrics()?;
     #[cfg(target_os = "linux")]
-    registry.collect(quipu::collector::Process::new())?;
+    registry.register_collector(quipu::collector::Process::new())?;
     let app = Router::new()
         .route("/", get(root))
         .route("/hello/{user}", get(hello))

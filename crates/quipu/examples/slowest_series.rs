@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let series = arguments.next().and_then(|count| count.to_str()?.parse().ok());
     let path = std::path::Path::new(&directory).join("slowest_series.quipu");
     let options = Options::new().shared().limit(1 << 30);
-    let registry = Registry::on(options.open_or_create(&path)?);
+    let registry = Registry::from_segment(options.open_or_create(&path)?);
     let begun = Instant::now();
     for i in 0..100 {
         let _: Counter = registry.counter(&format!("counter_{i}"), "")?;

@@ -200,7 +200,7 @@ impl Description {
     }
 
     /// Keeps the last exemplar of each counter or bucket. See
-    /// [`Counter::inc_with`](crate::Counter::inc_with).
+    /// [`Counter::inc_with_exemplar`](crate::Counter::inc_with_exemplar).
     pub fn exemplars(mut self) -> Self {
         self.exemplars = true;
         self

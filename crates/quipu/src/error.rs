@@ -78,8 +78,8 @@ impl fmt::Display for Error {
             ErrorKind::Invalid(what) => write!(f, "{what}"),
             ErrorKind::Duplicate => write!(
                 f,
-                "already registered: clone the handle of the first registration, or choose another \
-                 name or prefix"
+                "already registered: clone the handle of the first registration, use \
+                 register_or_get, or choose another name or prefix"
             ),
             ErrorKind::Segment(error) => write!(f, "{error}"),
             #[cfg(feature = "window")]

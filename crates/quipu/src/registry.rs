@@ -58,7 +58,7 @@ impl Registry {
         let mut limit = PRIVATE_LIMIT;
         loop {
             match Segment::private(limit) {
-                Ok(segment) => return Self::on(segment),
+                Ok(segment) => return Self::from_segment(segment),
                 Err(_) if limit > MIN_PRIVATE_LIMIT => limit /= 2,
                 Err(error) => panic!("cannot reserve memory for metrics: {error}"),
             }
@@ -67,7 +67,7 @@ impl Registry {
 
     /// Creates a registry on an existing segment: one with another limit, for example, or in a file
     /// that only this process opens.
-    pub fn on(segment: Segment) -> Self {
+    pub fn from_segment(segment: Segment) -> Self {
         let inner = RegistryInner {
             segment,
             names: NameSet::default(),
@@ -87,7 +87,7 @@ impl Registry {
     /// If the file is not a segment, is damaged, or cannot be written.
     #[cfg(unix)]
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self::on(Options::new().shared().open_or_create(path)?))
+        Ok(Self::from_segment(Options::new().shared().open_or_create(path)?))
     }
 
     /// The registry of the whole program, created on first use.
@@ -201,7 +201,7 @@ impl Registry {
     ///
     /// # Errors
     /// If the name of one of its families is taken.
-    pub fn collect(&self, collector: impl Collector + 'static) -> Result<(), Error> {
+    pub fn register_collector(&self, collector: impl Collector + 'static) -> Result<(), Error> {
         let names = collector.names();
         for (at, name) in names.iter().enumerate() {
             if let Err(error) = self.claim(name) {
@@ -412,11 +412,15 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether a metric of that name is registered here that is not a collector's.
+    /// Whether a family of that name is registered here. Returns false while the family is being
+    /// created.
     pub(crate) fn has_family(&self, name: &str) -> bool {
         let is_collected =
             |collector: &Arc<dyn Collector>| collector.names().iter().any(|other| other == name);
-        self.inner.names.has(name) && !self.collectors().iter().any(is_collected)
+        let readers = self.inner.readers.list(&self.inner.segment);
+        self.inner.names.has(name)
+            && !self.collectors().iter().any(is_collected)
+            && readers.is_ok_and(|readers| !readers.named(name).is_empty())
     }
 
     /// Gives a name back; returns false if it was not claimed.

@@ -16,7 +16,7 @@ const FORKS: u32 = 100;
 
 #[test]
 fn children_of_forks_during_the_first_use_count() {
-    let registry = Registry::on(Segment::anonymous(16 << 20).unwrap());
+    let registry = Registry::from_segment(Segment::anonymous(16 << 20).unwrap());
     let histogram: Histogram = registry.register(Description::new("h", "").native(3)).unwrap();
     let family: CounterFamily<Values<'static>> =
         registry.register(Description::new("c", "").labels(["a"])).unwrap();

@@ -16,11 +16,11 @@ use quipu_segment::{Options, Segment};
 
 fn registries(test: impl Fn(Registry)) {
     test(Registry::new());
-    test(Registry::on(Segment::anonymous(64 << 20).unwrap()));
+    test(Registry::from_segment(Segment::anonymous(64 << 20).unwrap()));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("shared");
     let segment = Options::new().limit(64 << 20).shared().open_or_create(path).unwrap();
-    test(Registry::on(segment));
+    test(Registry::from_segment(segment));
 }
 
 /// Uses every operation of a registry once.
@@ -99,7 +99,7 @@ fn a_child_uses_a_registry_that_other_threads_were_in() {
 #[test]
 fn a_child_records_when_it_asks_and_its_parent_has_ended() {
     alone("a_child_records_when_it_asks_and_its_parent_has_ended", || {
-        let registry = Registry::on(Segment::anonymous(64 << 20).unwrap());
+        let registry = Registry::from_segment(Segment::anonymous(64 << 20).unwrap());
         let ready = registry.counter("ready", "").unwrap();
         let options = RecordingOptions::new().interval(std::time::Duration::from_millis(1));
         let mut recording = Some(registry.record(&options).unwrap());
@@ -127,7 +127,7 @@ fn a_child_records_when_it_asks_and_its_parent_has_ended() {
 #[test]
 fn a_recording_continues_after_a_fork_on_both_sides() {
     alone("a_recording_continues_after_a_fork_on_both_sides", || {
-        let registry = Registry::on(Segment::anonymous(64 << 20).unwrap());
+        let registry = Registry::from_segment(Segment::anonymous(64 << 20).unwrap());
         let ready = registry.counter("ready", "").unwrap();
         let options = RecordingOptions::new().interval(std::time::Duration::from_millis(1));
         for is_paused in [false, true] {

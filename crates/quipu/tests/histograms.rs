@@ -133,7 +133,7 @@ proptest! {
         prop_assert_eq!(pairs(&registry, "by_user"), 0);
         let handle = by_kind.with(&ByKind { kind: Kind::Write });
         for &value in &values {
-            single.observe_with(value, &[("trace", "1")]);
+            single.observe_with_exemplar(value, &[("trace", "1")]);
             by_kind.observe(&ByKind { kind: Kind::Read }, value);
             by_user.observe(&ByUser { user: "ada" }, value);
         }
@@ -184,7 +184,7 @@ fn a_file_of_each_layout_is_read_when_it_is_opened_again() {
         let keyed: HistogramFamily<ByUser> = registry.register(about("keyed")).unwrap();
         let observe = |value| {
             for histogram in [&paired, &plain, &native] {
-                histogram.observe_with(value, &[("trace", "1")]);
+                histogram.observe_with_exemplar(value, &[("trace", "1")]);
             }
             keyed.observe(&ByUser { user: "ada" }, value);
         };

@@ -51,7 +51,7 @@ fn registry() -> Registry {
 fn responses_follow_the_headers() {
     let registry = registry();
     let server = serve("127.0.0.1:0", &registry).unwrap();
-    let address = server.address();
+    let address = server.local_addr();
     let (head, body) = ask(address, "GET /metrics HTTP/1.1");
     assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
     assert_eq!(String::from_utf8(body).unwrap(), registry.text());
@@ -77,11 +77,11 @@ fn responses_follow_the_headers() {
 fn a_reader_that_never_reads_keeps_no_thread_waiting() {
     let registry = registry();
     let server = serve("127.0.0.1:0", &registry).unwrap();
-    let mut lazy = TcpStream::connect(server.address()).unwrap();
+    let mut lazy = TcpStream::connect(server.local_addr()).unwrap();
     lazy.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let counter = registry.counter("other", "A help.").unwrap();
     counter.inc();
-    let (_, body) = ask(server.address(), "GET /metrics HTTP/1.1");
+    let (_, body) = ask(server.local_addr(), "GET /metrics HTTP/1.1");
     assert!(String::from_utf8(body).unwrap().contains("other_total 1\n"));
 }
 
@@ -123,7 +123,7 @@ fn silent_connections_keep_no_client_out() {
     let registry = registry();
     let server = serve("127.0.0.1:0", &registry).unwrap();
     // A keep-alive connection that sends requests stays; silent ones give way, the oldest first.
-    let mut kept = TcpStream::connect(server.address()).unwrap();
+    let mut kept = TcpStream::connect(server.local_addr()).unwrap();
     let mut ask_kept = || {
         let mut answer = [0; 4096];
         write!(kept, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -132,8 +132,9 @@ fn silent_connections_keep_no_client_out() {
     };
     ask_kept();
     let begun = Instant::now();
-    let silent: Vec<_> = (0..200).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
-    let (head, _) = ask(server.address(), "GET /metrics HTTP/1.1");
+    let silent: Vec<_> =
+        (0..200).map(|_| TcpStream::connect(server.local_addr()).unwrap()).collect();
+    let (head, _) = ask(server.local_addr(), "GET /metrics HTTP/1.1");
     assert!(head.starts_with("http/1.1 200"), "{head}");
     ask_kept();
     assert!(begun.elapsed() < Duration::from_secs(8), "it waited for the silent ones");

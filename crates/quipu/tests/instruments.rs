@@ -283,23 +283,23 @@ fn summaries_show_quantiles_within_their_error() {
 fn exemplars_are_kept_and_replaced() {
     let registry = Registry::new();
     let counter: Counter = registry.register(about("c").exemplars()).unwrap();
-    counter.inc_with(1, &[("trace_id", "abc")]);
-    counter.inc_with(2, &[("trace_id", "de"), ("span", "f")]);
+    counter.inc_with_exemplar(1, &[("trace_id", "abc")]);
+    counter.inc_with_exemplar(2, &[("trace_id", "de"), ("span", "f")]);
     let too_long = "x".repeat(129);
-    counter.inc_with(3, &[("t", &too_long)]);
+    counter.inc_with_exemplar(3, &[("t", &too_long)]);
     assert_eq!(
         lines(&registry),
         [r#"c{} 6 # ["trace_id", "de", "span", "f"] 2"#],
         "an exemplar that is too long is left out"
     );
     let none: Counter = registry.register(about("none")).unwrap();
-    none.inc_with(1, &[("trace_id", "abc")]);
+    none.inc_with_exemplar(1, &[("trace_id", "abc")]);
     assert_eq!(lines(&registry)[1], "none{} 1");
     let histogram: HistogramFamily<[&str; 1]> =
         registry.register(about("h").labels(["k"]).buckets([1.0]).exemplars()).unwrap();
     let bound = histogram.with(&["a"]);
-    bound.observe_with(0.5, &[("id", "1")]);
-    bound.observe_with(7.0, &[("id", "2")]);
+    bound.observe_with_exemplar(0.5, &[("id", "1")]);
+    bound.observe_with_exemplar(7.0, &[("id", "2")]);
     struct Check(usize);
     impl Sink for Check {
         fn family(&mut self, _: &FamilyHeader<'_>) {}
@@ -341,8 +341,8 @@ fn what_removed_series_had_beside_them_is_used_again() {
                 native.observe(&labels, 1.1 * 2_f64.powi(power));
                 summary.observe(&labels, 2_f64.powi(power));
             }
-            native.with(&labels).observe_with(1.1, &[("id", name)]);
-            counter.with(&labels).inc_with(1, &[("id", name)]);
+            native.with(&labels).observe_with_exemplar(1.1, &[("id", name)]);
+            counter.with(&labels).inc_with_exemplar(1, &[("id", name)]);
         }
         for name in &names {
             let labels = [name.as_str()];

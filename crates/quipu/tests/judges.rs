@@ -37,7 +37,7 @@ fn registry() -> Registry {
     let about = |name: &str| Description::new(name, "A \"help\" with \\ and\na second line.");
     let counter: Counter = registry.register(about("plain").exemplars()).unwrap();
     // The Python client's parser rejects an escaped quote in an exemplar.
-    counter.inc_with(3, &[("trace_id", "a'b")]);
+    counter.inc_with_exemplar(3, &[("trace_id", "a'b")]);
     let float: FloatCounter = registry.register(about("cpu").unit("seconds")).unwrap();
     float.inc_by(0.25);
     let family: CounterFamily<[&str; 2]> =
@@ -56,7 +56,7 @@ fn registry() -> Registry {
         .register(about("size").unit("bytes").labels(["k"]).buckets([1.0, 1e6]).exemplars())
         .unwrap();
     let bound = classic.with(&["x"]);
-    bound.observe_with(0.5, &[("id", "1")]);
+    bound.observe_with_exemplar(0.5, &[("id", "1")]);
     bound.observe(2.0);
     bound.observe(1e7);
     let native: Histogram = registry.register(about("native").native(3)).unwrap();
@@ -200,14 +200,14 @@ fn hard_registry() -> Registry {
     let both = about("both.kinds").unit("seconds").native(3).buckets([-1.0, 0.5]).exemplars();
     let both: Histogram = registry.register(both).unwrap();
     for value in [-2.0, 0.25, 0.25, 3.0] {
-        both.observe_with(value, &[("span.id", "x"), ("trace_id", "a\"\\\nb")]);
+        both.observe_with_exemplar(value, &[("span.id", "x"), ("trace_id", "a\"\\\nb")]);
     }
     let native: Histogram = registry.register(about("native.only").native(2).exemplars()).unwrap();
-    native.observe_with(1.5, &[("trace_id", "1")]);
+    native.observe_with_exemplar(1.5, &[("trace_id", "1")]);
     let _empty: Histogram = registry.register(about("native.empty").native(2)).unwrap();
     let _none: Histogram = registry.register(about("classic.empty")).unwrap();
     let long: Counter = registry.register(about("long").exemplars()).unwrap();
-    long.inc_with(1, &[("trace_id", &"x".repeat(200))]);
+    long.inc_with_exemplar(1, &[("trace_id", &"x".repeat(200))]);
     let sum: Summary = registry.register(about("sum").quantiles([])).unwrap();
     sum.observe(1.0);
     let _info: Info =
@@ -216,7 +216,7 @@ fn hard_registry() -> Registry {
     let _states: StateSet<&str> = registry.register(states).unwrap();
     let states = about("dot.mode").unit("seconds").states(["on"]);
     let _states: StateSet<&str> = registry.register(states).unwrap();
-    registry.collect(Foreign).unwrap();
+    registry.register_collector(Foreign).unwrap();
     registry
 }
 
@@ -352,7 +352,7 @@ fn get(address: SocketAddr, target: &str) -> Option<Value> {
 fn a_real_prometheus_returns_the_right_numbers() {
     let registry = registry();
     let server = quipu::http::serve("127.0.0.1:0", &registry).unwrap();
-    let prometheus = Prometheus::start(server.address(), "exemplar-storage");
+    let prometheus = Prometheus::start(server.local_addr(), "exemplar-storage");
     for (query, expected) in [
         ("plain_total", 3.0),
         ("by_label_total{user=\"quo\\\"te\"}", 2.0),
@@ -374,7 +374,7 @@ fn a_real_prometheus_returns_the_right_numbers() {
 fn a_real_prometheus_reads_native_histograms() {
     let registry = registry();
     let server = quipu::http::serve("127.0.0.1:0", &registry).unwrap();
-    let prometheus = Prometheus::start(server.address(), "native-histograms");
+    let prometheus = Prometheus::start(server.local_addr(), "native-histograms");
     for (query, expected) in [
         ("histogram_count(native)", 7.0),
         ("histogram_sum(native)", 1_000_000_002.501),

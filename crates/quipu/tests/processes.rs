@@ -13,7 +13,7 @@ use quipu::{Aggregation, Description, ProcessGauge, ProcessGaugeFamily, Registry
 use quipu_segment::Segment;
 
 fn anonymous() -> Registry {
-    Registry::on(Segment::anonymous(64 << 20).unwrap())
+    Registry::from_segment(Segment::anonymous(64 << 20).unwrap())
 }
 
 fn gauge(registry: &Registry, aggregation: Aggregation) -> ProcessGauge {

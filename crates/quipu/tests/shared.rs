@@ -76,11 +76,11 @@ impl All {
     }
 
     fn count(&self, who: &str) {
-        self.counter.inc_with(1, &[("who", who)]);
+        self.counter.inc_with_exemplar(1, &[("who", who)]);
         self.floats.inc_by(0.5);
         self.gauge.add(2.0);
         self.whole.add(3);
-        self.classic.observe_with(1.5, &[("who", who)]);
+        self.classic.observe_with_exemplar(1.5, &[("who", who)]);
         self.native.observe(1.0);
         self.summary.observe(100.0);
         self.window.inc();
@@ -272,8 +272,8 @@ fn a_full_segment_fails_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("small");
         let segment = Options::new().limit(1 << 20).shared().open_or_create(path).unwrap();
-        fill(&Registry::on(segment));
-        fill(&Registry::on(Segment::anonymous(1 << 20).unwrap()));
+        fill(&Registry::from_segment(segment));
+        fill(&Registry::from_segment(Segment::anonymous(1 << 20).unwrap()));
     });
 }
 
@@ -309,7 +309,7 @@ fn a_full_disk_fails_nothing() {
 /// The text of a copy of a file.
 fn text_of(copy: Segment) -> String {
     let mut text = Vec::new();
-    let registry = Registry::on(copy);
+    let registry = Registry::from_segment(copy);
     let scrape = registry.scrape().format(Format::OpenMetrics, Escaping::default());
     scrape.write_to(&mut text).unwrap();
     String::from_utf8(text).unwrap()
@@ -318,7 +318,7 @@ fn text_of(copy: Segment) -> String {
 /// What the text formats and Prometheus' protobuf make of a copy of a file.
 fn formats_of(path: &Path) -> Option<[Vec<u8>; 3]> {
     let copy = Segment::copy_of(path, &File::open(path).unwrap(), u64::MAX).ok()?;
-    let registry = Registry::on(copy);
+    let registry = Registry::from_segment(copy);
     Some([Format::Text, Format::OpenMetrics, Format::Protobuf].map(|format| {
         let mut out = Vec::new();
         registry.scrape().format(format, Escaping::default()).write_to(&mut out).unwrap();
@@ -420,7 +420,7 @@ fn whole_exemplars(text: &str) -> usize {
 /// Keeps an exemplar whose labels are its value; they are of several lengths.
 fn keep(counter: &Counter, n: u64) {
     let id = format!("{n:0width$}", width = 8 + (n % 40) as usize);
-    counter.inc_with(n, &[("id", &id)]);
+    counter.inc_with_exemplar(n, &[("id", &id)]);
 }
 
 #[test]
@@ -497,7 +497,7 @@ fn a_copy_shows_no_series_with_the_values_of_another() {
     let family: HistogramFamily<Values> = registry.register(new).unwrap();
     let observe = |name: u64| {
         let (text, id) = (name.to_string(), format!("{name:010}"));
-        family.with(&Values(&[&text])).observe_with(name as f64, &[("id", &id)]);
+        family.with(&Values(&[&text])).observe_with_exemplar(name as f64, &[("id", &id)]);
     };
     (1..=60).for_each(observe);
     let mut next = 61;

@@ -100,7 +100,7 @@ fn a_child_of_a_fork_leaves_its_parents_servers_alone() {
         let path = directory.path().join("app.sock");
         let local = RefCell::new(Some(serve_unix(&path, &registry).unwrap()));
         let other = RefCell::new(Some(serve("127.0.0.1:0", &registry).unwrap()));
-        let address = other.borrow().as_ref().unwrap().address();
+        let address = other.borrow().as_ref().unwrap().local_addr();
         let child = Child::start(|| {
             drop(local.take());
             drop(other.take());

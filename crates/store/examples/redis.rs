@@ -47,13 +47,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // What a scrape of any machine returns.
     let totals = Registry::new();
-    totals.collect(store.totals())?;
+    totals.register_collector(store.totals())?;
     eprintln!("{}", totals.text());
     let own = store.registry().text();
     own.lines().filter(|line| line.starts_with("quipu_redis")).for_each(|line| eprintln!("{line}"));
 
     // The cost of an increment here, and in a segment without Redis.
-    let alone = Registry::on(quipu_segment::Segment::anonymous(1 << 20)?);
+    let alone = Registry::from_segment(quipu_segment::Segment::anonymous(1 << 20)?);
     let alone: MixedCounterFamily<Values<'static>> =
         alone.register(Description::new("requests", "").labels(["code", "path"]))?;
     for _ in 0..3 {

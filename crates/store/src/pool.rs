@@ -72,7 +72,7 @@ impl Pool {
 
 impl Registries {
     pub(crate) fn new(pool: Arc<Pool>) -> Self {
-        let first = Registry::on(pool.first.clone());
+        let first = Registry::from_segment(pool.first.clone());
         let (further, own) = (ForkSafeCell::default(), ForkSafeCell::default());
         Self { pool, first, further, own }
     }
@@ -156,7 +156,7 @@ impl Registries {
     fn on(&self, segments: &[Segment]) -> Vec<Registry> {
         self.further.replace(|further| {
             let missing = segments.get(further.len()..).unwrap_or_default();
-            let made = missing.iter().map(|segment| Registry::on(segment.clone()));
+            let made = missing.iter().map(|segment| Registry::from_segment(segment.clone()));
             let all: Vec<Registry> = further.iter().cloned().chain(made).collect();
             ((!missing.is_empty()).then(|| all.clone()), all)
         })
@@ -167,7 +167,7 @@ impl Registries {
         if let Some(own) = self.own.read(Option::clone) {
             return Ok(own);
         }
-        let made = Registry::on(self.options().in_private_memory()?);
+        let made = Registry::from_segment(self.options().in_private_memory()?);
         // If two threads create it at once, the first to store its registry wins.
         Ok(self.own.replace(|own| match own {
             Some(own) => (None, own.clone()),

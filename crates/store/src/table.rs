@@ -63,7 +63,7 @@ pub(crate) fn register<T>(
         // The parent registered it around the time of the fork, and this process has no handle to
         // it. A new registry on the same segment has everything that the segment has.
         Err(error) if error.is_duplicate() && generation != quipu_segment::generation() => {
-            once(&Registry::on(registry.segment().clone()))
+            once(&Registry::from_segment(registry.segment().clone()))
         }
         result => result,
     }

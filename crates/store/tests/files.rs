@@ -195,7 +195,7 @@ fn names_that_damage_made_up_are_omitted() {
     let directories = Directories::new([directory.path()])
         .on_warning(move |warning| kept.lock().unwrap().push(warning.to_string()));
     let registry = quipu::Registry::new();
-    registry.collect(directories).unwrap();
+    registry.register_collector(directories).unwrap();
     for times in 1..3 {
         let page = registry.text();
         assert_once(&page, "");
@@ -222,7 +222,7 @@ fn files_without_times_are_refused_by_name() {
     let directories = Directories::new([directory.path()])
         .on_warning(move |warning| heard.lock().unwrap().push(warning.to_string()));
     let registry = quipu::Registry::new();
-    registry.collect(directories).unwrap();
+    registry.register_collector(directories).unwrap();
     for count in 1..3 {
         let text = registry.text();
         let line = format!("quipu_scrape_files_skipped_total{{reason=\"old_format\"}} {count}\n");
@@ -252,7 +252,7 @@ fn write_many(directory: &Path) {
 /// Scrapes what [`write_many`] wrote, several times.
 fn assert_many(directory: &Path) {
     let registry = quipu::Registry::new();
-    registry.collect(Directories::new([directory])).unwrap();
+    registry.register_collector(Directories::new([directory])).unwrap();
     for _ in 0..3 {
         let text = registry.text();
         for line in [
@@ -335,7 +335,7 @@ fn a_store_keeps_what_it_is_given() {
     assert_eq!(all(&*metric)[&vec!["1999".to_owned(), "x".to_owned()]], 1999.0);
     // The reader of files sees the same.
     let registry = quipu::Registry::new();
-    registry.collect(Directories::new([directory.path().join("new/one")])).unwrap();
+    registry.register_collector(Directories::new([directory.path().join("new/one")])).unwrap();
     assert!(registry.text().contains("requests_total{code=\"200\",path=\"/\"} 2.5\n"));
 }
 
@@ -471,7 +471,7 @@ fn hints_add_facts_that_files_lack() {
     fs::write(directory.path().join("metric_level___1.bin"), saved("ruby_without_labels")).unwrap();
     let registry = quipu::Registry::new();
     let hint = Hint { kind: Kind::Gauge, aggregation: Some(Aggregation::Max) };
-    registry.collect(Directories::new([directory.path()]).hint("level", hint)).unwrap();
+    registry.register_collector(Directories::new([directory.path()]).hint("level", hint)).unwrap();
     let text = registry.text();
     assert!(text.contains("# TYPE level gauge\nlevel 2\n"), "{text}");
     assert!(text.contains("size_bucket{kind=\"x\",le=\"+Inf\"} 4\n"), "{text}");
@@ -487,7 +487,7 @@ fn links_in_a_directory_are_not_followed() {
     fs::write(home.path().join("secret"), python(&[key("secret_total")])).unwrap();
     std::os::unix::fs::symlink("../secret", directory.join("counter_2.db")).unwrap();
     let registry = quipu::Registry::new();
-    registry.collect(Directories::new([&directory])).unwrap();
+    registry.register_collector(Directories::new([&directory])).unwrap();
     let page = registry.text();
     assert!(page.contains("seen_total") && !page.contains("secret"), "{page}");
     assert!(page.contains("quipu_scrape_files_skipped_total{reason=\"unreadable\"} 1"), "{page}");

@@ -10,17 +10,17 @@ use quipu_segment::{Cells, Kind, LINE_CELLS, Segment, Stripes};
 use crate::error::Error;
 use crate::json::{self, Moment};
 use crate::ring::{Lines, Peak, Ring};
-use crate::save::{LoadReport, Window};
+use crate::save::{LoadReport, SlidingWindow};
 use crate::shape::Shape;
 
 /// A sliding window in buckets of one width, the accuracy.
 ///
 /// # Error bound
-/// [`count`](Window::count) counts every event that is younger than the window, and none that is
-/// older than window and accuracy together. So it is never too low, and too high by at most the
-/// events of one bucket. [`estimate`](BucketedWindow::estimate) spreads the events of the oldest
-/// bucket evenly over it: its error is at most that bucket's events in either direction, and a
-/// hundredth of that for steady traffic.
+/// [`count`](SlidingWindow::count) counts every event that is younger than the window, and none
+/// that is older than window and accuracy together. So it is never too low, and too high by at most
+/// the events of one bucket. [`estimate`](BucketedWindow::estimate) spreads the events of the
+/// oldest bucket evenly over it: its error is at most that bucket's events in either direction, and
+/// a hundredth of that for steady traffic.
 ///
 /// With a [`Coarse`] clock, the borders between buckets are up to one kernel tick (1 to 10 ms)
 /// late. If a thread is suspended between reading the time and adding, its event counts from some
@@ -64,9 +64,9 @@ impl BucketedOptions {
         self
     }
 
-    /// Makes all threads add to one cell, so each [`add_and_count`](Window::add_and_count) returns
-    /// a different number, like a ticket. Threads that add at the same time then wait for each
-    /// other's cache line, about ten nanoseconds.
+    /// Makes all threads add to one cell, so each [`add_and_count`](SlidingWindow::add_and_count)
+    /// returns a different number, like a ticket. Threads that add at the same time then wait for
+    /// each other's cache line, about ten nanoseconds.
     pub fn tickets(mut self) -> Self {
         self.lines = Lines::ONE;
         self
@@ -330,7 +330,7 @@ impl<C: Clock> BucketedWindow<C> {
     }
 }
 
-impl<C: Clock> Window for BucketedWindow<C> {
+impl<C: Clock> SlidingWindow for BucketedWindow<C> {
     fn window(&self) -> Duration {
         self.shape.window()
     }

@@ -7,7 +7,7 @@ use quipu_segment::clock::{CachedClock, Clock};
 
 use crate::bucketed::BucketedWindow;
 use crate::error::Error;
-use crate::save::{LoadReport, Window};
+use crate::save::{LoadReport, SlidingWindow};
 
 /// A sliding window in a few buckets, on a clock whose reading costs one load.
 ///
@@ -74,7 +74,7 @@ impl<C: Clock + Clone> ConstantWindow<C> {
     }
 }
 
-impl<C: Clock> Window for ConstantWindow<C> {
+impl<C: Clock> SlidingWindow for ConstantWindow<C> {
     fn window(&self) -> Duration {
         self.buckets.window()
     }

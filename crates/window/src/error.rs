@@ -12,7 +12,7 @@ use quipu_segment::printable;
 #[non_exhaustive]
 pub enum Error {
     /// A window or an accuracy of zero.
-    Zero(&'static str),
+    ZeroDuration(&'static str),
     /// A window or an accuracy over 292 years, which does not fit into 63 bits of nanoseconds.
     TooLong(&'static str, Duration),
     /// The window is not a whole number of accuracies.
@@ -37,14 +37,14 @@ pub enum Error {
         span: Duration,
     },
     /// A key that is empty, or longer than the table allows.
-    Key {
+    KeyLength {
         /// The length of the key in bytes.
         length: usize,
         /// The greatest length that fits, in bytes.
         most: usize,
     },
     /// More events than one hit of a key may count.
-    Events {
+    TooManyEvents {
         /// The number of events.
         n: u64,
     },
@@ -69,7 +69,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Zero(name) => {
+            Self::ZeroDuration(name) => {
                 write!(f, "the {name} is zero; give at least a nanosecond")
             }
             Self::TooLong(name, value) => {
@@ -96,10 +96,10 @@ impl fmt::Display for Error {
                 "a window of {window:?} is longer than the {span:?} that are remembered; \
                  ask for less, or give the counter a longer span"
             ),
-            Self::Key { length, most } => {
+            Self::KeyLength { length, most } => {
                 write!(f, "a key has 1 to {most} bytes; this one has {length}")
             }
-            Self::Events { n } => {
+            Self::TooManyEvents { n } => {
                 let most = crate::keyed::MAX_EVENTS;
                 write!(
                     f,

@@ -26,7 +26,7 @@ use quipu_segment::clock::{Clock, Precise};
 
 use crate::error::Error;
 use crate::log::{Log, Snapshot};
-use crate::save::{LoadReport, Window};
+use crate::save::{LoadReport, SlidingWindow};
 use crate::shape::nanoseconds;
 
 /// A sliding window that knows the time of every event to the nanosecond.
@@ -363,7 +363,7 @@ fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-impl<C: Clock> Window for ExactWindow<C> {
+impl<C: Clock> SlidingWindow for ExactWindow<C> {
     fn window(&self) -> Duration {
         Duration::from_nanos(self.window)
     }

@@ -353,10 +353,10 @@ impl<C: Clock> KeyedWindows<C> {
     /// A key that is empty or longer than the table allows, and more events than one hit may count.
     pub fn hit(&self, key: &[u8], n: u64) -> Result<u64, Error> {
         if n > MAX_EVENTS {
-            return Err(Error::Events { n });
+            return Err(Error::TooManyEvents { n });
         }
         if key.is_empty() || key.len() > self.key_bytes {
-            return Err(Error::Key { length: key.len(), most: self.key_bytes });
+            return Err(Error::KeyLength { length: key.len(), most: self.key_bytes });
         }
         let hash = self.hasher.hash_one(key);
         let now = self.clock.now();

@@ -9,13 +9,13 @@
 //!
 //! No counter has a thread or a timer. `BucketedWindow` and `ConstantWindow` take no lock.
 //! `BucketedWindow`, `ExactWindow` and `KeyedWindows` can also count windows of other lengths, from
-//! the same additions. The first three are saved and loaded through the trait [`Window`];
+//! the same additions. The first three are saved and loaded through the trait [`SlidingWindow`];
 //! `BucketedWindow` and `KeyedWindows` can live in a segment's file. The time comes from an
 //! injected [`Clock`](quipu_segment::clock::Clock), or is passed with the event.
 //!
 //! ```
 //! use std::time::Duration;
-//! use quipu_window::{BucketedWindow, Window};
+//! use quipu_window::{BucketedWindow, SlidingWindow};
 //!
 //! let requests = BucketedWindow::new(Duration::from_secs(60), Duration::from_millis(200))?;
 //! requests.increment();
@@ -74,7 +74,7 @@ pub use keyed::{KeyedOptions, KeyedWindows, MAX_EVENTS, Ranking};
 #[cfg(not(loom))]
 pub use ring::Peak;
 #[cfg(not(loom))]
-pub use save::{LoadReport, Window, load_file, save_file, save_file_synced};
+pub use save::{LoadReport, SlidingWindow, load_file, save_file, save_file_synced};
 
 /// The ring without the counters around it, for the loom models.
 #[cfg(loom)]

@@ -1,5 +1,5 @@
-//! The trait [`Window`], which all windows implement, and functions to save a window to a file and
-//! load it.
+//! The trait [`SlidingWindow`], which all windows implement, and functions to save a window to a
+//! file and load it.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::error::Error;
 
 /// A counter of the events in a sliding window.
-pub trait Window {
+pub trait SlidingWindow {
     /// The length of the window.
     fn window(&self) -> Duration;
 
@@ -39,8 +39,8 @@ pub trait Window {
     /// Forgets all events.
     fn reset(&self);
 
-    /// Writes the state that [`Window::load`] needs to continue. Other threads may go on counting
-    /// meanwhile.
+    /// Writes the state that [`SlidingWindow::load`] needs to continue. Other threads may go on
+    /// counting meanwhile.
     ///
     /// # Errors
     /// Those of the writer.
@@ -75,7 +75,10 @@ pub struct LoadReport {
 ///
 /// # Errors
 /// Those of the file system, with the name of the file.
-pub fn save_file(window: &(impl Window + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
+pub fn save_file(
+    window: &(impl SlidingWindow + ?Sized),
+    path: impl AsRef<Path>,
+) -> Result<(), Error> {
     replace(window, path.as_ref(), |_| Ok(()))
 }
 
@@ -84,7 +87,7 @@ pub fn save_file(window: &(impl Window + ?Sized), path: impl AsRef<Path>) -> Res
 /// # Errors
 /// Those of the file system, with the name of the file.
 pub fn save_file_synced(
-    window: &(impl Window + ?Sized),
+    window: &(impl SlidingWindow + ?Sized),
     path: impl AsRef<Path>,
 ) -> Result<(), Error> {
     let path = path.as_ref();
@@ -96,7 +99,7 @@ pub fn save_file_synced(
 
 /// Writes a draft in the same directory, and renames it to the file's name.
 fn replace(
-    window: &(impl Window + ?Sized),
+    window: &(impl SlidingWindow + ?Sized),
     path: &Path,
     finish: impl FnOnce(&File) -> io::Result<()>,
 ) -> Result<(), Error> {
@@ -130,10 +133,10 @@ fn replace(
 /// empty.
 ///
 /// # Errors
-/// Those of the file system and of [`Window::load`], with the name of the file. On an error, the
-/// counter is unchanged.
+/// Those of the file system and of [`SlidingWindow::load`], with the name of the file. On an error,
+/// the counter is unchanged.
 pub fn load_file(
-    window: &mut (impl Window + ?Sized),
+    window: &mut (impl SlidingWindow + ?Sized),
     path: impl AsRef<Path>,
 ) -> Result<LoadReport, Error> {
     let path = path.as_ref();

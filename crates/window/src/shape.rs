@@ -52,7 +52,7 @@ impl Shape {
 /// The nanoseconds of a window or an accuracy, at least 1 and at most `i64::MAX`.
 pub(crate) fn nanoseconds(name: &'static str, value: Duration) -> Result<u64, Error> {
     if value.is_zero() {
-        return Err(Error::Zero(name));
+        return Err(Error::ZeroDuration(name));
     }
     if value > LONGEST {
         return Err(Error::TooLong(name, value));

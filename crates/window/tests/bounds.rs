@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use quipu_segment::clock::{CachedClock, Clock, Manual};
-use quipu_window::{BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, Window};
+use quipu_window::{BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, SlidingWindow};
 
 const START: u64 = 1_700_000_000_000_000_000;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use quipu_segment::clock::{Clock, Coarse, Manual};
 use quipu_window::{
-    BucketedWindow, ConstantWindow, Error, ExactWindow, Window, load_file, save_file,
+    BucketedWindow, ConstantWindow, Error, ExactWindow, SlidingWindow, load_file, save_file,
     save_file_synced,
 };
 
@@ -140,7 +140,7 @@ fn a_file_is_whole_or_as_it_was() {
     let whole = fs::read(&path).unwrap();
     // A window whose save fails halfway.
     struct Failing<'a>(&'a BucketedWindow<Manual>);
-    impl Window for Failing<'_> {
+    impl SlidingWindow for Failing<'_> {
         fn window(&self) -> Duration {
             self.0.window()
         }

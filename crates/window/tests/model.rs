@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_segment::clock::{Clock, Manual};
-use quipu_window::{BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, Ranking, Window};
+use quipu_window::{
+    BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, Ranking, SlidingWindow,
+};
 
 const START: u64 = 1_700_000_000_000_000_123;
 
@@ -86,7 +88,7 @@ fn config() -> ProptestConfig {
     ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 600 })
 }
 
-fn saved(window: &impl Window) -> Vec<u8> {
+fn saved(window: &impl SlidingWindow) -> Vec<u8> {
     let mut bytes = Vec::new();
     window.save(&mut bytes).unwrap();
     bytes

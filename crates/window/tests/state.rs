@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quipu_segment::clock::{Clock, Manual};
 use quipu_segment::{Kind, Segment};
-use quipu_window::{BucketedWindow, KeyedWindows, Window};
+use quipu_window::{BucketedWindow, KeyedWindows, SlidingWindow};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const ACCURACY: Duration = Duration::from_millis(200);

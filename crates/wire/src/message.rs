@@ -18,7 +18,7 @@ pub struct Counter<'m> {
 }
 
 impl<'m> Counter<'m> {
-    /// A counter with this id: a string or bytes.
+    /// Creates a counter with this id: a string or bytes.
     pub fn new(id: &'m (impl AsRef<[u8]> + ?Sized), value: i64) -> Counter<'m> {
         Counter { id: id.as_ref(), value }
     }
@@ -34,7 +34,7 @@ pub struct BatchTimer<'m> {
 }
 
 impl<'m> BatchTimer<'m> {
-    /// A batch timer with this id: a string or bytes.
+    /// Creates a batch timer with this id: a string or bytes.
     pub fn new(id: &'m (impl AsRef<[u8]> + ?Sized), values: &'m [f64]) -> BatchTimer<'m> {
         BatchTimer { id: id.as_ref(), values }
     }
@@ -50,7 +50,7 @@ pub struct Gauge<'m> {
 }
 
 impl<'m> Gauge<'m> {
-    /// A gauge with this id: a string or bytes.
+    /// Creates a gauge with this id: a string or bytes.
     pub fn new(id: &'m (impl AsRef<[u8]> + ?Sized), value: f64) -> Gauge<'m> {
         Gauge { id: id.as_ref(), value }
     }

@@ -198,7 +198,7 @@ pub(crate) fn show(file: &PathBuf) -> Result<(), Box<dyn Error>> {
     let mut readings = Readings::now();
     readings.boot = [1; 16];
     let segment = Options::new().shared().readings(readings).open(file)?;
-    let registry = Registry::on(segment);
+    let registry = Registry::from_segment(segment);
     let text = registry.text();
     std::io::stdout().write_all(text.as_bytes())?;
     // Each series still counts, and a new one finds room.

@@ -81,7 +81,7 @@ fn a_program_holds_a_file() {
     let Some(path) = std::env::var_os(HELD) else { return };
     let registry = Registry::open(path).unwrap();
     let server = quipu::http::serve("127.0.0.1:0", &registry).unwrap();
-    eprintln!("quipu: listening on http://{}/metrics", server.address());
+    eprintln!("quipu: listening on http://{}/metrics", server.local_addr());
     loop {
         std::thread::park();
     }

@@ -267,7 +267,7 @@ fn native_histograms_have_quantiles() {
         alone.observe(f64::from(i - 300));
     }
     let server = quipu::http::serve("127.0.0.1:0", &registry).unwrap();
-    let url = format!("http://{}/metrics", server.address());
+    let url = format!("http://{}/metrics", server.local_addr());
     // All quantiles are within a bucket, of 4.4 % at most: where many are in use, they are wider.
     let is_near = |text: &str, expected: f64| {
         let value: f64 = text.trim_matches(['(', ')']).parse().unwrap();

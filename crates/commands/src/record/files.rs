@@ -310,7 +310,7 @@ impl Finder {
         let segment = Options::new().join(&entry.path, file).map_err(|error| refusal(&error))?;
         let bytes = self.room(&segment, free)?;
         let options = RecordingOptions::new().bytes(bytes).series(self.arguments.series.into());
-        let recorder = Registry::on(segment.clone()).recorder(&options.give_way());
+        let recorder = Registry::from_segment(segment.clone()).recorder(&options.give_way());
         let recorder = recorder.map_err(|error| refusal(&error))?;
         // The first tick is made here, so that a slow file, or a file system that hangs, does not
         // delay the thread that records.

@@ -43,7 +43,7 @@ impl BackgroundSources {
     pub(super) fn registry(sources: Sources) -> Result<Registry, Error> {
         let registry = Registry::new();
         let sources = Self::start(sources)?;
-        registry.collect(sources).map_err(Error::new)?;
+        registry.register_collector(sources).map_err(Error::new)?;
         Ok(registry)
     }
 

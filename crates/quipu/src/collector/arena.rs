@@ -22,7 +22,7 @@ use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Va
 ///
 /// let registry = quipu::Registry::new();
 /// let arenas = quipu::collector::Arenas::new().and("names", &NAMES).and("memory", &MEMORY);
-/// registry.collect(arenas)?;
+/// registry.register_collector(arenas)?;
 /// NAMES.alloc_str("requests");
 /// assert!(registry.text().contains("arena_allocated_bytes{arena=\"names\"} 8"));
 /// assert!(registry.text().contains("arena_limit_bytes{arena=\"memory\"} 1048576"));

@@ -13,7 +13,7 @@ use crate::snapshot::{FamilyHeader, Kind, Number, Series, Sink, Texts, Timestamp
 ///
 /// ```
 /// let registry = quipu::Registry::new();
-/// registry.collect(quipu::collector::Process::new())?;
+/// registry.register_collector(quipu::collector::Process::new())?;
 /// # #[cfg(target_os = "linux")]
 /// assert!(registry.text().contains("process_resident_memory_bytes "));
 /// # Ok::<(), quipu::Error>(())

@@ -331,7 +331,7 @@ impl Drop for WatchedBody {
 
 impl Server {
     /// The address that the server listens on.
-    pub fn address(&self) -> SocketAddr {
+    pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 }

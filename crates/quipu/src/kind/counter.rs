@@ -39,7 +39,7 @@ impl Counter {
     /// Adds `n`, and keeps `exemplar`: pairs of names and values, such as the ID of a trace. It is
     /// dropped if the names and values together have more than 128 characters, or more than 256
     /// bytes with one byte added for each. Without [`Description::exemplars`], none is kept.
-    pub fn inc_with(&self, n: u64, exemplar: &[(&str, &str)]) {
+    pub fn inc_with_exemplar(&self, n: u64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n as f64, exemplar);
     }

@@ -213,7 +213,7 @@ fn each(family: &Family, cells: &SeriesCells<'_>, cell: usize, mut act: impl FnM
 
 /// The last exemplar of a counter or bucket, as read back.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KeptExemplar {
+pub struct OwnedExemplar {
     /// Pairs of names and values.
     pub labels: Vec<(String, String)>,
     /// The observed value.
@@ -228,7 +228,7 @@ pub(crate) fn kept(
     cells: &SeriesCells<'_>,
     cell: usize,
     slot: usize,
-) -> Option<KeptExemplar> {
+) -> Option<OwnedExemplar> {
     let mut scratch = Scratch::default();
     read_all(family, cells, cell, &mut scratch);
     let Exemplar { labels: mut texts, value, time } =
@@ -237,7 +237,7 @@ pub(crate) fn kept(
     while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
         labels.push((name.to_owned(), value.to_owned()));
     }
-    Some(KeptExemplar { labels, value, time: time? })
+    Some(OwnedExemplar { labels, value, time: time? })
 }
 
 /// Writes an exemplar into a slot. `time` is when its value was observed; now, if that is later.

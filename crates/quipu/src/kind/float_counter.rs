@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_segment::series::{Schema, SeriesCells, SeriesHandle};
 
-use super::exemplar::{self, KeptExemplar};
+use super::exemplar::{self, OwnedExemplar};
 use super::family::{Family, Instrument, single};
 use super::total::{self, Total, TotalKind};
 use crate::description::{Description, Setting};
@@ -25,13 +25,13 @@ const TOTAL: usize = 0;
 
 impl FloatCounter {
     /// Returns the last exemplar.
-    pub fn exemplar(&self) -> Option<KeptExemplar> {
+    pub fn exemplar(&self) -> Option<OwnedExemplar> {
         exemplar::kept(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0)
     }
 
-    /// Keeps an exemplar as [`Counter::inc_with`](crate::Counter::inc_with) does, without adding:
-    /// for callers that have already added.
-    pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
+    /// Keeps an exemplar as [`Counter::inc_with_exemplar`](crate::Counter::inc_with_exemplar) does,
+    /// without adding: for callers that have already added.
+    pub fn set_exemplar(&self, value: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, value, exemplar);
     }
 
@@ -49,8 +49,8 @@ impl FloatCounter {
         }
     }
 
-    /// Like [`Counter::inc_with`](crate::Counter::inc_with).
-    pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
+    /// Like [`Counter::inc_with_exemplar`](crate::Counter::inc_with_exemplar).
+    pub fn inc_with_exemplar(&self, n: f64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n, exemplar);
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quipu_segment::series::{Schema, SeriesCells, SeriesHandle};
 use quipu_segment::sync::Ordering;
 
-use super::exemplar::{self, KeptExemplar};
+use super::exemplar::{self, OwnedExemplar};
 use super::family::{Family, Instrument, single};
 use super::total::{self, Total, TotalKind};
 use crate::description::{Description, Setting};
@@ -47,20 +47,20 @@ impl MixedCounter {
         add(*self.0.cells(), n);
     }
 
-    /// Like [`Counter::inc_with`](crate::Counter::inc_with).
-    pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
+    /// Like [`Counter::inc_with_exemplar`](crate::Counter::inc_with_exemplar).
+    pub fn inc_with_exemplar(&self, n: f64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
-        self.exemplify(n, exemplar);
+        self.set_exemplar(n, exemplar);
     }
 
     /// Returns the last exemplar.
-    pub fn exemplar(&self) -> Option<KeptExemplar> {
+    pub fn exemplar(&self) -> Option<OwnedExemplar> {
         exemplar::kept(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0)
     }
 
-    /// Keeps an exemplar as [`MixedCounter::inc_with`] does, without adding: for callers that have
-    /// already added.
-    pub fn exemplify(&self, n: f64, exemplar: &[(&str, &str)]) {
+    /// Keeps an exemplar as [`MixedCounter::inc_with_exemplar`] does, without adding: for callers
+    /// that have already added.
+    pub fn set_exemplar(&self, n: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n, exemplar);
     }
 
@@ -76,7 +76,7 @@ impl MixedCounter {
     }
 
     /// Resets the total to zero, for all processes. Concurrent additions may be kept or lost.
-    pub fn clear(&self) {
+    pub fn reset(&self) {
         [TOTAL, REST].into_iter().for_each(|cell| self.0.cells().clear(cell));
     }
 

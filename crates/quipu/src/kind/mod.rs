@@ -38,7 +38,7 @@ mod window;
 
 pub use aggregation::{Aggregation, UnknownAggregation};
 pub use counter::{Counter, CounterFamily};
-pub use exemplar::KeptExemplar;
+pub use exemplar::OwnedExemplar;
 pub(crate) use exemplar::{keep_at as keep_exemplar, takes_memory as exemplar_takes_memory};
 pub(crate) use family::sealed;
 pub use family::{Family, Instrument};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_window::{BucketedWindow, Window as _};
+use quipu_window::{BucketedWindow, SlidingWindow as _};
 
 use crate::description::{Description, Setting};
 use crate::error::Error;
@@ -59,7 +59,7 @@ impl Register for Window {
         let callback = scope
             .callback(description, snapshot::Kind::Gauge, USED, move || shown.count() as f64)?
             .on_reset(move || begun.0.reset());
-        scope.registry().collect(callback)?;
+        scope.registry().register_collector(callback)?;
         Ok(window)
     }
 }

@@ -285,7 +285,7 @@ fn names_that_are_no_longer_used_are_freed() {
     let mut used = 0;
     for round in 0..4 {
         let options = quipu_segment::Options::new().limit(1 << 22);
-        let registry = Registry::on(options.open_or_create(&path).unwrap());
+        let registry = Registry::from_segment(options.open_or_create(&path).unwrap());
         let (freed, kept) = if round == 0 { (0, 0) } else { (4, 4) };
         assert_eq!(Intake::free_unused(&registry, Duration::ZERO).unwrap(), freed);
         let mut intake = intake(&registry);
@@ -321,7 +321,7 @@ fn names_that_are_no_longer_used_are_freed() {
 #[test]
 fn exemplars_leave_room_for_series() {
     let segment = quipu_segment::Segment::private(1 << 18).unwrap();
-    let registry = Registry::on(segment.clone());
+    let registry = Registry::from_segment(segment.clone());
     let mut intake = intake(&registry);
     let hits = Metric { exemplars: true, ..metric("hits") };
     let values: Vec<String> = (0..2000).map(|i| format!("{i:04}")).collect();
@@ -349,7 +349,7 @@ fn other_records_take_no_room_from_exemplars() {
     // Seven eighths of the segment are another's: windows, for example.
     let kind = quipu_segment::Kind::new(*b"else", 1);
     segment.reserve(kind, "", 7 << 14).unwrap().publish().unwrap();
-    let registry = Registry::on(segment);
+    let registry = Registry::from_segment(segment);
     let hits = Metric { exemplars: true, ..metric("hits") };
     let labels = [("trace_id", "4bf92f3577b34da6")];
     let exemplar = InputExemplar { labels: &labels, value: 1.0, time: None };

@@ -33,7 +33,7 @@ use crate::lock::LockedValue;
 ///
 /// ```no_run
 /// let registry = quipu::Registry::new();
-/// registry.collect(quipu_store::files::Directories::new(["/run/app/metrics"]))?;
+/// registry.register_collector(quipu_store::files::Directories::new(["/run/app/metrics"]))?;
 /// print!("{}", registry.text());
 /// # Ok::<(), quipu::Error>(())
 /// ```

@@ -16,7 +16,7 @@
 //!
 //! // What all machines counted, for a scrape.
 //! let totals = quipu::Registry::new();
-//! totals.collect(store.totals()).expect("the registry is new");
+//! totals.register_collector(store.totals()).expect("the registry is new");
 //! println!("{}", totals.text());
 //! # Ok::<(), quipu_store::Error>(())
 //! ```

@@ -104,7 +104,7 @@ impl Options {
     pub fn open(self) -> Result<Redis, Error> {
         let segment = Segment::anonymous(LIMIT)
             .map_err(|error| Error::because("redis", "no memory to share with children", error))?;
-        self.on(Registry::on(segment))
+        self.on(Registry::from_segment(segment))
     }
 
     /// Opens a store whose counts are in this registry. All other metrics of the registry are

@@ -44,7 +44,7 @@ fn two_machines_add_up() {
     assert_eq!(values(&*b), expected);
     assert_eq!(a.get(&["200", "/x"]), 1000.0);
     let totals = Registry::new();
-    totals.collect(one.totals()).unwrap();
+    totals.register_collector(one.totals()).unwrap();
     let text = totals.text();
     assert!(text.contains("# HELP requests_total Requests.\n"), "{text}");
     assert!(text.contains("requests_total{code=\"200\",path=\"/x\"} 3000\n"), "{text}");
@@ -83,7 +83,7 @@ fn numbers_are_exact() {
     assert_eq!(total(&two, "small"), 1.23e-45);
     assert_eq!(total(&two, "tenths"), sum);
     let totals = Registry::new();
-    totals.collect(two.totals()).unwrap();
+    totals.register_collector(two.totals()).unwrap();
     assert!(totals.text().contains("big_total 9007199254740993\n"), "{}", totals.text());
 }
 
@@ -121,7 +121,7 @@ fn histograms_and_gauges_of_two_machines_are_combined() {
         assert_eq!(all, [0.5, 3.0]);
     }
     let totals = Registry::new();
-    totals.collect(one.totals()).unwrap();
+    totals.register_collector(one.totals()).unwrap();
     let text = totals.text();
     for line in [
         "took_bucket{le=\"1\"} 3\n",

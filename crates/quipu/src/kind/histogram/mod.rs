@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quipu_segment::series::{Schema, SeriesCells, SeriesHandle};
 
-use super::exemplar::{self, KeptExemplar};
+use super::exemplar::{self, OwnedExemplar};
 use super::family::{Family, Instrument, single};
 use super::timer::{Observer, Timer, timers};
 use crate::description::{Description, Setting};
@@ -36,8 +36,8 @@ impl Histogram {
     }
 
     /// Like [`Histogram::observe`], and keeps `exemplar`, pairs of names and values, as the
-    /// bucket's exemplar. See [`Counter::inc_with`](crate::Counter::inc_with).
-    pub fn observe_with(&self, value: f64, exemplar: &[(&str, &str)]) {
+    /// bucket's exemplar. See [`Counter::inc_with_exemplar`](crate::Counter::inc_with_exemplar).
+    pub fn observe_with_exemplar(&self, value: f64, exemplar: &[(&str, &str)]) {
         self.observe(value);
         let slot = self.layout.bucket(value);
         let (family, cells) = (self.bound.family(), self.bound.cells());
@@ -45,14 +45,14 @@ impl Histogram {
     }
 
     /// Returns the last exemplar of the bucket of `value`.
-    pub fn exemplar(&self, value: f64) -> Option<KeptExemplar> {
+    pub fn exemplar(&self, value: f64) -> Option<OwnedExemplar> {
         let (family, cells) = (self.bound.family(), self.bound.cells());
         exemplar::kept(family, cells, self.layout.exemplar(), self.layout.bucket(value))
     }
 
     /// Keeps an exemplar for the bucket of `value`, without counting: for callers that have already
     /// observed it.
-    pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
+    pub fn set_exemplar(&self, value: f64, exemplar: &[(&str, &str)]) {
         let slot = self.layout.bucket(value);
         let (family, cells) = (self.bound.family(), self.bound.cells());
         exemplar::keep(family, cells, self.layout.exemplar(), slot, value, exemplar);
