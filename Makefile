@@ -37,6 +37,7 @@ PUBLISHED := quipu quipu-arena quipu-derive quipu-segment quipu-store quipu-wind
 lint: ## Formatting, lints, documentation, public API, layers, generated pages
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
+	cd bindings/python && $(CARGO) fmt --check
 	cd bindings/ruby/ext/quipu && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --all-features --no-deps --quiet
@@ -57,6 +58,7 @@ lint: ## Formatting, lints, documentation, public API, layers, generated pages
 fmt: ## Format everything
 	$(CARGO) fmt --all
 	cd fuzz && $(CARGO) fmt
+	cd bindings/python && $(CARGO) fmt
 	cd bindings/ruby/ext/quipu && $(CARGO) fmt
 	gofmt -w $(GO_MODULES)
 

@@ -62,7 +62,9 @@ impl Counting for Inc {
         }
         match exemplar {
             None => Ok(()),
-            Some(pairs) => exemplar::read(pairs, |pairs| bound.instrument.set_exemplar(amount, pairs)),
+            Some(pairs) => {
+                exemplar::read(pairs, |pairs| bound.instrument.set_exemplar(amount, pairs))
+            }
         }
     }
 }

@@ -40,7 +40,9 @@ impl Counting for Observe {
         bound.instrument.observe(amount);
         match exemplar {
             None => Ok(()),
-            Some(pairs) => exemplar::read(pairs, |pairs| bound.instrument.set_exemplar(amount, pairs)),
+            Some(pairs) => {
+                exemplar::read(pairs, |pairs| bound.instrument.set_exemplar(amount, pairs))
+            }
         }
     }
 }
