@@ -23,7 +23,6 @@ use crate::state::State;
 use crate::top::Top;
 use quipu_agent::{Filter, MergedFamilies, read_segment, targets};
 use quipu_http::{Handler, Reply, Request, Response, Steps};
-use quipu_intake::push::PushGateway;
 use quipu_intake::refusals::Refusals;
 use quipu_intake::{Inputs, Shared, graphite, statsd};
 use quipu_sources::recorded::{Labels, SourceSnapshot};
@@ -104,14 +103,10 @@ impl Daemon {
             registry.register_collector(OwnMetrics::new(metrics_ref.registry()))?;
         }
         let refusals = Refusals::new(metrics_ref.registry(), &state_ref.taken)?;
-        let push = PushGateway::new(
-            settings.inputs.push.clone(),
-            settings.http.access.clone(),
-            settings.flags.shown(),
-        );
-        push.restore_now(&mut state_ref.intake.clone());
-        let shared =
-            Box::into_raw(Box::new(Shared::new(settings.inputs.clone(), refusals, push, None)));
+        let (access, flags) = (settings.http.access.clone(), settings.flags.shown());
+        let shared = Shared::new(settings.inputs.clone(), refusals, None, access, flags);
+        shared.push.restore_now(&mut state_ref.intake.clone());
+        let shared = Box::into_raw(Box::new(shared));
         // SAFETY: as above.
         let shared_ref: &'static Shared = unsafe { &*shared };
         let top = Box::into_raw(Box::<Top>::default());

@@ -23,7 +23,6 @@ use quipu_agent::{self as agent, Agent};
 use quipu_http::{self as http, Server};
 use quipu_intake::expiry::ExpirySweeper;
 use quipu_intake::listeners::{self, BoundInputs};
-use quipu_intake::push::PushGateway;
 use quipu_intake::refusals::Refusals;
 use quipu_intake::{Inputs, Shared};
 use quipu_outputs::{self as outputs, Outputs};
@@ -273,12 +272,9 @@ fn take_in(
     }
     state.intake.registry().register_collector(OwnMetrics::new(metrics.registry()))?;
     let refusals = Refusals::new(metrics.registry(), &state.taken)?;
-    let push = PushGateway::new(
-        settings.inputs.push.clone(),
-        settings.http.access.clone(),
-        settings.flags.shown(),
-    );
-    Ok(Box::leak(Box::new(Shared::new(settings.inputs.clone(), refusals, push, rules))))
+    let (access, flags) = (settings.http.access.clone(), settings.flags.shown());
+    let shared = Shared::new(settings.inputs.clone(), refusals, rules, access, flags);
+    Ok(Box::leak(Box::new(shared)))
 }
 
 /// Checks that the threads and the heap find address space: an allocation that fails later would

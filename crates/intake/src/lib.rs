@@ -30,6 +30,7 @@ pub mod types;
 pub mod write;
 
 use std::cell::{RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use quipu::intake::{InputExemplar, InputValue, Intake, Metric, Mode, Rejection};
@@ -40,6 +41,7 @@ use list::{Route, Row};
 use permits::MemoryPermits;
 use push::PushGateway;
 use quipu_client::via::Via;
+use quipu_http::Access;
 use quipu_process::omitted::OmittedFamilies;
 use quipu_translate::rules::Rules;
 use rate_limits::RateLimits;
@@ -99,14 +101,17 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Creates the shared part, without samples.
+    /// Creates the shared part, without samples. Pushgateway's API lets the web pages that `access`
+    /// allows read groups, and shows `flags`, the settings of the daemon by name.
     pub fn new(
         options: Options,
         refusals: Refusals,
-        push: PushGateway,
         rules: Option<Rules>,
+        access: Access,
+        flags: BTreeMap<String, String>,
     ) -> Self {
         Self {
+            push: PushGateway::new(options.push.clone(), access, flags),
             rate_limits: RateLimits::new(options.common.sample_rates),
             options,
             rules,
@@ -114,7 +119,6 @@ impl Shared {
             metadata: MetadataCache::default(),
             gate: Gate::default(),
             permits: MemoryPermits::default(),
-            push,
             via: Via::default(),
             omitted: OmittedFamilies::default(),
         }

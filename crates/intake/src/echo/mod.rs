@@ -83,7 +83,6 @@ mod tests {
     use quipu_http::{Access, Reply};
 
     use super::*;
-    use crate::push::PushGateway;
     use crate::refusals::Refusals;
     use crate::settings::InputFlags;
     use crate::{LIST, Shared};
@@ -95,8 +94,8 @@ mod tests {
         let settings = "input-body-bytes = 100\necho-line-bytes = 10\npush = \"off\"";
         let flags = InputFlags::from_toml(settings).unwrap().or(InputFlags::defaults());
         let options = flags.resolve().unwrap();
-        let push = PushGateway::new(options.push.clone(), Access::default(), Default::default());
-        let shared = Box::leak(Box::new(Shared::new(options, refusals, push, None)));
+        let (access, flags) = (Access::default(), Default::default());
+        let shared = Box::leak(Box::new(Shared::new(options, refusals, None, access, flags)));
         Inputs::new(Intake::new(registry, Limits::default()).unwrap(), shared)
     }
 
