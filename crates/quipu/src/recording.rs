@@ -87,7 +87,7 @@ impl Registry {
     /// itself: for many segments in one thread, for example.
     ///
     /// # Errors
-    /// Those of [`Registry::record`].
+    /// The errors of [`Registry::record`].
     pub fn recorder(&self, options: &Options) -> Result<Recorder, quipu_segment::Error> {
         options.clone().filter(is_shown).open(self.segment())
     }
@@ -129,7 +129,7 @@ impl Recording {
     /// exist. Does nothing if the thread runs.
     ///
     /// # Errors
-    /// Those of [`Registry::record`].
+    /// The errors of [`Registry::record`].
     pub fn resume(&mut self) -> Result<(), Error> {
         match self.worker.take() {
             Some(worker) if !worker.is_own() => worker.forget(),

@@ -120,7 +120,7 @@ impl Registry {
     /// Registers an instrument or a family.
     ///
     /// # Errors
-    /// Those of [`Register::register`].
+    /// The errors of [`Register::register`].
     pub fn register<R: Register>(&self, description: Description) -> Result<R, Error> {
         R::register(&self.scope(), description)
     }
@@ -150,7 +150,7 @@ impl Registry {
     /// Registers a group of metrics.
     ///
     /// # Errors
-    /// Those of [`Metrics::register`].
+    /// The errors of [`Metrics::register`].
     pub fn metrics<M: Metrics>(&self) -> Result<M, Error> {
         M::register(&self.scope())
     }
@@ -158,7 +158,7 @@ impl Registry {
     /// Registers a counter.
     ///
     /// # Errors
-    /// Those of [`Register::register`].
+    /// The errors of [`Register::register`].
     pub fn counter(&self, name: &str, help: &str) -> Result<Counter, Error> {
         self.register(Description::new(name, help))
     }
@@ -166,7 +166,7 @@ impl Registry {
     /// Registers a gauge.
     ///
     /// # Errors
-    /// Those of [`Register::register`].
+    /// The errors of [`Register::register`].
     pub fn gauge(&self, name: &str, help: &str) -> Result<Gauge, Error> {
         self.register(Description::new(name, help))
     }
@@ -174,7 +174,7 @@ impl Registry {
     /// Registers an integer gauge.
     ///
     /// # Errors
-    /// Those of [`Register::register`].
+    /// The errors of [`Register::register`].
     pub fn int_gauge(&self, name: &str, help: &str) -> Result<IntGauge, Error> {
         self.register(Description::new(name, help))
     }
@@ -182,7 +182,7 @@ impl Registry {
     /// Registers a histogram with the default buckets.
     ///
     /// # Errors
-    /// Those of [`Register::register`].
+    /// The errors of [`Register::register`].
     pub fn histogram(&self, name: &str, help: &str) -> Result<Histogram, Error> {
         self.register(Description::new(name, help))
     }

@@ -77,7 +77,7 @@ impl<'r> Scope<'r> {
     /// Registers an instrument or a family in this scope.
     ///
     /// # Errors
-    /// Those of [`Register::register`].
+    /// The errors of [`Register::register`].
     pub fn register<R: Register>(&self, description: Description) -> Result<R, Error> {
         R::register(self, description)
     }
@@ -85,7 +85,7 @@ impl<'r> Scope<'r> {
     /// Registers a group of metrics in this scope.
     ///
     /// # Errors
-    /// Those of [`Metrics::register`].
+    /// The errors of [`Metrics::register`].
     pub fn metrics<M: Metrics>(&self) -> Result<M, Error> {
         M::register(self)
     }
@@ -93,7 +93,7 @@ impl<'r> Scope<'r> {
     /// Registers a gauge whose value every scrape obtains by calling `value`.
     ///
     /// # Errors
-    /// Those of [`Register::register`].
+    /// The errors of [`Register::register`].
     pub fn gauge_fn(
         &self,
         description: Description,
@@ -108,7 +108,7 @@ impl<'r> Scope<'r> {
     /// never decrease.
     ///
     /// # Errors
-    /// Those of [`Register::register`].
+    /// The errors of [`Register::register`].
     pub fn counter_fn(
         &self,
         description: Description,

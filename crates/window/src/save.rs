@@ -43,15 +43,15 @@ pub trait SlidingWindow {
     /// counting meanwhile.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// The errors of the writer.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error>;
 
     /// Replaces all events by the saved ones, except those that have expired since. Clones of a
     /// counter share its events: none of them may be in use meanwhile.
     ///
     /// # Errors
-    /// Those of the reader, and [`Error::Malformed`] for bytes that no counter of this kind has
-    /// saved. On an error, the counter is unchanged.
+    /// The errors of the reader, and [`Error::Malformed`] for bytes that no counter of this kind
+    /// has saved. On an error, the counter is unchanged.
     fn load(&mut self, input: &mut dyn Read) -> Result<LoadReport, Error>;
 }
 
@@ -74,7 +74,7 @@ pub struct LoadReport {
 /// [`save_file_synced`] waits for that.
 ///
 /// # Errors
-/// Those of the file system, with the name of the file.
+/// The errors of the file system, with the name of the file.
 pub fn save_file(
     window: &(impl SlidingWindow + ?Sized),
     path: impl AsRef<Path>,
@@ -85,7 +85,7 @@ pub fn save_file(
 /// Like [`save_file`], and the file survives a power loss as well.
 ///
 /// # Errors
-/// Those of the file system, with the name of the file.
+/// The errors of the file system, with the name of the file.
 pub fn save_file_synced(
     window: &(impl SlidingWindow + ?Sized),
     path: impl AsRef<Path>,
@@ -133,8 +133,8 @@ fn replace(
 /// empty.
 ///
 /// # Errors
-/// Those of the file system and of [`SlidingWindow::load`], with the name of the file. On an error,
-/// the counter is unchanged.
+/// The errors of the file system and of [`SlidingWindow::load`], with the name of the file. On an
+/// error, the counter is unchanged.
 pub fn load_file(
     window: &mut (impl SlidingWindow + ?Sized),
     path: impl AsRef<Path>,

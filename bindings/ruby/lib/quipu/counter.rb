@@ -15,7 +15,7 @@ module Quipu
     # @return [nil]
     # @raise [ArgumentError] if the amount is negative or not finite
     # @raise [TypeError] if the amount is not a number
-    # @raise [LabelSetError] if the labels are not those of the metric, or if the labels of the
+    # @raise [LabelSetError] if the metric has other label names, or if the labels of the
     #   exemplar are not valid or too long
     def increment(by: 1, labels: nil, exemplar: nil)
       return native_increment(labels, by) unless exemplar
@@ -27,7 +27,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [Float] zero if there is no such series
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def get(labels: {})
       native_get(labels)
     end

@@ -18,7 +18,7 @@ module Quipu
     # @param labels [Hash{Symbol => Object}, nil] the values of the labels without a preset value
     # @return [nil]
     # @raise [TypeError] if the value is not a number
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def set(value, labels: nil)
       native_set(labels, value)
     end
@@ -29,7 +29,7 @@ module Quipu
     # @param labels (see #set)
     # @return [nil]
     # @raise [TypeError] if the amount is not a number
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def increment(by: 1, labels: nil)
       native_add(labels, by)
     end
@@ -40,7 +40,7 @@ module Quipu
     # @param labels (see #set)
     # @return [nil]
     # @raise [TypeError] if the amount is not a number
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def decrement(by: 1, labels: nil)
       # The native part refuses an amount that is not a number.
       native_add(labels, by.is_a?(Numeric) ? -by : by)
@@ -50,7 +50,7 @@ module Quipu
     #
     # @param labels (see #set)
     # @return [nil]
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def set_to_current_time(labels: nil)
       native_set(labels, Process.clock_gettime(Process::CLOCK_REALTIME))
     end
@@ -59,7 +59,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [Float] zero if there is no such series
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def get(labels: {})
       native_get(labels)
     end
@@ -69,7 +69,7 @@ module Quipu
     # @param labels (see #set)
     # @yield the code to measure, also if it raises
     # @return [Object] the result of the block
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def time(labels: nil)
       start = clock
       begin

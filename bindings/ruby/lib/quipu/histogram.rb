@@ -60,7 +60,7 @@ module Quipu
     # @return [nil]
     # @raise [TypeError] if the value is not a number
     # @raise [ArgumentError] if the value is NaN
-    # @raise [LabelSetError] if the labels are not those of the metric, or if the labels of the
+    # @raise [LabelSetError] if the metric has other label names, or if the labels of the
     #   exemplar are not valid or too long
     def observe(value, labels: nil, exemplar: nil)
       return native_observe(labels, value) unless exemplar
@@ -73,7 +73,7 @@ module Quipu
     # @param labels (see #observe)
     # @yield the code to measure, also if it raises
     # @return [Object] the result of the block
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def time(labels: nil)
       start = clock
       begin

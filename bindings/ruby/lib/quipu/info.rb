@@ -13,7 +13,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of all labels
     # @return [nil]
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def set(labels)
       texts = text_labels(labels)
       native_set(texts, pairs(texts))

@@ -95,7 +95,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [Object] zero if there is no such series
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def get(labels: {})
       values.fetch(text_labels(labels)) { value_of(nothing) }
     end
@@ -104,7 +104,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [nil]
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def init_label_set(labels)
       native_init(labels)
     end
@@ -113,7 +113,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [Boolean] whether there was such a series
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     # @raise [StoreError] if it cannot be removed
     def remove(labels)
       native_remove(labels)

@@ -36,7 +36,7 @@ module Quipu
     # @param labels [Hash{Symbol => Object}, nil] the values of the labels without a preset value
     # @return [nil]
     # @raise [ArgumentError] if there is no state with that name
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def set(state, labels: nil)
       index = @states.index(state.to_s)
       raise ArgumentError, "unknown state #{state.inspect}: use one of #{@states}" unless index

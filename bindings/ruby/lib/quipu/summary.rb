@@ -31,7 +31,7 @@ module Quipu
     # @return [nil]
     # @raise [TypeError] if the value is not a number
     # @raise [ArgumentError] if the value is NaN
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def observe(value, labels: nil)
       native_observe(labels, value)
     end
@@ -41,7 +41,7 @@ module Quipu
     # @param labels (see #observe)
     # @yield the code to measure, also if it raises
     # @return [Object] the result of the block
-    # @raise [InvalidLabelSetError] if the labels are not those of the metric
+    # @raise [InvalidLabelSetError] if the metric has other label names
     def time(labels: nil)
       start = clock
       begin

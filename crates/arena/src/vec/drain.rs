@@ -123,8 +123,8 @@ impl<'a, T, H: Within<'a>> Drop for Drain<'_, 'a, T, H> {
             fn drop(&mut self) {
                 let Drain { vec, end, len, .. } = &mut *self.0;
                 let count = *len - *end;
-                // SAFETY: The values are initialised. Those of the range are gone, so their places
-                // are free.
+                // SAFETY: The values are initialised. The values of the range are gone, so their
+                // places are free.
                 unsafe {
                     let to = vec.room.start.add(vec.len);
                     to.copy_from(vec.room.start.add(*end), count);

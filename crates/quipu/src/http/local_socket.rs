@@ -82,7 +82,7 @@ pub fn listen_at(path: &Path, backlog: i32) -> io::Result<(OwnedFd, BoundPath)> 
 /// As [`listen_at`], for datagrams.
 ///
 /// # Errors
-/// Those of [`listen_at`].
+/// The errors of [`listen_at`].
 pub fn receive_at(path: &Path) -> io::Result<(OwnedFd, BoundPath)> {
     bind_at(path, SocketType::DGRAM)
 }

@@ -62,7 +62,7 @@ impl Push {
     /// leaves the others.
     ///
     /// # Errors
-    /// Those of [`Push::replace`].
+    /// The errors of [`Push::replace`].
     pub fn add(&self, registry: &Registry) -> Result<(), Error> {
         self.send(self.agent.post(&self.url), registry)
     }
@@ -70,7 +70,7 @@ impl Push {
     /// Deletes all metrics of the group.
     ///
     /// # Errors
-    /// Those of [`Push::replace`].
+    /// The errors of [`Push::replace`].
     pub fn delete(&self) -> Result<(), Error> {
         let mut request = self.agent.delete(&self.url);
         if let Some(value) = &self.authorization {

@@ -188,7 +188,7 @@ impl Intake {
     /// new series take the room of hidden ones at once, but without scrapes only this hides any.
     ///
     /// # Errors
-    /// Those of a segment in a file.
+    /// The errors of a segment in a file.
     pub fn sweep(&mut self) -> Result<(), Error> {
         self.table.refresh(self.registry.segment())?;
         for entry in self.table.entries() {
@@ -272,7 +272,7 @@ impl Intake {
     /// [grouped](Metric::grouped). Returns the number of removed series.
     ///
     /// # Errors
-    /// Those of a segment in a file.
+    /// The errors of a segment in a file.
     pub fn remove(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
         self.remove_from(name, labels, false)
     }
@@ -281,7 +281,7 @@ impl Intake {
     /// [`Intake::remove`].
     ///
     /// # Errors
-    /// Those of a segment in a file.
+    /// The errors of a segment in a file.
     pub fn remove_grouped(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
         self.remove_from(name, labels, true)
     }
@@ -355,7 +355,7 @@ impl Intake {
     /// number.
     ///
     /// # Errors
-    /// Those of a segment in a file.
+    /// The errors of a segment in a file.
     pub fn hide_grouped(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
         let hide = |entry: &FamilyEntry, labels: &SortedLabels<'_>| {
             entry.family.set_shown(|key| labels.write(key), false)

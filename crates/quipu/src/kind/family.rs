@@ -52,7 +52,7 @@ pub trait Instrument: sealed::Sealed + Sized {
     /// Removes the series of these labels.
     ///
     /// # Errors
-    /// Those of the segment.
+    /// The errors of the segment.
     #[doc(hidden)]
     fn remove(
         family: &series::Family,
@@ -114,7 +114,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// again, the series starts at zero.
     ///
     /// # Errors
-    /// Those of a segment in a file.
+    /// The errors of a segment in a file.
     pub fn remove<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Result<bool, Error> {
         let removed = I::remove(&self.family, &self.kind, |key| labels.encode(key));
         removed.map_err(|error| Error::segment(self.name(), error))
@@ -124,7 +124,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// names and values. Returns the number of removed series.
     ///
     /// # Errors
-    /// Those of a segment in a file.
+    /// The errors of a segment in a file.
     pub fn retain(&self, mut keep: impl FnMut(&[(&str, &str)]) -> bool) -> Result<u64, Error> {
         let own = self.kind.own_label();
         let removed = self.family.retain(|view| {
@@ -138,7 +138,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// Removes all series. Returns their number.
     ///
     /// # Errors
-    /// Those of a segment in a file.
+    /// The errors of a segment in a file.
     pub fn clear(&self) -> Result<u64, Error> {
         self.retain(|_| false)
     }

@@ -134,7 +134,7 @@ impl Scrape {
     /// Writes all remaining pieces to `out`.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// The errors of the writer.
     pub fn write_to(mut self, out: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
         while let Some(piece) = self.next_piece() {
             out.write_all(piece)?;
