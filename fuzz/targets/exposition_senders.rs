@@ -61,7 +61,7 @@ fn register_one(
                 _ => labelled.buckets(values.iter().copied()),
             };
             let histograms: HistogramFamily<Values> = registry.register(about)?;
-            let histogram = histograms.with(&texts);
+            let histogram = histograms.bind(&texts);
             values.iter().for_each(|value| histogram.observe_with_exemplar(*value, &[("id", "1")]));
         }
         kind::SUMMARY => {

@@ -98,7 +98,7 @@ impl Metrics {
                 self.jobs.inc_by(&Values(&[&job]), halves as f64 / 2.0);
             }
             Operation::AddBound { job } => {
-                let bind = || self.jobs.with(&Values(&[&sequence::job(job)]));
+                let bind = || self.jobs.bind(&Values(&[&sequence::job(job)]));
                 self.bound.entry(job).or_insert_with(bind).inc();
             }
             Operation::Observe { host, value } => {

@@ -35,7 +35,7 @@ pub(super) fn increments(plan: Plan, places: &Places) -> Result<Vec<Record>> {
         let counter: Counter = registry.counter("plain", "Counted.").expect("the name is new");
         none = none.each(subject, move || counter.inc());
         let counters = ours::counters(registry, "two", &TWO);
-        let child = counters.with(&Values(&VALUES));
+        let child = counters.bind(&Values(&VALUES));
         bound = bound.each(subject, move || child.inc());
         two = two.each(subject, move || counters.inc_by(&Values(&black_box(VALUES)), 1));
         let counters = ours::counters(registry, "many", &TWO);
@@ -50,7 +50,7 @@ pub(super) fn increments(plan: Plan, places: &Places) -> Result<Vec<Record>> {
             counters.inc_by(&Values(&black_box(["200", "/x", "GET", "a"])), 1);
         });
         let histograms = ours::histograms(registry, "seen", &TWO);
-        let child = histograms.with(&Values(&VALUES));
+        let child = histograms.bind(&Values(&VALUES));
         observe_bound = observe_bound.each(subject, move || child.observe(black_box(0.3)));
         observe = observe.each(subject, move || {
             histograms.observe(&Values(&black_box(VALUES)), black_box(0.3));

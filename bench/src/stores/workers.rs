@@ -25,7 +25,7 @@ pub(super) fn workers(plan: Plan, places: &Places) -> Result<Vec<Record>> {
         let registry = ours::registry(folder.path());
         let counters = ours::counters(&registry, "workers", &TWO);
         let (counted, nanos) = count_together(&plan, count, &counters)?;
-        let kept = counters.with(&Values(&VALUES)).get();
+        let kept = counters.bind(&Values(&VALUES)).get();
         if kept != counted {
             return Err(children::failed(format!("has {kept} of {counted} increments")));
         }

@@ -112,7 +112,7 @@ impl<I: Held + 'static> Core<I> {
         let description = describe(made.description()?);
         let family: Many<I> = registry.register(description).map_err(refused)?;
         let source = family.source().map_err(refused)?;
-        let bound = made.labelnames.is_empty().then(|| family.with(&Values(&[])));
+        let bound = made.labelnames.is_empty().then(|| family.bind(&Values(&[])));
         let labels = Labels::new(py, &made.labelnames);
         let Made { segment, help, unit, .. } = made;
         let (segment, help) = (segment.unbind(), help.unbind());
@@ -127,7 +127,7 @@ impl<I: Held + 'static> Core<I> {
             return Err(PyValueError::new_err("a child has no children"));
         };
         let before = family.overflowed();
-        let bound = with_texts(values.bind(py), |texts| family.with(&Values(texts)))?;
+        let bound = with_texts(values.bind(py), |texts| family.bind(&Values(texts)))?;
         if family.overflowed() != before {
             error::warn_overflow(py, family.name())?;
         }

@@ -67,7 +67,7 @@ impl Info {
         };
         let row: Vec<&str> =
             values.iter().chain(texts.iter().map(|(_, text)| text)).map(String::as_str).collect();
-        now.family.with(&Values(&row));
+        now.family.bind(&Values(&row));
         // Remove the previous texts of these label values.
         let is_ours = |series: &[(&str, &str)]| {
             self.labelnames

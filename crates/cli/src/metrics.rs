@@ -106,10 +106,10 @@ impl Metrics {
             .values("version", [env!("CARGO_PKG_VERSION")]);
         let build = registry.register(build)?;
         let events: EventMetrics = registry.metrics()?;
-        let responses = Code::ALL.map(|code| events.http_responses.with(&ByCode { code })).into();
+        let responses = Code::ALL.map(|code| events.http_responses.bind(&ByCode { code })).into();
         let refused = Refusal::ALL.iter().map(|refusal| {
             let code = refusal.status().as_u16().to_string();
-            events.http_refused.with(&[&code, refusal.reason()])
+            events.http_refused.bind(&[&code, refusal.reason()])
         });
         let refused = refused.collect();
         watch(&registry.prefix("quipu"), state)?;

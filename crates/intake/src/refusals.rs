@@ -63,7 +63,7 @@ impl Refusals {
         let about = Description::new("quipu_input_samples", "Samples that were taken in.");
         let family: CounterFamily<[&'static str; 1]> =
             registry.register(about.labels(["input"]))?;
-        let taken = LIST.iter().map(|input| family.with(&[input.name])).collect();
+        let taken = LIST.iter().map(|input| family.bind(&[input.name])).collect();
         let about = Description::new("quipu_input_refused", "Samples or lines that were refused.");
         let refused = registry.register(about.labels(["input", "reason"]))?;
         let overlaps = registry.counter(

@@ -178,7 +178,7 @@ impl Outputs {
                 Queue::open(&queue.directory, name, queue.bytes, count, metrics, REMEDY)
             });
             let queue = queue.transpose().map_err(|reason| Error::Queue("remote write", reason))?;
-            let version = versions.with(&[name]);
+            let version = versions.bind(&[name]);
             let protocol = RemoteWrite::new(options, relabelling.clone(), version);
             let (source, metrics) = (source.clone(), metrics.receiver(name));
             let (count, interval) = (count.into(), options.interval);
@@ -210,7 +210,7 @@ impl Outputs {
         };
         for receiver in &options.receivers {
             let name = receiver.name();
-            let protocol = Otlp::new(&all.labels, options, name, rejected.with(&[name]));
+            let protocol = Otlp::new(&all.labels, options, name, rejected.bind(&[name]));
             let protocol = protocol.map_err(|reason| Error::Queue("OTLP", reason))?;
             let (source, metrics) = (source.clone(), metrics.receiver(name));
             let shards = Shards::new(source, protocol, 1, options.interval, metrics, failing);

@@ -63,11 +63,11 @@ impl Metrics {
         ReceiverMetrics {
             receiver: receiver.to_owned(),
             requests: self.requests.clone(),
-            sent: self.sent.with(&[receiver]),
-            retried: self.retried.with(&[receiver]),
+            sent: self.sent.bind(&[receiver]),
+            retried: self.retried.bind(&[receiver]),
             failed: self.failed.clone(),
-            invalid: self.dropped.with(&[receiver, "invalid"]),
-            replaced: self.dropped.with(&[receiver, "replaced"]),
+            invalid: self.dropped.bind(&[receiver, "invalid"]),
+            replaced: self.dropped.bind(&[receiver, "replaced"]),
             last_sent: self.last_sent.clone(),
         }
     }
@@ -81,7 +81,7 @@ impl ReceiverMetrics {
 
     /// Counts samples that were refused with this status.
     pub(super) fn refused(&self, status: u16, samples: u64) {
-        self.failed.with(&[self.receiver.as_str(), status.to_string().as_str()]).inc_by(samples);
+        self.failed.bind(&[self.receiver.as_str(), status.to_string().as_str()]).inc_by(samples);
     }
 
     /// Records that all samples of this time were sent.

@@ -28,7 +28,7 @@ fn main() -> Result<(), Error> {
     let two: CounterFamily<Values> = registry.register(named("two", &["code", "path"]))?;
     let three: CounterFamily<Values> = registry.register(named("three", &["a", "b", "c"]))?;
     let plain: Counter = registry.register(Description::new("plain", ""))?;
-    let bound = two.with(&Values(&["200", "/x"]));
+    let bound = two.bind(&Values(&["200", "/x"]));
     measure("increment by 2 labels", || two.inc(&Values(black_box(&["200", "/x"]))));
     measure("increment by 3 labels", || three.inc(&Values(black_box(&["GET", "200", "/x"]))));
     measure("increment, bound", || black_box(&bound).inc());
@@ -37,7 +37,7 @@ fn main() -> Result<(), Error> {
         let description = |name: &str| named(name, &["path"]).aggregation(aggregation);
         let name = format!("process_{aggregation}");
         let family: ProcessGaugeFamily<Values> = registry.register(description(&name))?;
-        let bound: ProcessGauge = family.with(&Values(&["/x"]));
+        let bound: ProcessGauge = family.bind(&Values(&["/x"]));
         measure(&format!("set {aggregation}, by label"), || family.set(&Values(&["/x"]), 1.0));
         measure(&format!("set {aggregation}, bound"), || black_box(&bound).set(1.0));
     }

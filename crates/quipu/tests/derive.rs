@@ -60,7 +60,7 @@ fn groups_of_any_lifetime_find_their_series() {
             r#type: "t".to_owned(),
         };
         family.inc(&group(Kind::TwoWords));
-        family.with(&group(Kind::Plain)).inc_by(2);
+        family.bind(&group(Kind::Plain)).inc_by(2);
     }
     let text = registry.text();
     for line in [

@@ -131,7 +131,7 @@ proptest! {
         prop_assert_eq!(pairs(&registry, "single"), expected_pairs);
         prop_assert_eq!(pairs(&registry, "by_kind"), expected_pairs);
         prop_assert_eq!(pairs(&registry, "by_user"), 0);
-        let handle = by_kind.with(&ByKind { kind: Kind::Write });
+        let handle = by_kind.bind(&ByKind { kind: Kind::Write });
         for &value in &values {
             single.observe_with_exemplar(value, &[("trace", "1")]);
             by_kind.observe(&ByKind { kind: Kind::Read }, value);

@@ -103,7 +103,7 @@ fn families_keep_label_sets_apart() {
     let counters: CounterFamily<[&str; 2]> = registry.register(names(about("c"))).unwrap();
     counters.inc(&["ab", "c"]);
     counters.inc_by(&["a", "bc"], 2);
-    let handle = counters.with(&["", ""]);
+    let handle = counters.bind(&["", ""]);
     assert_eq!(lines(&registry), ["c{a=ab,b=c} 1", "c{a=a,b=bc} 2", "c{a=,b=} 0"]);
     handle.inc();
     assert!(counters.remove(&["ab", "c"]).unwrap());
@@ -171,7 +171,7 @@ fn histograms_count_in_their_buckets() {
         registry.register(about("f").labels(["k"]).buckets([1.0])).unwrap();
     family.observe(&["a"], 0.5);
     family.observe(&["a"], 2.0);
-    family.with(&["b"]).time(|| ());
+    family.bind(&["b"]).time(|| ());
     let lines = lines(&registry);
     assert_eq!(lines[1], "f{k=a} 2 2.5 [1:1 inf:1]");
     assert!(lines[2].starts_with("f{k=b} 1 "), "{}", lines[2]);
@@ -250,7 +250,7 @@ fn many_threads_observe_and_nothing_is_lost() {
     let total = u64::from(each) * 4;
     assert_eq!(native.count(), total);
     assert_eq!(classic.count(), total);
-    assert_eq!(keyed.with(&["a"]).count() + keyed.with(&["b"]).count(), total);
+    assert_eq!(keyed.bind(&["a"]).count() + keyed.bind(&["b"]).count(), total);
     assert_eq!(native.sum(), classic.sum());
 }
 
@@ -274,7 +274,7 @@ fn summaries_show_quantiles_within_their_error() {
     family.observe(&["a"], -2.0);
     family.observe(&["a"], 0.0);
     family.observe(&["a"], -2.0);
-    let quantiles = family.with(&["a"]).quantiles();
+    let quantiles = family.bind(&["a"]).quantiles();
     assert!((quantiles[0].1 / -2.0 - 1.0).abs() < 0.012);
     assert_eq!(quantiles[2].1, 0.0);
 }
@@ -297,7 +297,7 @@ fn exemplars_are_kept_and_replaced() {
     assert_eq!(lines(&registry)[1], "none{} 1");
     let histogram: HistogramFamily<[&str; 1]> =
         registry.register(about("h").labels(["k"]).buckets([1.0]).exemplars()).unwrap();
-    let bound = histogram.with(&["a"]);
+    let bound = histogram.bind(&["a"]);
     bound.observe_with_exemplar(0.5, &[("id", "1")]);
     bound.observe_with_exemplar(7.0, &[("id", "2")]);
     struct Check(usize);
@@ -341,8 +341,8 @@ fn what_removed_series_had_beside_them_is_used_again() {
                 native.observe(&labels, 1.1 * 2_f64.powi(power));
                 summary.observe(&labels, 2_f64.powi(power));
             }
-            native.with(&labels).observe_with_exemplar(1.1, &[("id", name)]);
-            counter.with(&labels).inc_with_exemplar(1, &[("id", name)]);
+            native.bind(&labels).observe_with_exemplar(1.1, &[("id", name)]);
+            counter.bind(&labels).inc_with_exemplar(1, &[("id", name)]);
         }
         for name in &names {
             let labels = [name.as_str()];
@@ -449,7 +449,7 @@ fn a_family_apart_is_shown_by_its_source_alone() {
     let one: Texts = registry.register(of("a").apart()).unwrap();
     let two: Texts = registry.register(of("b").apart()).unwrap();
     for (n, family) in [(1, &named), (2, &one), (3, &two)] {
-        family.with(&quipu::label::Values(&["x"])).inc_by(n);
+        family.bind(&quipu::label::Values(&["x"])).inc_by(n);
     }
     assert_eq!(registry.text().matches("requests_total{").count(), 1, "{}", registry.text());
     assert!(registry.register::<Texts>(of("a")).unwrap_err().is_duplicate());
@@ -495,7 +495,7 @@ fn variants_of_a_name_are_one_metric() {
         gauge.set(&labels(&["o"]), 7.0);
         let swapped: Texts<Counter> = registry.register(of(&["user", "page"])).unwrap();
         swapped.inc(&labels(&["ada", "/"]));
-        assert_eq!(swapped.with(&labels(&["ada", "/"])).get(), round);
+        assert_eq!(swapped.bind(&labels(&["ada", "/"])).get(), round);
         let text = registry.text();
         let expected = format!(
             "# TYPE before_total counter\nbefore_total {round}\n\

@@ -55,7 +55,7 @@ fn registry() -> Registry {
     let classic: HistogramFamily<[&str; 1]> = registry
         .register(about("size").unit("bytes").labels(["k"]).buckets([1.0, 1e6]).exemplars())
         .unwrap();
-    let bound = classic.with(&["x"]);
+    let bound = classic.bind(&["x"]);
     bound.observe_with_exemplar(0.5, &[("id", "1")]);
     bound.observe(2.0);
     bound.observe(1e7);

@@ -151,7 +151,7 @@ fn a_gauge_of_processes_is_combined_for_each_label_set() {
         let add = |n: f64| {
             gauge.add(&Values(&["a", "/x"]), n);
             gauge.add(&Values(&["b", "/x"]), 10.0 * n);
-            gauge.with(&Values(&["b", ""])).add(100.0 * n);
+            gauge.bind(&Values(&["b", ""])).add(100.0 * n);
         };
         add(1.0);
         ended(|| add(2.0));
@@ -193,7 +193,7 @@ fn a_handle_of_the_parent_sets_the_childs_own() {
     alone("a_handle_of_the_parent_sets_the_childs_own", || {
         let registry = anonymous();
         let gauge = family(&registry, Aggregation::LiveAll);
-        let handle = gauge.with(&Values(&["/a"]));
+        let handle = gauge.bind(&Values(&["/a"]));
         assert_eq!(value(&registry), None, "nothing was set");
         handle.set(1.0);
         let child = living(|| {

@@ -151,7 +151,7 @@ fn every_kind_counts_in_two_processes() {
         all.labelled.inc(&Values(&["/x"]));
         assert_eq!(lines(&registry.text(), "labelled"), ["labelled_total{path=\"/x\"} 1"]);
         // One process resets the registry, while the other one has handles.
-        let bound = all.observed.with(&Values(&["/y"]));
+        let bound = all.observed.bind(&Values(&["/y"]));
         bound.observe(1.0);
         let reset = || {
             let registry = Registry::open(&path).unwrap();
@@ -226,7 +226,7 @@ fn a_dense_series_that_is_removed_begins_with_empty_buckets() {
     family.observe(&Values(&["a"]), 1.0);
     assert!(family.remove(&Values(&["a"])).unwrap());
     family.observe(&Values(&["a"]), 2.0);
-    assert_eq!(family.with(&Values(&["a"])).count(), 1);
+    assert_eq!(family.bind(&Values(&["a"])).count(), 1);
 }
 
 /// Counts until long after the segment is full: no count is lost, and nothing fails.
@@ -236,7 +236,7 @@ fn fill(registry: &Registry) {
     let natives: HistogramFamily<Values> = registry.register(new("natives").native(3)).unwrap();
     let fixed = new("fixed").values("path", ["a", "b"]);
     let fixed: HistogramFamily<Values> = registry.register(fixed.native(3)).unwrap();
-    let before = counters.with(&Values(&["before"]));
+    let before = counters.bind(&Values(&["before"]));
     let count = 40_000_u64;
     for i in 0..count {
         let text = format!("{i:0100}");
@@ -245,7 +245,7 @@ fn fill(registry: &Registry) {
         fixed.observe(&Values(&["a"]), i as f64);
         before.inc();
     }
-    let after = counters.with(&Values(&["after"]));
+    let after = counters.bind(&Values(&["after"]));
     after.inc();
     assert!(counters.overflowed() > 0 && natives.overflowed() > 0);
     assert_eq!(before.get(), count);
@@ -466,7 +466,7 @@ fn a_native_histogram_of_a_copy_has_all_of_its_tables() {
     let registry = Registry::open(&path).unwrap();
     let new = |name: &str| Description::new(name, "").native(8).labels(["k"]);
     let family: HistogramFamily<Values> = registry.register(new("h")).unwrap();
-    let bound = family.with(&Values(&["a"]));
+    let bound = family.bind(&Values(&["a"]));
     bound.observe(1.0);
     let observed = std::cell::Cell::new(1_u64);
     let mut last = 0;
@@ -497,7 +497,7 @@ fn a_copy_shows_no_series_with_the_values_of_another() {
     let family: HistogramFamily<Values> = registry.register(new).unwrap();
     let observe = |name: u64| {
         let (text, id) = (name.to_string(), format!("{name:010}"));
-        family.with(&Values(&[&text])).observe_with_exemplar(name as f64, &[("id", &id)]);
+        family.bind(&Values(&[&text])).observe_with_exemplar(name as f64, &[("id", &id)]);
     };
     (1..=60).for_each(observe);
     let mut next = 61;

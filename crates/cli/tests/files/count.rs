@@ -139,10 +139,10 @@ fn a_shell_counts_in_a_metric_of_an_application() {
         home.succeed(arguments);
     }
     assert_eq!((jobs.get(), spent.get()), (4, 0.25));
-    assert_eq!(hits.with(&Values(&["/", "ada"])).get(), 3);
-    assert_eq!(hits.with(&Values(&["/", ""])).get(), 1);
+    assert_eq!(hits.bind(&Values(&["/", "ada"])).get(), 3);
+    assert_eq!(hits.bind(&Values(&["/", ""])).get(), 1);
     assert_eq!(calls.get(&Values(&["PUT", "x"])), Some(0.5));
-    assert_eq!(busy.with(&Values(&["b"])).get(), -5);
+    assert_eq!(busy.bind(&Values(&["b"])).get(), -5);
     assert_eq!((level.get(), shared.get()), (0.5, 2.5));
     assert_eq!((took.count(), took.sum(), sizes.count()), (2, 2.5, 1));
     let families = registry.text().lines().filter(|line| line.starts_with("# TYPE")).count();

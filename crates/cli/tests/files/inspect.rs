@@ -116,7 +116,7 @@ fn all_kinds_are_shown_like_in_a_scrape() {
     [1.0, 2.0].iter().for_each(|&value| sizes.observe(value));
     let info = named("build").labels(["version"]);
     let info: quipu::Family<Info, Values> = registry.register(info).unwrap();
-    let _info = info.with(&Values(&["1.2"]));
+    let _info = info.bind(&Values(&["1.2"]));
     let states: StateSet<&str> = registry.register(named("mode").states(["on", "off"])).unwrap();
     states.set_index(1);
     let most_recent = named("recent").aggregation(Aggregation::MostRecent);

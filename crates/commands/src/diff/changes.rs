@@ -363,7 +363,7 @@ mod tests {
         registry.register::<Gauge>(named("level")).unwrap().set(1.5);
         let build: InfoFamily<Values> =
             registry.register(named("build").labels(["version"])).unwrap();
-        let _build = build.with(&Values(&["1.2"]));
+        let _build = build.bind(&Values(&["1.2"]));
         let mode: StateSet<&str> = registry.register(named("mode").states(["on", "off"])).unwrap();
         mode.set_index(1);
         registry.register::<Histogram>(named("took").buckets([0.5])).unwrap().observe(0.25);

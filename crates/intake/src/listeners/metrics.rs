@@ -69,15 +69,15 @@ impl ListenerFamilies {
     pub(super) fn listener(&self, address: &str) -> ListenerMetrics {
         let labels = &[address];
         ListenerMetrics {
-            packets: self.packets.with(labels),
-            bytes: self.received_bytes.with(labels),
-            lines: self.lines.with(labels),
-            kernel_drops: self.kernel_drops.with(labels),
-            receive_buffer: self.receive_buffer_bytes.with(labels),
-            open: self.connections_open.with(labels),
-            accepted: self.connections_accepted.with(labels),
-            gave_way: self.connections_gave_way.with(labels),
-            refused: self.connections_refused.with(labels),
+            packets: self.packets.bind(labels),
+            bytes: self.received_bytes.bind(labels),
+            lines: self.lines.bind(labels),
+            kernel_drops: self.kernel_drops.bind(labels),
+            receive_buffer: self.receive_buffer_bytes.bind(labels),
+            open: self.connections_open.bind(labels),
+            accepted: self.connections_accepted.bind(labels),
+            gave_way: self.connections_gave_way.bind(labels),
+            refused: self.connections_refused.bind(labels),
             tag_errors: self.tag_errors.clone(),
             dropped: self.samples_dropped.clone(),
         }

@@ -40,9 +40,9 @@ impl StatsdMetrics {
     /// All series, looked up once.
     pub(super) fn samples(&self) -> StatsdCounters {
         StatsdCounters {
-            samples: TYPES.map(|name| self.samples.with(&[name])),
-            events: self.events.with(&["event"]),
-            service_checks: self.events.with(&["service_check"]),
+            samples: TYPES.map(|name| self.samples.bind(&[name])),
+            events: self.events.bind(&["event"]),
+            service_checks: self.events.bind(&["service_check"]),
         }
     }
 }

@@ -51,14 +51,14 @@ impl Metrics {
     /// Returns the metrics of a receiver.
     pub(crate) fn receiver(&self, receiver: &str) -> QueueReceiverMetrics {
         QueueReceiverMetrics {
-            size: self.size.with(&[receiver]),
-            requests: self.requests.with(&[receiver]),
-            oldest_age: self.oldest_age.with(&[receiver]),
-            full: self.dropped_samples.with(&[receiver, "full"]),
-            refused: self.dropped_samples.with(&[receiver, "refused"]),
-            damaged: self.dropped_samples.with(&[receiver, "damaged"]),
-            write_errors: self.write_errors.with(&[receiver]),
-            file_errors: self.file_errors.with(&[receiver]),
+            size: self.size.bind(&[receiver]),
+            requests: self.requests.bind(&[receiver]),
+            oldest_age: self.oldest_age.bind(&[receiver]),
+            full: self.dropped_samples.bind(&[receiver, "full"]),
+            refused: self.dropped_samples.bind(&[receiver, "refused"]),
+            damaged: self.dropped_samples.bind(&[receiver, "damaged"]),
+            write_errors: self.write_errors.bind(&[receiver]),
+            file_errors: self.file_errors.bind(&[receiver]),
         }
     }
 }

@@ -89,7 +89,7 @@ pub(crate) mod sealed {
 /// views.inc(&Page { path: &path });
 ///
 /// // An update through a bound instrument does not search for the series.
-/// let home = views.with(&Page { path: &path });
+/// let home = views.bind(&Page { path: &path });
 /// home.inc();
 /// assert_eq!(views.get(&Page { path: "/home" }), Some(2));
 /// assert_eq!(views.get(&Page { path: "/away" }), None);
@@ -106,7 +106,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// none.
     ///
     /// Keep the instrument if the labels do not change: an update through it costs one addition.
-    pub fn with<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> I {
+    pub fn bind<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> I {
         I::bind(&self.family, &self.kind, |key| labels.encode(key))
     }
 

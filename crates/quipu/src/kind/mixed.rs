@@ -228,7 +228,7 @@ mod tests {
         family.inc_by(&labels, 0.25);
         for (n, total) in [(0.0, 2.25), (2.0, 2.25), (f64::NAN, 2.25), (7.5, 7.5), (9.0, 9.0)] {
             family.raise(&labels, n);
-            assert_eq!(family.with(&labels).get(), total);
+            assert_eq!(family.bind(&labels).get(), total);
         }
         family.inc(&labels);
         assert!(registry.text().contains("c_total{a=\"x\"} 10\n"));

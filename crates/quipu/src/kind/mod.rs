@@ -5,7 +5,7 @@
 //! scrape reads the cells. Counters share theirs, in `total.rs`.
 //!
 //! An instrument is bound to one series: its lookup is done once, and an update costs the addition
-//! alone. A [`Family`] has a series for each label set. [`Family::with`] binds an instrument to one
+//! alone. A [`Family`] has a series for each label set. [`Family::bind`] binds an instrument to one
 //! of them; the methods of a family ([`Family::inc`](crate::CounterFamily::inc) and the like) find
 //! the series on every call, without a lock and without allocating a key.
 //!

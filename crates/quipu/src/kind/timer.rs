@@ -128,7 +128,7 @@ macro_rules! timers {
                 &self,
                 labels: &K,
             ) -> Timer<'static> {
-                Timer::start(Observer::$instrument(Cow::Owned(self.with(labels))))
+                Timer::start(Observer::$instrument(Cow::Owned(self.bind(labels))))
             }
 
             /// Calls `work`, and observes the seconds that it takes in the series of these labels.

@@ -252,7 +252,7 @@ impl Metrics {
             folded: counter("instances_folded", "Dead instances that were folded.")?,
         };
         for family in [&metrics.flushes, &metrics.series, &metrics.folded] {
-            family.with(&Values(&[]));
+            family.bind(&Values(&[]));
         }
         let lag = Arc::clone(instance);
         let description = own("lag", "Time since Redis last acknowledged all changes.");

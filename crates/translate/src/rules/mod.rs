@@ -87,7 +87,7 @@ impl Rules {
         )?;
         for (number, (_, counts)) in (1..).zip(&mut self.aggregations) {
             let labels = [number_text(number)];
-            *counts = Some([taken.with(&labels), kept.with(&labels)]);
+            *counts = Some([taken.bind(&labels), kept.bind(&labels)]);
         }
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Relabelling {
         let (changed, dropped) = (family(changed)?, family(dropped)?);
         for (number, (rule, counts)) in (1..).zip(&mut self.0) {
             let labels = [number_text(number), rule.name().to_owned()];
-            *counts = Some([changed.with(&labels), dropped.with(&labels)]);
+            *counts = Some([changed.bind(&labels), dropped.bind(&labels)]);
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ unsafe extern "C" fn exemplify(this: VALUE, labels: VALUE, by: VALUE, exemplar: 
         counter.labels.read(this, labels, &mut key);
         guarded(|| {
             let exemplar = ruby::texts(exemplar)?;
-            counter.family.with(&key).inc_with_exemplar(by, &metric::pairs(&exemplar));
+            counter.family.bind(&key).inc_with_exemplar(by, &metric::pairs(&exemplar));
             Ok(NIL)
         })
     }

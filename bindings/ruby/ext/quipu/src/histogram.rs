@@ -68,7 +68,7 @@ unsafe extern "C" fn exemplify(this: VALUE, labels: VALUE, value: VALUE, exempla
         histogram.labels.read(this, labels, &mut key);
         guarded(|| {
             let exemplar = ruby::texts(exemplar)?;
-            histogram.family.with(&key).observe_with_exemplar(value, &metric::pairs(&exemplar));
+            histogram.family.bind(&key).observe_with_exemplar(value, &metric::pairs(&exemplar));
             Ok(NIL)
         })
     }

@@ -35,7 +35,7 @@ unsafe extern "C" fn set(this: VALUE, labels: VALUE, pairs: VALUE) -> VALUE {
             let pairs = ruby::texts(pairs)?;
             let wanted = metric::pairs(&pairs);
             // Make the new series first: a scrape in between sees two, never none.
-            drop(info.family.with(&key));
+            drop(info.family.bind(&key));
             let kept = |found: &[(&str, &str)]| found.iter().all(|pair| wanted.contains(pair));
             info.family.retain(kept).map_err(Raise::store)?;
             Ok(NIL)

@@ -42,7 +42,7 @@ impl<I: Class> Wrapped for Metric<I> {
 
 impl<I: Class> Metric<I> {
     fn bound(family: &Family<I>, labels: &Labels) -> Option<I> {
-        Some(family.with(&Values(&labels.preset()?)))
+        Some(family.bind(&Values(&labels.preset()?)))
     }
 
     /// Calls `one` with the series if it is already known, otherwise `any` with the values of the
@@ -210,7 +210,7 @@ unsafe extern "C" fn init<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
         let metric: &Metric<I> = ruby::value(this);
         let mut key = Key::new();
         metric.labels.read(this, labels, &mut key);
-        drop(metric.family.with(&key));
+        drop(metric.family.bind(&key));
     }
     NIL
 }

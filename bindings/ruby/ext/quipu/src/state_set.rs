@@ -39,7 +39,7 @@ unsafe extern "C" fn set(this: VALUE, labels: VALUE, index: VALUE) -> VALUE {
             return guarded(|| Err(Raise::argument("the index of a state is not an Integer")));
         };
         let one = |bound: &States| bound.set_index(index);
-        states.count(this, labels, one, |family, key| family.with(key).set_index(index));
+        states.count(this, labels, one, |family, key| family.bind(key).set_index(index));
     }
     NIL
 }
