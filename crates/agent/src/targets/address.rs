@@ -1,4 +1,4 @@
-//! What a target is called, and where it is: `[JOB=]URL`.
+//! The address of a target, `[JOB=]URL`: its URL, and its labels `job` and `instance`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A program whose metrics are scraped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// As it was given, without the query, which may have a secret.
+    /// The address from the settings, without the query, because a query can contain a secret.
     text: String,
     job: String,
     instance: String,
@@ -23,36 +23,37 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TargetFile {
-    /// The job of the targets that it is for; without one, of all that have no other.
+    /// The job whose targets use the file. Without a job, all targets without a more specific file
+    /// use it.
     pub job: Option<String>,
     /// The file.
     pub path: PathBuf,
 }
 
-/// The job of a target whose job is not given.
+/// The default job of a target.
 const JOB: &str = "scrape";
-/// The path of a target whose path is not given.
+/// The default path of a target.
 const PATH: &str = "/metrics";
 const EXAMPLE: &str = "write [JOB=]URL, such as http://127.0.0.1:9100/metrics, \
                        node=http://127.0.0.1:9100, or app=unix:/run/app.sock:/metrics";
 
 impl Target {
-    /// The label `job` of all its series.
+    /// Returns the label `job` of all its series.
     pub fn job(&self) -> &str {
         &self.job
     }
 
-    /// The label `instance` of all its series.
+    /// Returns the label `instance` of all its series.
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// The URL to get. With a socket, its host means nothing.
+    /// Returns the URL to request. If the target uses a socket, the host is only a placeholder.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The path of a unix socket.
+    /// Returns the path of the unix socket, if the target uses one.
     pub(super) fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()
     }
@@ -98,16 +99,17 @@ impl FromStr for TargetFile {
     }
 }
 
-/// The job, if there is one, and what follows.
+/// Splits an address into its job, if it names one, and the rest.
 fn split(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
-        // A URL has a colon before its first parameter, and a path a slash.
+        // A URL contains a colon before its first parameter, and a path contains a slash, so an
+        // equals sign after one of these is not the end of a job.
         Some((job, rest)) if !job.contains([':', '/']) => (Some(job), rest),
         _ => (None, text),
     }
 }
 
-/// The instance, the URL and the path of a target at a unix socket.
+/// Returns the instance, the URL and the path of a target at a unix socket.
 fn on_socket(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
     let (socket, path) = match place.rfind(":/") {
         Some(at) => (&place[..at], &place[at + 1..]),
@@ -123,7 +125,7 @@ fn on_socket(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
     Ok((format!("unix:{socket}"), url, Some(socket.into())))
 }
 
-/// The instance and the URL of a target on a host.
+/// Returns the instance and the URL of a target on a host.
 fn on_host(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
     let (start, port) = match place {
         _ if place.starts_with("http://") => ("http://", 80),

@@ -1,10 +1,10 @@
-//! From the text of a target to families as the agent shows them.
+//! Converts the exposition of a target to the families that the agent shows.
 //!
-//! As in Prometheus, one line that cannot be read fails the whole scrape, a series that is there
-//! twice counts once, and the labels `job` and `instance` of a target's own are renamed: to
-//! `exported_job`, and so on until no label has that name. What the snapshot of a scrape has no
-//! form for is shown by its samples: infos, state sets, histograms of gauges, and histograms and
-//! summaries that are not whole.
+//! This conversion follows Prometheus: one unreadable line fails the whole scrape, a repeated
+//! series counts once, and a target's labels `job` and `instance` are renamed to `exported_job` and
+//! so on, until no other label uses the name. A snapshot cannot represent every family, so we show
+//! some by their samples, for example infos, state sets, gauge histograms, and incomplete
+//! histograms and summaries.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -28,31 +28,31 @@ use quipu_client::Text;
 use quipu_sources::labels::escaped;
 use quipu_sources::recorded::{RecordedFamily, Recorder, is_escape_free};
 
-/// What an exposition has.
+/// The contents of an exposition.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) families: Vec<RecordedFamily>,
     pub(super) series: usize,
-    /// All samples.
+    /// The number of all samples.
     pub(super) samples: usize,
-    /// Those that are shown.
+    /// The number of samples that are shown.
     pub(super) kept: usize,
-    /// Metrics by the hashes of their names and labels, with the number of their samples. `None` if
-    /// they are those of the scrape before.
+    /// The metrics by the hashes of their names and labels, with the number of their samples.
+    /// `None` if they are the same as in the previous scrape.
     pub(super) identities: Option<HashMap<u64, u32, SeededState>>,
-    /// The hash of the shape of its text. `None` if that is the one of the scrape before, or if it
-    /// has none.
+    /// The hash of the shape of the exposition. `None` if the shape is unchanged, or if there is
+    /// none.
     pub(super) shape: Option<u64>,
-    /// What the next scrape may have in common with this one.
+    /// The form for comparison with the next scrape.
     pub(super) form: Option<Form>,
 }
 
-/// Why an exposition is not taken.
+/// The reason why an exposition is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// The first line that cannot be read, or too many samples or families: for people.
+    /// A message about the first unreadable line, or about too many samples or families.
     Contents(String),
-    /// The time for the scrape is over.
+    /// The time limit of the scrape.
     Late,
 }
 
@@ -68,10 +68,10 @@ impl From<Late> for Flaw {
     }
 }
 
-/// Reads an exposition, in this turn. `is_useful` decides whether its form is kept.
+/// Reads an exposition during this turn. `is_useful` decides whether to keep its form.
 ///
 /// # Errors
-/// [`Flaw`].
+/// Returns a [`Flaw`] if the exposition cannot be read in time.
 pub(super) fn read(
     text: &Text,
     most: usize,
@@ -80,7 +80,7 @@ pub(super) fn read(
     is_useful: impl FnOnce(&Shape) -> bool,
 ) -> Result<Body, Flaw> {
     let mut reading = ExpositionReader::new(text.format, hash, turn);
-    // The length of the text bounds the texts of a family.
+    // No limit here, because the length of the exposition already bounds the strings of a family.
     let limits = Limits { samples: most, bytes: usize::MAX };
     let mut families = Families::new(text.format, limits);
     reading.take(&text.bytes, &mut families, most, |_| false)?;
@@ -107,18 +107,18 @@ pub(super) struct ExpositionReader<'h> {
     identities: HashMap<u64, u32, SeededState>,
     /// The number of families and of sets of label names.
     sets: usize,
-    /// The types of the families so far.
+    /// The types of the families read so far.
     pub(super) kinds: HashMap<String, wire::FamilyType>,
     /// The draft of the form of the lines.
     draft: Draft,
-    /// The bounds of the current family's buckets in the spelling of the target, and whether the
-    /// formats spell them in the same way.
+    /// The bounds of the current family's buckets in the spelling of the target. The flag is true
+    /// if the formats use the same spelling.
     bounds: BTreeMap<u64, (Box<str>, bool)>,
-    /// A buffer.
+    /// A reused buffer for label values.
     texts: Vec<u8>,
 }
 
-/// A family without its labels.
+/// A family's metadata, without its labels.
 #[derive(Clone, Copy)]
 struct Head<'a> {
     name: &'a str,
@@ -128,7 +128,7 @@ struct Head<'a> {
     bare: bool,
 }
 
-/// A metric of a family, or one sample of it.
+/// A metric of a family, or one of its samples.
 struct Entry<'f> {
     metric: wire::FamilyMetric<'f>,
     sample: Option<One>,
@@ -136,18 +136,18 @@ struct Entry<'f> {
 
 /// One sample of a metric.
 struct One {
-    /// A label that the others do not have: a bound or a quantile.
+    /// The label that only this sample carries: a bound or a quantile.
     label: Option<OwnLabel>,
     value: f64,
 }
 
 type OwnLabel = (&'static str, Box<str>);
 
-/// The metrics whose labels have the same names.
+/// The metrics of a family with the same label names.
 struct Set {
-    /// The names as they are shown.
+    /// The names, in the form in which they are shown.
     names: Vec<String>,
-    /// Their hash, escaped.
+    /// The hash of the escaped names.
     hash: u64,
     /// The positions of the names by their escaped forms.
     order: Vec<usize>,
@@ -173,10 +173,12 @@ impl<'h> ExpositionReader<'h> {
         }
     }
 
-    /// Reads lines, and ends the last family. `is_end` says which fault of a line ends them, too.
+    /// Reads lines and ends the last family. An unreadable line also ends it if `is_end` returns
+    /// true for the error.
     ///
     /// # Errors
-    /// [`Flaw`].
+    /// Returns a [`Flaw`] for any other unreadable line, for too many samples or families, and at
+    /// the time limit.
     pub(super) fn take(
         &mut self,
         lines: &[u8],
@@ -202,7 +204,7 @@ impl<'h> ExpositionReader<'h> {
             self.draft.line(&item);
             match families.push(&item, |family| self.family(family)) {
                 Err(error @ FamilyError::TooLarge) => return Err(error.to_string().into()),
-                // A text, a type or a unit that is there twice says nothing new.
+                // A repeated help, type or unit can be ignored.
                 Err(_) => {
                     self.dropped += usize::from(matches!(item, Item::Sample(_)));
                     self.draft.refuse();
@@ -211,7 +213,7 @@ impl<'h> ExpositionReader<'h> {
             }
             if let Item::Sample(sample) = &item {
                 self.draft.sample();
-                // There, a form reads numbers alone.
+                // In OpenMetrics, a form reads only numbers, not timestamps.
                 if self.format == TextFormat::OpenMetrics && sample.timestamp_ms.is_some() {
                     self.draft.refuse();
                 }
@@ -221,12 +223,12 @@ impl<'h> ExpositionReader<'h> {
         }
         self.draft.end();
         families.finish(|family| self.family(family));
-        // Where a family is recorded, nothing returns an error.
+        // Check the turn here, because `family` cannot return an error.
         self.turn.check()?;
         Ok(self.check_sets()?)
     }
 
-    /// Each set is a family of its own to the agent.
+    /// Checks the number of sets. The agent keeps each set as a separate family.
     fn check_sets(&self) -> Result<(), String> {
         match self.sets > MAX_SETS {
             true => Err(format!(
@@ -237,7 +239,7 @@ impl<'h> ExpositionReader<'h> {
         }
     }
 
-    /// Notes how the bound of a bucket is spelled.
+    /// Records the target's spelling of a bucket bound.
     fn note_bound(&mut self, sample: &TextSample<'_, '_>) {
         if !sample.name.raw().ends_with("_bucket") {
             return;
@@ -260,7 +262,8 @@ impl<'h> ExpositionReader<'h> {
         let kind = self.kind(family);
         let (name, help) = (family.name(), family.help());
         let unit = family.unit();
-        // A reader of OpenMetrics refuses a unit that is not the end of the name.
+        // The unit is dropped unless the name ends with it, because an OpenMetrics reader would
+        // refuse it.
         let is_end = name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_'));
         let unit = if is_end { unit } else { "" };
         let head = Head { name, help, unit, kind: Kind::Unknown, bare: false };
@@ -273,7 +276,8 @@ impl<'h> ExpositionReader<'h> {
                 self.put(Head { name, kind: Kind::Counter, bare, ..head }, whole());
             }
             wire::FamilyType::Gauge => self.put(Head { kind: Kind::Gauge, ..head }, whole()),
-            // Beside a gauge of this name that another target has, an info could not be shown.
+            // Show an info as a gauge, because it could not be shown next to another target's gauge
+            // of this name.
             wire::FamilyType::Info => {
                 let is_openmetrics = self.format == TextFormat::OpenMetrics;
                 let suffix = if is_openmetrics { "_info" } else { "" };
@@ -300,15 +304,15 @@ impl<'h> ExpositionReader<'h> {
         self.bounds.clear();
     }
 
-    /// The type of a family. One that goes on after others has the type that it had, if a value
-    /// without more can have it.
+    /// Returns the type of a family. If a family continues after others, it keeps its earlier type,
+    /// provided that a plain value can have this type.
     fn kind(&mut self, family: wire::Family<'_>) -> wire::FamilyType {
         let kind = family.kind();
         match self.kinds.get(family.name()) {
             Some(before @ (wire::FamilyType::Counter | wire::FamilyType::Gauge))
                 if kind == wire::FamilyType::Unknown =>
             {
-                // In OpenMetrics, the samples of a counter have another name.
+                // In OpenMetrics, a counter's samples have another name than the family.
                 let is_counter = *before == wire::FamilyType::Counter;
                 let has_other_name = is_counter && self.format == TextFormat::OpenMetrics;
                 if has_other_name { kind } else { *before }
@@ -321,7 +325,7 @@ impl<'h> ExpositionReader<'h> {
         }
     }
 
-    /// Shows a histogram or a summary by its samples.
+    /// Adds a histogram or a summary as separate samples.
     fn flat(&mut self, head: Head<'_>, family: wire::Family<'_>, suffixes: [&str; 2]) {
         let mut parts: [Vec<Entry<'_>>; 4] = Default::default();
         let mut add = |part: usize, metric, label: Option<OwnLabel>, value| {
@@ -357,7 +361,7 @@ impl<'h> ExpositionReader<'h> {
         }
     }
 
-    /// Records a family: once for each set of names that its labels have.
+    /// Records a family, once for each set of label names.
     fn put<'f>(&mut self, head: Head<'_>, entries: impl Iterator<Item = Entry<'f>>) {
         let mut sets: Vec<Set> = Vec::new();
         let mut numbers: HashMap<Vec<&str>, usize> = HashMap::new();
@@ -398,13 +402,14 @@ impl<'h> ExpositionReader<'h> {
         let mut head = head;
         for part in numbered.chunk_by(|one, other| one.0 == other.0) {
             let set = &sets[part[0].0];
-            // These are the series of the report.
+            // The report uses these series.
             let is_reserved = set.names.is_empty() && report::is_reserved(head.name);
             if is_reserved || !set.is_valid {
                 self.dropped += part.iter().map(|(_, entry)| entry.samples()).sum::<usize>();
             } else {
                 self.put_set(head, set, name_hash, part.iter().map(|(_, entry)| entry));
-                // Once is enough: there may be many sets, and a long help.
+                // Record the help only once, because there can be many sets, and a help can be
+                // long.
                 head.help = "";
             }
         }
@@ -439,7 +444,7 @@ impl<'h> ExpositionReader<'h> {
                 hasher.write_u8(0xff);
             }
             let samples = entry.samples();
-            // A second one of the same labels would make the whole exposition unreadable.
+            // A repeated series would make the whole exposition unreadable.
             if self.identities.insert(hasher.finish(), samples as u32).is_some() {
                 self.dropped += samples;
                 continue;
@@ -486,7 +491,7 @@ impl Set {
 }
 
 impl<'f> Entry<'f> {
-    /// The number of its samples.
+    /// Returns the number of samples of this entry.
     fn samples(&self) -> usize {
         match (&self.sample, self.metric.value()) {
             (None, wire::MetricValue::Histogram(histogram)) => histogram.buckets().len() + 2,
@@ -541,7 +546,7 @@ fn with_histogram(
     let mut buckets = Vec::with_capacity(given.len() + 1);
     let mut before = 0;
     for (bucket, labels) in given.zip(&mut exemplar_labels) {
-        // They are whole, and do not fall.
+        // Exact, because the counts are whole and never fall.
         let cumulative = bucket.cumulative_count as u64;
         let bound = bucket.upper_bound;
         let spelled = bounds.get(&bound.to_bits()).filter(|(_, is_usual)| !is_usual);
@@ -569,7 +574,7 @@ fn shown<'l>(exemplar: &wire::Exemplar<'_>, labels: &'l mut Vec<u8>) -> Exemplar
     Exemplar { labels, value: exemplar.value, time: time.map(Timestamp) }
 }
 
-/// Whether a snapshot has a form for the histogram: its counts are whole and do not fall.
+/// Returns whether a snapshot can represent the histogram: its counts are whole and never fall.
 fn is_whole_histogram(metric: wire::FamilyMetric<'_>) -> bool {
     let wire::MetricValue::Histogram(histogram) = metric.value() else { return false };
     let Some(count) = histogram.count.filter(|count| is_whole(*count)) else { return false };
@@ -603,16 +608,16 @@ fn is_whole(n: f64) -> bool {
     (0.0..WHOLE).contains(&n) && n.trunc() == n
 }
 
-/// The number of a sample.
+/// Converts the value of a sample.
 pub(super) fn number(n: f64) -> Number {
     match is_whole(n) && n.is_sign_positive() {
-        // Below 2^53: exact.
+        // Exact, because the value is below 2^53.
         true => Number::Unsigned(n as u64),
         false => Number::Float(n),
     }
 }
 
-/// A bound as Prometheus' text format has most of them.
+/// Returns a bound in the usual spelling of Prometheus' text format.
 fn spelled(bound: f64) -> String {
     match bound {
         f64::INFINITY => "+Inf".into(),
@@ -621,11 +626,11 @@ fn spelled(bound: f64) -> String {
     }
 }
 
-/// From here on, not all whole numbers are exact in floats: 2^53.
+/// 2^53: from here on, a float cannot represent every whole number.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
-/// The most families, and sets of names that their labels have.
+/// The maximum number of families, and of their sets of label names.
 const MAX_SETS: usize = 20_000;
-/// The labels that all series of a target get.
+/// The labels that the daemon adds to all series of a target.
 const OWN: [&str; 2] = ["job", "instance"];
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-//! What the texts of a target have in common from one scrape to the next: most differ in their
-//! values alone.
+//! Forms: the parts of a target's exposition that stay the same from one scrape to the next. Most
+//! expositions change only in their values.
 //!
-//! Then all but the values is known: which lines are there, which series they are of, and that no
-//! other scrape has to be asked whether these are new. So the bytes are compared. Families of plain
-//! numbers, which have a line for each series, only get their numbers; what the lines of others
-//! mean may depend on their values, so these are read again. A text that differs elsewhere, or has
-//! a line that is not as it should be, is read as a whole, which knows why.
+//! If an exposition matches the form byte for byte, its lines and series are already known, and we
+//! need not check which series are new. For families of plain numbers with one line per series,
+//! this leaves only the numbers to parse. Other families are read again, because their values can
+//! change the meaning of a line. For example, a histogram is shown by its samples if its counts
+//! fall. If an exposition differs elsewhere or contains an invalid line, it is read as a whole to
+//! find the reason.
 //!
-//! A form takes about as much memory as its text, and to keep one takes a copy. So it is only kept
-//! if it is likely to be of use: see [`Shape::is_useful`].
+//! A form takes about as much memory as its exposition, and keeping one requires a copy. We
+//! therefore keep it only if it is likely to be useful: see [`Shape::is_useful`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -28,72 +29,73 @@ use quipu_client::Text;
 use quipu_sources::recorded::RecordedFamily;
 use quipu_sources::recorded::SourceSnapshot;
 
-/// What a text has in common with the next one.
+/// The parts of an exposition that the next one can share.
 #[derive(Debug)]
 pub(super) struct Form {
     format: TextFormat,
-    /// Its bytes without those after the labels of samples.
+    /// The bytes of the exposition, without the bytes after the labels of its samples.
     text: Vec<u8>,
     lines: Vec<Line>,
     blocks: Vec<Block>,
     /// The types of all families.
     kinds: HashMap<String, wire::FamilyType>,
-    /// How many samples it has.
+    /// The number of samples.
     samples: usize,
-    /// What was read of it.
+    /// The snapshot of the last exposition with this form.
     snapshot: Arc<SourceSnapshot>,
 }
 
-/// What decides whether a form is kept.
+/// The shape of an exposition, which decides whether its form is kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// The hash of what the form would have of the text.
+    /// The hash of the bytes that the form would hold.
     pub(super) hash: u64,
     lines: usize,
-    /// How many of them are in plain blocks.
+    /// The number of these lines in plain blocks.
     plain: usize,
-    /// The bytes that the form would take.
+    /// The bytes of memory that the form would take.
     bytes: usize,
 }
 
-/// A line: how many bytes of it the text of the form has, and whether it is a sample.
+/// A line: the number of its bytes in the form, and whether it is a sample.
 #[derive(Debug, Clone, Copy)]
 struct Line(u32);
 
-/// The lines from the end of the block before, which are a family.
+/// The lines of one family, from the end of the previous block.
 #[derive(Debug, Clone, Copy)]
 struct Block {
-    /// The number of its last line, plus one.
+    /// The number of the block's last line, plus one.
     lines: usize,
-    /// The number of the last family that the agent shows of it, plus one.
+    /// The number of the block's last family in the agent, plus one.
     families: usize,
-    /// Whether it has a line for each series of one family of numbers, in their order.
+    /// Whether the block contains exactly one line, in order, for each series of one numeric
+    /// family.
     is_plain: bool,
 }
 
-/// Notes how a text that is read is put together.
+/// Records the structure of an exposition while it is read.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     lines: Vec<Line>,
-    /// The number of the line that is read.
+    /// The number of the current line.
     at: usize,
     blocks: Vec<Block>,
-    /// How many samples the block has so far, and whether a line of it was refused.
+    /// The number of samples in the current block, and whether one of its lines was refused.
     samples: usize,
     is_refused: bool,
 }
 
-/// The longest line that is compared: that of the reader.
+/// The longest line that is compared, which is also the reader's limit.
 const MAX_LINE: usize = 64 << 10;
-/// The most bytes of a form, about.
+/// The approximate maximum size of a form, in bytes.
 const MAX_BYTES: usize = 8 << 20;
-/// The bytes of a family in a form, without its name, about.
+/// The approximate size of a family in a form, without its name, in bytes.
 const FAMILY_BYTES: usize = 64;
 
 impl Shape {
-    /// Whether the next text is likely to have the form, since the last two did, and is then read
-    /// faster, since the values of most lines are all that is parsed. `before` is the hash of the
-    /// last text but one.
+    /// Returns whether to keep the form. The next exposition is likely to match if the last two
+    /// did, and then reading it is faster, because most lines only need their values parsed.
+    /// `before` is the hash of the exposition before this one.
     pub(super) fn is_useful(&self, before: Option<u64>) -> bool {
         before == Some(self.hash) && self.plain * 2 >= self.lines && self.bytes <= MAX_BYTES
     }
@@ -114,10 +116,10 @@ impl Line {
 }
 
 impl Draft {
-    /// Notes the next line.
+    /// Records the next line.
     pub(super) fn line(&mut self, item: &Item<'_, '_>) {
         self.at = self.lines.len();
-        // One that is too long has a length that no text has.
+        // A line that is too long gets a length that no exposition reaches, so it never matches.
         let of = |length, is_sample| Line::new(length, is_sample).unwrap_or(Line(u32::MAX));
         self.lines.push(match item {
             Item::Sample(sample) => of(sample.encoded.len(), true),
@@ -125,23 +127,23 @@ impl Draft {
         });
     }
 
-    /// Notes that the line is a sample.
+    /// Records that the line is a sample.
     pub(super) fn sample(&mut self) {
         self.samples += 1;
     }
 
-    /// Notes that the line is not a part of its family, or is more than a number.
+    /// Records that the line is not part of its family, or that it contains more than a number.
     pub(super) fn refuse(&mut self) {
         self.is_refused = true;
     }
 
-    /// Notes that all lines were read.
+    /// Records the end of the exposition.
     pub(super) fn end(&mut self) {
         self.at = self.lines.len();
     }
 
-    /// Notes that the line begins another family than the one before, which has this many metrics.
-    /// These families were recorded so far.
+    /// Records that this line begins a new family, after a family with this many metrics.
+    /// `recorded` contains the families recorded so far.
     pub(super) fn family(&mut self, metrics: usize, recorded: &[RecordedFamily]) {
         let before = self.blocks.last().map_or(0, |block| block.families);
         let is_plain = match recorded.get(before..) {
@@ -155,7 +157,8 @@ impl Draft {
         (self.samples, self.is_refused) = (0, false);
     }
 
-    /// The shape of a text that was read. `None` if all texts like it are to be read as a whole.
+    /// Returns the shape of an exposition. `None` if all similar expositions must be read as a
+    /// whole.
     pub(super) fn shape(
         &mut self,
         text: &Text,
@@ -165,7 +168,7 @@ impl Draft {
     ) -> Option<Shape> {
         let begun = self.blocks.last().map_or(0, |block| block.lines);
         let is_rest_said = self.lines[begun..].iter().all(|line| !line.is_sample());
-        // Families without series are not shown.
+        // Families without series are not shown, so they have no place in a form.
         if !is_rest_said || recorded.iter().any(|family| family.series_count() == 0) {
             return None;
         }
@@ -194,7 +197,7 @@ impl Draft {
         rest.is_empty().then_some(shape)
     }
 
-    /// The form of a text that has a shape.
+    /// Builds the form of an exposition that has a shape.
     pub(super) fn form(
         mut self,
         text: &Text,
@@ -223,13 +226,13 @@ impl Draft {
 }
 
 impl Form {
-    /// Adds the snapshot of a text with this form.
+    /// Adds the snapshot of an exposition with this form.
     pub(super) fn with_snapshot(self, snapshot: &Arc<SourceSnapshot>) -> Self {
         Self { snapshot: Arc::clone(snapshot), ..self }
     }
 
-    /// Reads a text of this form, in this turn. Returns `None` if the text has another form, or the
-    /// time for the scrape is over.
+    /// Reads an exposition of this form, during this turn. Returns `None` if the exposition has
+    /// another form, or if the time limit of the scrape is over.
     pub(super) fn read(mut self, text: &Text, hash: &SeededState, turn: &Turn<'_>) -> Option<Body> {
         let (families, dropped) = self.families(text, hash, turn)?;
         let (series, samples) = (self.snapshot.series, self.samples);
@@ -238,7 +241,7 @@ impl Form {
         Some(Body { families, series, samples, kept, identities: None, shape: None, form })
     }
 
-    /// Returns the families of a text, and the number of samples that are not shown.
+    /// Returns the families of an exposition, and the number of samples that are not shown.
     fn families(
         &mut self,
         text: &Text,
@@ -262,7 +265,7 @@ impl Form {
             if block.is_plain {
                 let one = known.first()?.with_numbers(|| scan.number(&mut own));
                 families.push(Some(one?));
-                // Comments.
+                // Only comments.
                 own.try_for_each(|line| scan.known(*line))?;
             } else {
                 let before = scan.rest;
@@ -287,12 +290,12 @@ impl Form {
         self.kinds = mem::take(&mut again.kinds);
         let mut read = again.recorder.finish().0.into_iter();
         let families = families.into_iter().map(|family| family.or_else(|| read.next()));
-        // All samples of plain blocks are shown.
+        // Every sample of a plain block is shown.
         Some((families.collect::<Option<_>>()?, again.dropped))
     }
 }
 
-/// A text, as far as it was not yet compared.
+/// The rest of an exposition that was not compared yet.
 struct Scan<'t> {
     known: &'t [u8],
     rest: &'t [u8],
@@ -301,7 +304,7 @@ struct Scan<'t> {
 }
 
 impl<'t> Scan<'t> {
-    /// Compares what the form has of a line.
+    /// Compares the known part of a line.
     fn known(&mut self, line: Line) -> Option<()> {
         let (known, after) = self.known.split_at_checked(line.length())?;
         let (bytes, rest) = self.rest.split_at_checked(line.length())?;
@@ -309,7 +312,7 @@ impl<'t> Scan<'t> {
         (known == bytes).then_some(())
     }
 
-    /// Compares a line, and returns what follows the labels of a sample.
+    /// Compares a line, and returns the part after the labels of a sample.
     fn line(&mut self, line: Line) -> Option<&'t [u8]> {
         self.turn.line().ok()?;
         self.known(line)?;
@@ -318,12 +321,12 @@ impl<'t> Scan<'t> {
         }
         let (value, rest) = self.rest.split_at(line_feed(self.rest)?);
         self.rest = &rest[1..];
-        // No more of a name, and no labels.
+        // The name must end here, and there must be no labels.
         let is_value = matches!(value, [b' ', next, ..] if !matches!(next, b' ' | b'\t' | b'{'));
         (is_value && line.length() + value.len() <= MAX_LINE).then_some(value)
     }
 
-    /// The number of the next sample.
+    /// Returns the number of the next sample.
     fn number<'l>(&mut self, lines: &mut impl Iterator<Item = &'l Line>) -> Option<Number> {
         for line in lines {
             let value = self.line(*line)?;
@@ -339,7 +342,7 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// Where the line ends.
+/// Returns the position of the end of the line.
 fn line_feed(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|byte| *byte == b'\n')
 }

@@ -1,10 +1,10 @@
-//! Targets: programs whose metrics are scraped over HTTP, and shown as the agent shows those in
-//! files.
+//! Targets: programs whose metrics the daemon scrapes over HTTP and shows together with the metrics
+//! in files.
 //!
-//! Each target has a thread, which waits for its network and for nothing else: a target that is
-//! slow holds up no other one, and no request to the daemon. The threads read what they fetched one
-//! at a time, the shortest text first (`turns.rs`). What is shown of a target is what its last
-//! scrape found; nothing, if that failed.
+//! Each target has a thread, which waits only for its network. A slow target therefore never delays
+//! another target or a request to the daemon. The threads read the responses one at a time, the
+//! shortest response first (`turns.rs`). The daemon shows the result of a target's last scrape, or
+//! no series if this scrape failed.
 
 mod address;
 mod families;
@@ -38,48 +38,48 @@ use report::Report;
 use schedule::Schedule;
 use turns::{Late, Turns};
 
-/// Which targets are scraped, and how.
+/// The settings of all scrapes.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The targets, no two with the same job and instance.
     pub targets: Vec<Target>,
-    /// What each target knows the daemon by.
+    /// The credentials that the daemon sends to each target.
     pub credentials: Vec<Option<Credentials>>,
     /// The time between two scrapes of a target.
     pub interval: Duration,
-    /// The time that a scrape may take; at most the interval.
+    /// The time limit of a scrape, which is at most the interval.
     pub timeout: Duration,
-    /// The most bytes of an exposition, when it is expanded.
+    /// The maximum size of an exposition after decompression, in bytes.
     pub body_bytes: u64,
-    /// The most samples of an exposition.
+    /// The maximum number of samples in an exposition.
     pub samples: usize,
 }
 
-/// Why no targets can be scraped.
+/// The reason why scraping cannot start.
 #[derive(Debug)]
 pub enum Error {
-    /// The system has no certificates.
+    /// No usable certificates on this system.
     Certificates(String),
-    /// The system starts no thread.
+    /// A thread that could not be started.
     Thread(io::Error),
 }
 
-/// The threads that scrape. Dropping this stops them, without waiting for them.
+/// The threads that scrape. You can stop them by dropping this value, which does not wait for them.
 #[derive(Debug)]
 pub struct Targets(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     options: Options,
-    /// One for each target.
+    /// The results, one slot for each target.
     slots: Vec<Mutex<Slot>>,
     is_stopping: Mutex<bool>,
     stopped: Condvar,
-    /// The threads that read what they fetched.
+    /// The turns of the threads that read a response.
     turns: Turns,
 }
 
-/// What the last scrape of a target found.
+/// The result of a target's last scrape.
 #[derive(Debug, Default)]
 struct Slot {
     report: Option<Report>,
@@ -87,10 +87,11 @@ struct Slot {
 }
 
 impl Targets {
-    /// Starts a thread for each target. What goes through the daemon of `via` is not scraped.
+    /// Starts a thread for each target. A scrape that would pass through the daemon of `via` is
+    /// refused.
     ///
     /// # Errors
-    /// [`Error`], which names the remedy.
+    /// Returns an [`Error`] that names the remedy.
     pub fn start(options: Options, via: &'static Via) -> Result<Self, Error> {
         let slots = options.targets.iter().map(|_| Mutex::default()).collect();
         let shared = Arc::new(Shared {
@@ -126,8 +127,8 @@ impl Targets {
         Ok(all)
     }
 
-    /// Reads what is shown of all targets: what is known of them, and what each of them exposed
-    /// last.
+    /// Returns a function that reads the current sources: the report of all scrapes, and the last
+    /// exposition of each target.
     pub fn others(&self) -> Others {
         let shared = Arc::clone(&self.0);
         Box::new(move || shared.snapshots())
@@ -136,7 +137,7 @@ impl Targets {
 
 impl Drop for Targets {
     fn drop(&mut self) {
-        // Nothing waits for the threads: a target that hangs must not keep the daemon from
+        // Do not wait for the threads, because a target that hangs must not keep the daemon from
         // stopping.
         let shared = &self.0;
         *locked(&shared.is_stopping) = true;
@@ -154,14 +155,14 @@ impl Shared {
             targets.extend(slot.snapshot.clone());
         }
         if !reports.is_empty() {
-            // First: nothing of a target takes the names of these.
+            // The report is first, so a target cannot take over its names.
             targets.insert(0, report::snapshot(&reports, options));
         }
         targets
     }
 }
 
-/// The most kinds of faults of a target that are logged until it can be scraped again.
+/// The maximum number of different faults logged for a target until its next successful scrape.
 const MAX_FAULTS: usize = 10;
 
 /// The thread of a target.
@@ -170,13 +171,14 @@ struct Scraper {
     fetcher: Fetcher,
     shared: Arc<Shared>,
     hash: SeededState,
-    /// The series of the last scrape that succeeded, by their hashes, with their samples.
+    /// The series of the last successful scrape, by their hashes, with the numbers of their
+    /// samples.
     before: Option<HashMap<u64, u32, SeededState>>,
-    /// The hash of the shape of its text.
+    /// The hash of the shape of its exposition.
     shape: Option<u64>,
-    /// What its text may have in common with the next one.
+    /// The form for comparison with the next exposition.
     form: Option<Form>,
-    /// Why scrapes failed since the last one that did not, as far as the log says it.
+    /// The logged faults since the last successful scrape.
     faults: Vec<FaultKind>,
 }
 
@@ -185,7 +187,8 @@ impl Scraper {
         let target = &self.shared.options.targets[self.number];
         let name = [target.job(), target.instance()].join("\0");
         let interval = self.shared.options.interval;
-        // The offset is the same after a restart. The hash has its best bits at the bottom.
+        // The offset stays the same after a restart. The rotation is needed because the low bits of
+        // the hash are the best ones.
         let offset = fnv1a(name.as_bytes()).rotate_left(32);
         let mut schedule = Schedule::new(interval, offset);
         loop {
@@ -197,7 +200,7 @@ impl Scraper {
         }
     }
 
-    /// Waits. Returns whether the daemon stops meanwhile.
+    /// Waits for this time. Returns whether the daemon stopped in the meantime.
     fn is_stopped_within(&self, time: Duration) -> bool {
         let Shared { is_stopping, stopped, .. } = &*self.shared;
         let waited = stopped.wait_timeout_while(locked(is_stopping), time, |is| !*is);
@@ -207,7 +210,8 @@ impl Scraper {
     /// Scrapes the target once.
     fn scrape(&mut self) {
         let begun = Instant::now();
-        // What is read was written by others: a flaw of a reader must not end the thread.
+        // Catch panics, because others wrote the response: a bug in the reader must not end the
+        // thread.
         let fetched = catch_unwind(AssertUnwindSafe(|| self.fetch(begun)));
         let flaw = || Err(Fault::from("its reader failed: report that".to_owned()));
         let fetched = fetched.unwrap_or_else(|_| flaw());
@@ -217,11 +221,11 @@ impl Scraper {
             Err(fault) => self.failed(fault, seconds),
         };
         let old = std::mem::replace(&mut *locked(&self.shared.slots[self.number]), slot);
-        // Without the lock: it may have many series.
+        // Drop this without the lock, because it can contain many series.
         drop(old);
     }
 
-    /// Fetches and reads what the target exposes, for a scrape that began then.
+    /// Fetches and reads the exposition of the target, for a scrape that began at `begun`.
     fn fetch(&mut self, begun: Instant) -> Result<(usize, Body), Fault> {
         let options = &self.shared.options;
         let text = self.fetcher.fetch(options.targets[self.number].url())?;
@@ -267,13 +271,15 @@ impl Scraper {
 
     fn failed(&mut self, fault: Fault, seconds: f64) -> Slot {
         let target = &self.shared.options.targets[self.number];
-        // The target decides how many different texts there are, and statuses.
+        // Limit the log, because the target controls how many different messages and statuses there
+        // are.
         if self.faults.len() < MAX_FAULTS && !self.faults.contains(&fault.kind) {
             let (job, instance) = (printable(target.job()), printable(target.instance()));
             warn!(%job, %instance, error = %printable(&fault.message), "a target cannot be scraped");
             self.faults.push(fault.kind);
         }
-        // It has the series, which are not shown now. The target may be away for long.
+        // Free the form, because its snapshot holds series that are no longer shown, and the target
+        // may be away for long.
         self.form = None;
         let bytes = if fault.kind == FaultKind::TooLarge { -1.0 } else { 0.0 };
         let report = Report { up: false, seconds, samples: 0, kept: 0, added: 0, bytes };
@@ -281,7 +287,7 @@ impl Scraper {
     }
 }
 
-/// An exposition of a target: families, and the number of their series.
+/// Builds the snapshot of a target from the families of its exposition and their number of series.
 fn exposed(
     name: String,
     job: &str,
@@ -320,7 +326,7 @@ pub fn read_exposition(
     Some(exposed(name.clone(), "scrape", &name, (families, series)))
 }
 
-/// The sources of targets, with the report of their scrapes.
+/// Returns the sources of these targets, preceded by the report of their scrapes.
 #[doc(hidden)]
 pub fn with_reports(targets: &[Arc<SourceSnapshot>]) -> Vec<Arc<SourceSnapshot>> {
     let Some(first) = targets.first() else { return Vec::new() };
@@ -333,10 +339,10 @@ pub fn with_reports(targets: &[Arc<SourceSnapshot>]) -> Vec<Arc<SourceSnapshot>>
     sources
 }
 
-/// The most samples that [`read_exposition`] reads.
+/// The maximum number of samples that [`read_exposition`] reads.
 const MAX_READ: usize = 10_000;
 
-/// No change of what is locked can panic half way.
+/// Locks a mutex. A poisoned mutex is fine, because no change of these values can panic half way.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,5 @@
-//! The report of each target next to its own series, like in Prometheus: `up` and `scrape_*`.
+//! The report of each target, like in Prometheus: `up` and `scrape_*`, next to the target's own
+//! series.
 
 use std::sync::Arc;
 
@@ -14,17 +15,17 @@ pub(super) struct Report {
     /// Whether the scrape succeeded.
     pub(super) up: bool,
     pub(super) seconds: f64,
-    /// The samples of the exposition.
+    /// The number of samples in the exposition.
     pub(super) samples: usize,
-    /// The samples that are shown.
+    /// The number of samples that are shown.
     pub(super) kept: usize,
-    /// The series that the scrape before did not have.
+    /// The number of series that were not in the previous scrape.
     pub(super) added: u64,
-    /// The bytes of the exposition; -1 if there were too many.
+    /// The size of the exposition in bytes, or -1 if it was too large.
     pub(super) bytes: f64,
 }
 
-/// A metric of the report of a target: the name, the help and the value.
+/// A metric of the report: the name, the help and the value.
 type ReportMetric = (&'static str, &'static str, fn(&Report, &Options) -> f64);
 
 const SHOWN: [ReportMetric; 8] = [
@@ -54,7 +55,7 @@ const SHOWN: [ReportMetric; 8] = [
     }),
 ];
 
-/// Whether a family has the name of a metric of the report.
+/// Returns whether the report uses this name for a metric.
 pub(super) fn is_reserved(name: &str) -> bool {
     SHOWN.iter().any(|shown| shown.0 == name)
 }

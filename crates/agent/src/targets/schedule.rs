@@ -1,36 +1,37 @@
-//! When a target is scraped: once in each interval, at an offset that depends on the target alone,
-//! so that many targets do not come at the same moment and a restart changes nothing.
+//! The times of a target's scrapes: once in each interval, at an offset that depends only on the
+//! target. This offset spreads the scrapes of many targets, and a restart does not change it.
 
 use std::time::Duration;
 
-/// The slots of a target. They have numbers, by the clock.
+/// The slots of a target, numbered by the clock.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// Nanoseconds, as is the offset, which is smaller.
+    /// The interval in nanoseconds. The offset, also in nanoseconds, is smaller.
     interval: u128,
     offset: u128,
-    /// The slot of the last scrape; `None` for the first one, which has none.
+    /// The slot of the last scrape. `None` before the first scrape, which belongs to no slot.
     last: Option<u128>,
 }
 
 impl Schedule {
     pub(super) fn new(interval: Duration, offset: u64) -> Self {
-        // It is at least the shortest interval.
+        // Never zero, because the settings enforce a minimum interval.
         let interval = interval.as_nanos().max(1);
         Self { interval, offset: u128::from(offset) % interval, last: None }
     }
 
-    /// How long to wait for the next slot, after a scrape that ended now.
+    /// Returns the wait until the next slot, after a scrape that ended now.
     pub(super) fn delay(&mut self, since_epoch: Duration) -> Duration {
         let Self { interval, offset, last } = *self;
-        // Slot 1 is the first one after the epoch.
+        // Slot 1 is the first slot after the epoch.
         let now = since_epoch.as_nanos() + interval - offset;
         let passed = now / interval;
-        // The scrape took as long as it may, and a little more.
+        // A scrape that took its whole interval, and a little more, can still use the slot that has
+        // just passed.
         let is_late = last.is_some_and(|last| passed > last) && now % interval < interval / 4;
         let mut next = if is_late { passed } else { passed + 1 };
-        // The first scrape was shortly before the slot, or that of the slot itself was: the clock
-        // was set back a little.
+        // Skip this slot if the first scrape ran shortly before it, or if the slot was already used
+        // because the clock was set back a little.
         let is_done = last.is_none_or(|last| last == next);
         if is_done && interval - now % interval < interval / 4 {
             next += 1;
@@ -52,7 +53,7 @@ mod tests {
         let first = |since, interval, offset| Schedule::new(interval, offset).delay(since);
         let at = |ms| first(Duration::from_millis(ms), SECOND, 400_000_000).as_millis();
         assert_eq!([at(5400), at(5401), at(6150)], [1000, 999, 250]);
-        // The first scrape was just now.
+        // The first scrape has just ended.
         assert_eq!(at(6399), 1001);
         assert_eq!(first(Duration::ZERO, SECOND, u64::MAX).as_millis(), 709);
         assert_eq!(first(Duration::MAX, Duration::MAX, 3).as_secs(), u64::MAX / 1_000_000_000);
@@ -65,7 +66,7 @@ mod tests {
         assert_eq!(at(5000), 400);
         // Each scrape ends shortly before the next slot.
         assert_eq!([at(6399), at(7300), at(8151)], [1, 100, 249]);
-        // It takes the whole time, so that the next slot has just passed: again and again.
+        // The scrape takes the whole interval, so the next slot has just passed, again and again.
         assert_eq!([at(9401), at(10_402)], [0, 0]);
         // One slot is missed.
         assert_eq!(at(11_700), 700);
@@ -77,10 +78,10 @@ mod tests {
         let mut schedule = Schedule::new(SECOND, 400_000_000);
         let mut at = |ms| schedule.delay(Duration::from_millis(ms)).as_millis();
         assert_eq!(at(5000), 400);
-        // The wait ended a little early, by the clock: the slot is done.
+        // By the clock, the wait ended a little early, but this slot is already done.
         assert_eq!(at(5399), 1001);
         assert_eq!(at(6401), 999);
-        // Hours ago, and ahead.
+        // The clock moves hours back, and ahead.
         assert_eq!(at(3000), 400);
         assert_eq!(at(9_000_000), 400);
     }

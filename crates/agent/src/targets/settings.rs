@@ -1,4 +1,4 @@
-//! The settings of what the daemon scrapes.
+//! The settings of scraping.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use quipu_segment::printable;
 use super::{Options, Target, TargetFile};
 
 flags! {
-    /// The settings of what is scraped.
+    /// The flags of scraping.
     #[command(next_help_heading = "Scraping")]
     pub struct TargetFlags {
         /// Target whose metrics are scraped and shown: [JOB=]URL, where URL is
@@ -73,11 +73,12 @@ flags! {
 }
 
 impl TargetFlags {
-    /// The options of the targets.
+    /// Checks the flags and returns the options of the targets.
     ///
     /// # Errors
-    /// A URL that is none or has a password, targets with the same series, times that contradict
-    /// each other, a number out of its bounds, or a file for no target.
+    /// Fails for an invalid URL or a URL with a password, for two targets with the same series, for
+    /// times that contradict each other, for a number out of its bounds, and for a credentials file
+    /// without a target.
     pub fn resolve(&mut self) -> Result<Options, Unusable> {
         let of = str::parse::<Target>;
         let targets = url_text::read("scrape", self.scrape.as_ref(), of, Target::url)?;
@@ -124,7 +125,7 @@ impl TargetFlags {
     }
 }
 
-/// The credentials of each target: those for its job, or those for all.
+/// Returns the credentials of each target: the file for its job, or the file for all jobs.
 fn credentials(
     flags: &TargetFlags,
     targets: &[Target],
@@ -157,10 +158,10 @@ fn credentials(
 }
 
 impl Options {
-    /// Reads the files with the credentials of targets.
+    /// Reads the credentials files of the targets.
     ///
     /// # Errors
-    /// A file that cannot be read or used.
+    /// Fails for a file that cannot be read or used.
     pub fn check_secrets(&self) -> Result<(), Unusable> {
         let mut files = self.credentials.iter().flatten();
         files.try_for_each(|credentials| check_credentials(credentials, BEARER, BASIC))
@@ -170,11 +171,11 @@ impl Options {
 const BEARER: &str = "scrape-bearer-file";
 const BASIC: &str = "scrape-basic-file";
 
-/// The most targets.
+/// The maximum number of targets.
 const MOST: usize = 250;
 /// The default time limit.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The shortest interval and time limit; a shorter one is most likely a mistake.
+/// The shortest interval and time limit, because a shorter time is most likely a mistake.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 

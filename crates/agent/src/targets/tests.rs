@@ -1,4 +1,4 @@
-//! What a scraper keeps from one scrape to the next.
+//! Tests of the state that a scraper keeps from one scrape to the next.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use super::super::merged::MergedFamilies;
 use super::super::walk::All;
 use super::*;
 
-/// A scraper of a target that responds with these, one after the other.
+/// Creates a scraper of a target that sends these responses, one after the other.
 fn scraper(responses: Vec<String>) -> Scraper {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("http://{}", listener.local_addr().unwrap());
@@ -19,7 +19,7 @@ fn scraper(responses: Vec<String>) -> Scraper {
             let (mut stream, _) = listener.accept().unwrap();
             let head = BufReader::new(stream.try_clone().unwrap()).lines();
             assert!(head.map(Result::unwrap).any(|line| line.is_empty()));
-            // The scraper may have left.
+            // Ignore a write error, because the scraper can close the connection early.
             let _ = stream.write_all(response.as_bytes());
         }
     });
@@ -49,7 +49,7 @@ fn scraper(responses: Vec<String>) -> Scraper {
     }
 }
 
-/// What is shown of a target.
+/// Returns the page of one target.
 fn shown(snapshot: Arc<SourceSnapshot>) -> String {
     let own = Registry::new();
     let merged = Arc::new(MergedFamilies::merge(&own, vec![snapshot]));
@@ -61,7 +61,7 @@ fn shown(snapshot: Arc<SourceSnapshot>) -> String {
     String::from_utf8(encoder.buffer().to_vec()).unwrap()
 }
 
-/// A response, which may have less than it announces.
+/// Builds a response. You can make its body shorter than its `Content-Length` announces.
 fn response(status: &str, text: &str, missing: usize) -> String {
     let length = text.len() + missing;
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{text}")
@@ -69,12 +69,12 @@ fn response(status: &str, text: &str, missing: usize) -> String {
 
 #[test]
 fn a_form_is_used_again_and_not_after_a_failure() {
-    /// What comes of a scrape.
+    /// The expected outcome of a scrape.
     #[derive(Clone, Copy, PartialEq)]
     enum Outcome {
-        /// The whole text is read, and this number of its samples are of new series.
+        /// The whole exposition is read, and this number of its samples belongs to new series.
         Whole(u64),
-        /// It has the form of the one before.
+        /// The exposition has the form of the previous one.
         Known,
         Failed,
     }
@@ -91,7 +91,8 @@ fn a_form_is_used_again_and_not_after_a_failure() {
     let more = |n: usize| response("200 OK", &text(n, "level{a=\"2\"} 1\n"), 0);
     let steps: [(&dyn Fn(usize) -> String, Outcome); 18] = [
         (&ok, Whole(2)),
-        // Its form is kept, since it is that of the text before.
+        // The form is kept from here on, because this exposition has the same shape as the previous
+        // one.
         (&ok, Whole(0)),
         (&ok, Known),
         (&ok, Known),
@@ -154,7 +155,7 @@ fn the_time_limit_of_a_scrape_includes_the_reading_of_the_response() {
 #[test]
 fn each_kind_of_fault_is_logged_once_until_a_scrape_succeeds() {
     use FaultKind::{Contents, Exchange, Status};
-    // The text says how long it is.
+    // The message contains the length, so these two faults differ in their messages.
     let long = |n: usize| format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "a".repeat(70_000 + n));
     let line = |text: &str| response("200 OK", text, 0);
     let mut responses = vec![long(0), long(1000), line("a{\n"), line("\nb{\n"), long(0)];

@@ -1,8 +1,8 @@
-//! The order in which threads read the texts that they fetched: one thread at a time, the shortest
-//! text first.
+//! The order of the threads that read a fetched response: one thread at a time, the shortest
+//! response first.
 //!
-//! A thread that reads gives way to shorter texts every few lines. So a target whose text takes
-//! seconds to read holds up another target only if that has a longer text.
+//! Every few lines, the reading thread gives way to shorter responses. For example, a response that
+//! takes seconds to read delays only the targets whose responses are even longer.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -15,39 +15,39 @@ use std::time::Instant;
 pub(super) struct Turns {
     state: Mutex<State>,
     changed: Condvar,
-    /// The bytes of the shortest text that waits; `usize::MAX` if none does.
+    /// The bytes of the shortest waiting response; `usize::MAX` if none waits.
     shortest: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether a thread reads.
+    /// Whether a thread is reading.
     is_taken: bool,
-    /// The texts that wait, by their bytes and by the order in which they came.
+    /// The waiting responses, by their bytes and then by their order of arrival.
     waiting: BTreeSet<(usize, u64)>,
-    /// The number of the next text.
+    /// The number of the next response.
     next: u64,
 }
 
-/// The turn of a thread, which ends when this is dropped.
+/// The turn of a thread, which you can end by dropping this value.
 #[derive(Debug)]
 pub(super) struct Turn<'t> {
     turns: &'t Turns,
-    /// The bytes of the text.
+    /// The bytes of the response.
     bytes: usize,
     until: Instant,
-    /// The lines until the next look at the time and at other texts.
+    /// The remaining lines until the next check of the time and of other responses.
     lines: Cell<u32>,
-    /// Whether this thread has the turn: not after it waited in vain.
+    /// Whether this thread holds the turn. False after it gave the turn away and waited in vain.
     has_turn: Cell<bool>,
     is_late: Cell<bool>,
 }
 
-/// The time for a scrape is over.
+/// The error for a scrape that exceeds its time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Late;
 
-/// The lines between two looks at the time. To read that many takes some 50 us.
+/// The lines between two checks of the time. Reading this many lines takes about 50 us.
 const LINES: u32 = 64;
 
 impl Default for Turns {
@@ -58,10 +58,10 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for the turn of a text of that many bytes.
+    /// Waits for the turn of a response of this many bytes.
     ///
     /// # Errors
-    /// [`Late`] from that time on.
+    /// Returns [`Late`] if the turn does not begin before `until`.
     pub(super) fn take(&self, bytes: usize, until: Instant) -> Result<Turn<'_>, Late> {
         self.wait(self.state(), bytes, until)?;
         Ok(Turn {
@@ -91,7 +91,7 @@ impl Turns {
                 state.waiting.remove(&own);
                 state.is_taken |= is_first;
                 self.note_shortest(&state);
-                // After one that is late, another text may be the first.
+                // Wake the others, because another response can be first after this one gave up.
                 self.changed.notify_all();
                 return if is_first { Ok(()) } else { Err(Late) };
             }
@@ -102,21 +102,21 @@ impl Turns {
 
     fn note_shortest(&self, state: &State) {
         let shortest = state.waiting.first().map_or(usize::MAX, |first| first.0);
-        // Relaxed: the thread that reads finds it a few lines later at most.
+        // Relaxed: it is fine if the reading thread notices the value a few lines later.
         self.shortest.store(shortest, Ordering::Relaxed);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No change of the state can panic half way.
+        // A poisoned mutex is fine, because no change of the state can panic half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Turn<'_> {
-    /// Notes that another line is read, and gives way to shorter texts every few lines.
+    /// Counts a line, and gives way to shorter responses every few lines.
     ///
     /// # Errors
-    /// [`Late`], also from then on, if the time for the scrape is over.
+    /// Returns [`Late`] if the time limit of the scrape is over, and on every later call.
     #[inline]
     pub(super) fn line(&self) -> Result<(), Late> {
         match self.lines.get().checked_sub(1) {
@@ -128,10 +128,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns whether the time for the scrape is over, as far as [`Turn::line`] has found.
+    /// Checks the time limit as of the last check in [`Turn::line`].
     ///
     /// # Errors
-    /// [`Late`].
+    /// Returns [`Late`] if the time limit is over.
     pub(super) fn check(&self) -> Result<(), Late> {
         if self.is_late.get() { Err(Late) } else { Ok(()) }
     }
@@ -155,7 +155,7 @@ impl Turn<'_> {
     }
 }
 
-/// A turn that gives way to no text.
+/// Returns a turn that never gives way.
 #[cfg(test)]
 pub(super) fn free() -> Turn<'static> {
     let until = Instant::now() + std::time::Duration::from_secs(600);
@@ -183,7 +183,7 @@ mod tests {
         Instant::now() + Duration::from_secs(60)
     }
 
-    /// Returns when that many texts wait.
+    /// Waits until this many responses are waiting.
     fn until_waiting(turns: &Turns, count: usize) {
         while turns.state().waiting.len() < count {
             thread::yield_now();
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(lines, LINES as usize);
         assert_eq!(turn.line(), Err(Late));
         drop(turn);
-        // A turn that was given up is not taken from the thread that has it now.
+        // A thread that gave up its turn must not end the turn of the next thread.
         let gives_up_within = |limit: Duration| {
             thread::scope(|scope| {
                 let long = turns.take(1000, Instant::now() + limit).unwrap();
@@ -254,7 +254,8 @@ mod tests {
                 gave_up
             })
         };
-        // On a busy machine, a short time is over before the long text gives way.
+        // Try several limits, because a short one can pass on a busy machine before the long
+        // response gives way.
         assert!((4..16).any(|power| gives_up_within(Duration::from_millis(1 << power))));
         assert!(!turns.state().is_taken);
     }

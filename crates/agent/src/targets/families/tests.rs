@@ -1,5 +1,5 @@
-//! What is read of any text of targets is shown in a form that can be read, beside anything that
-//! the daemon shows itself.
+//! Checks that the page stays readable for any exposition of targets, next to any metric of the
+//! daemon itself.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn for_people(flaw: Flaw) -> String {
     }
 }
 
-/// What a daemon shows beside targets with these bodies, in a format.
+/// Renders the page of a daemon with targets that exposed these bodies, in a format.
 fn shown(own: &Registry, bodies: Vec<Body>, format: PageFormat) -> Vec<u8> {
     let sources = bodies.into_iter().enumerate().map(|(number, body)| {
         let name = number.to_string();
@@ -46,7 +46,7 @@ fn shown(own: &Registry, bodies: Vec<Body>, format: PageFormat) -> Vec<u8> {
     let merged = Arc::new(MergedFamilies::merge(own, sources.collect()));
     let mut all = All::over(own, &merged, &[]).unwrap();
     let mut encoder = Encoder::new(format, Escaping::default());
-    // Each series in a step of its own.
+    // A separate step for each series.
     while all.step_own(&mut encoder, |_| true) {}
     while all.step_rest(&mut encoder, |_| true) {}
     encoder.finish();
@@ -61,7 +61,7 @@ fn of_one(text_of_it: &str, content_type: &str) -> String {
     text(&Registry::new(), vec![body(text_of_it, content_type).unwrap()], PageFormat::Text)
 }
 
-/// Reads what is shown: each family once, and each series once.
+/// Checks that each family and each series occurs once on this page, and returns the series.
 #[track_caller]
 fn expect_readable(text: &str, format: TextFormat) -> BTreeMap<String, f64> {
     let mut reader = TextReader::new(text.as_bytes(), Options::new(format));
@@ -102,17 +102,17 @@ fn counts_that_are_not_whole_are_shown_by_their_samples() {
         ),
         ("# TYPE s summary\ns{quantile=\"0.5\"} 1\n", &["s{~,quantile=\"0.5\"} 1"]),
         ("# TYPE s summary\ns_sum 1\ns_count 2.5\n", &["s_sum{~} 1", "s_count{~} 2.5"]),
-        // It falls.
+        // The counts fall.
         (
             "# TYPE h histogram\nh_bucket{le=\"1\"} 3\nh_bucket{le=\"+Inf\"} 2\nh_sum 1\nh_count 2\n",
             &["h_bucket{~,le=\"1\"} 3", "h_bucket{~,le=\"+Inf\"} 2"],
         ),
-        // The bucket without a bound is added.
+        // The missing bucket without a bound is added.
         (
             "# TYPE h histogram\nh_bucket{le=\"1.0\"} 1\nh_sum 1\nh_count 2\n",
             &["# TYPE h histogram", "h_bucket{~,le=\"1.0\"} 1", "h_bucket{~,le=\"+Inf\"} 2"],
         ),
-        // A family that goes on after another one.
+        // A family that continues after another one.
         ("# TYPE c gauge\nc 1\nd 1\nc{a=\"1\"} 2\nc 3\n", &["c{~} 1", "c{~,a=\"1\"} 2"]),
         ("x{a=\"\"} 1\nx{a=\"b\"} 2\nx 3\n", &["x{~} 1", "x{~,a=\"b\"} 2"]),
         ("# TYPE n counter\nn_total -0.5\n", &["n_total{~} -0.5"]),
@@ -147,7 +147,7 @@ fn faults_name_the_line() {
     assert_eq!((read.samples, read.kept, read.series), (4, 2, 2));
 }
 
-/// A source of choices.
+/// A reproducible sequence of choices.
 struct Choices(u64);
 
 impl Choices {
@@ -213,7 +213,7 @@ fn pages_of_any_targets_can_be_read() {
                 assert!(names.insert(family.name().to_owned()), "{} in {in_text}", family.name());
             };
             read_families(&bytes, Limits::default(), each).unwrap();
-            // Nothing hides what the daemon has itself.
+            // The daemon's own series are never hidden.
             for line in own.text().lines().filter(|line| !line.starts_with('#')) {
                 assert!(in_text.lines().any(|other| other == line), "no {line} in {in_text}");
             }
@@ -222,12 +222,12 @@ fn pages_of_any_targets_can_be_read() {
     assert!(shown_series > 20_000, "{shown_series}");
 }
 
-/// Metrics of the daemon, some of which have the labels of a target.
+/// Registers metrics of the daemon. Some of them carry the labels of a target.
 fn random_own(choices: &mut Choices) -> Registry {
     let (registry, mut names) = (Registry::new(), ShownNames::default());
     for _ in 0..4 {
         let name = choices.pick(&["x", "y", "x_count", "x_info", "x_y", "x.y", "up", "quipu_x"]);
-        // An empty value is like none.
+        // An empty value counts as a missing label.
         let values = [(); 2].map(|()| choices.pick(&["", "0"]));
         let description = Description::new(name, "").labels(["job", "instance"]).verbatim();
         match choices.pick(&["counter", "gauge", "histogram", "info"]) {
@@ -272,13 +272,13 @@ fn damaged_texts_are_refused_or_read() {
     }
 }
 
-/// What was read of a body.
+/// Builds the snapshot of a body.
 fn snapshot(body: &mut Body) -> Arc<SourceSnapshot> {
     let families = std::mem::take(&mut body.families);
     Arc::new(SourceSnapshot { families, series: body.series, ..SourceSnapshot::default() })
 }
 
-/// Changes the values of some samples, and now and then something else.
+/// Changes the values of some samples, and sometimes other parts.
 fn changed(text: &str, choices: &mut Choices) -> String {
     let mut changed = String::new();
     for line in text.lines() {
@@ -391,7 +391,7 @@ fn a_form_is_kept_where_it_is_of_use() {
             assert!(is_useful(other, other) && !is_useful(one, other), "{one:?} {other:?}");
         }
     }
-    // Half of the lines, and less.
+    // At least half of the lines must be plain.
     let histogram = "# TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1\n";
     for (text, is_kept) in [("", false), ("x 1\ny 2\nz 3\n", false), ("x 1\ny 1\nz 1\nw 1\n", true)]
     {
@@ -402,7 +402,7 @@ fn a_form_is_kept_where_it_is_of_use() {
         let shape = shape_of(text, OPENMETRICS);
         assert_eq!(shape.is_useful(Some(shape.hash)), is_kept, "{text}");
     }
-    // The size.
+    // The size limit.
     for (lines, is_kept) in [(139, true), (140, false)] {
         let text = format!("a 1\n{}b 1\n", format!("# {}\n", "x".repeat(60_000)).repeat(lines));
         assert_eq!(is_useful(&text, &text), is_kept, "{lines}");
