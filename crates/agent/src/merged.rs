@@ -1,19 +1,22 @@
-//! The families of the daemon itself and of all sources, by name.
+//! The families of the daemon and of all sources, merged by name.
 //!
-//! Families that have the same name and type are one family: the series of the daemon come first,
-//! those of sources differ in the labels of their sources. If the types differ, the family of the
-//! daemon is shown, or that of the source that was seen first, and the others are *apart*: they are
-//! shown when their own source is asked for. A different help keeps nothing apart: the first one is
-//! shown.
+//! Families with the same name and type become one family. The series of the daemon are first, and
+//! the series of sources carry the labels of their sources. If the types differ, the page shows the
+//! family of the daemon, or else the family of the source that was seen first. The other families
+//! are *apart*: you can see them by asking for their own source. A different help does not keep
+//! families apart, and the first help is shown.
 //!
-//! A target is not asked for alone, and Prometheus tells its metrics from those of other targets,
-//! whatever their types; and no client of the daemon may hide what a source has. So, if not both of
-//! two families are of files, and both have single numbers, both are shown: with the type of the
-//! first if their samples have the same name; and a counter `x_total` or an info `x_info` beside
-//! another `x`, or beside another one of that name, as it is: as a family `x_total` or `x_info`.
+//! We show more than that for a target, because you cannot ask for a single target, because
+//! Prometheus separates the metrics of different targets whatever their types are, and because no
+//! client of the daemon may hide the series of a source. Two families of single numbers are
+//! therefore both shown unless both are of files:
 //!
-//! Names that the formats show alike to readers that need them escaped are one name: all families
-//! of it have the escaped one.
+//! - If their samples have the same name, both are shown with the type of the first.
+//! - A counter `x_total` or an info `x_info` next to another `x`, or next to another family of its
+//!   full name, is shown under this full name, as the family `x_total` or `x_info`.
+//!
+//! Some readers need escaped names. If two names look the same to these readers, they count as one
+//! name, and all of their families use the escaped name.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -37,10 +40,10 @@ pub struct MergedFamilies {
     pub(super) sources: Vec<Arc<SourceSnapshot>>,
     /// The names, sorted by their escaped forms.
     pub(super) names: Vec<NameEntry>,
-    /// The families of the daemon that sources may also have, by name: one for each kind of name.
-    /// The second one is a counter that is shown without `_total`.
+    /// The families of the daemon that can also occur in sources, by name, in two slots. The second
+    /// slot is for a counter that is shown without `_total`.
     own: HashMap<String, [Option<OwnFamily>; 2]>,
-    /// The escaped names of families that may have a name in common with families of sources.
+    /// The escaped names of all families that can share a name with a family of a source.
     stems: HashSet<String>,
     /// The contradictions between sources.
     pub conflicts: Vec<Conflict>,
@@ -48,19 +51,19 @@ pub struct MergedFamilies {
     pub directories: Vec<PathBuf>,
     /// Whether files are missing, because their last reading is too old.
     pub is_part: bool,
-    /// The newest family of the daemon when its families were read.
+    /// The newest family of the daemon at the time of the merge.
     newest: u64,
     /// The series that were omitted when all families were last shown.
     pub left_out: Arc<LeftOut>,
 }
 
-/// Families of one name.
+/// The families of one name.
 #[derive(Debug)]
 pub(super) struct NameEntry {
     pub(super) name: String,
-    /// The groups, one for each type, in the order of their first sources.
+    /// The groups, one for each type, ordered by their first sources.
     pub(super) groups: Vec<Group>,
-    /// Whether the daemon and a source are in the first group.
+    /// Whether the first group contains the daemon and a source.
     pub(super) is_shared: bool,
     /// Whether series of different sources in the first group may have the same labels, because the
     /// group contains the daemon and sources, or targets and files. Two targets differ in their
@@ -68,32 +71,32 @@ pub(super) struct NameEntry {
     pub(super) is_mixed: bool,
 }
 
-/// Families of one name and type.
+/// The families of one name and type.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) kind: Kind,
     help: String,
-    /// Whether the group is shown with all sources together.
+    /// Whether the group is shown when all sources are shown together.
     pub(super) is_shown: bool,
     pub(super) parts: Vec<Part>,
-    /// Whether two families of one source may have a series with the same labels.
+    /// Whether two families of one source can contain a series with the same labels.
     pub(super) may_repeat: bool,
 }
 
 /// A family of a source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
-    /// The numbers of the source and of its family.
+    /// The indexes of the source and of its family.
     pub(super) source: usize,
     pub(super) family: usize,
-    /// Whether the samples have the name of the group.
+    /// Whether the samples have the same name as the group.
     pub(super) bare: bool,
 }
 
-/// A family of the daemon that sources also have, and its presentation.
+/// The presentation of a family of the daemon that also occurs in sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnFamily {
-    /// The number of the name.
+    /// The index of the name.
     pub(super) name: usize,
     bare: bool,
     /// The type at the time of the merge.
@@ -107,11 +110,11 @@ pub struct Conflict {
     pub name: String,
     /// The subject of the contradiction.
     pub about: About,
-    /// The names of the source that was seen earlier, and of the second source.
+    /// The names of the earlier source and of the second source.
     pub sources: [String; 2],
     /// The kind of the second source.
     pub origin: Origin,
-    /// Whether the family of the second source is omitted where all sources are shown.
+    /// Whether the family of the second source is omitted when all sources are shown.
     pub is_left_out: bool,
 }
 
@@ -137,10 +140,10 @@ pub enum About {
     Type,
     /// The help.
     Help,
-    /// The names of samples: a counter `x` and a gauge `x_total`.
+    /// The names of samples, for example of a counter `x` and a gauge `x_total`.
     Samples,
-    /// The values of a series: both sources have a series with the same name and labels. These
-    /// series are counted when they are shown, see [`LeftOut`].
+    /// The values of a series, because both sources contain a series with the same name and labels.
+    /// These series are counted when they are shown: see [`LeftOut`].
     Series,
 }
 
@@ -148,7 +151,7 @@ impl About {
     /// All subjects.
     pub const ALL: [Self; 4] = [Self::Type, Self::Help, Self::Samples, Self::Series];
 
-    /// Returns the name for the value of a label.
+    /// Returns the value of the label.
     pub fn name(self) -> &'static str {
         match self {
             Self::Type => "type",
@@ -159,15 +162,15 @@ impl About {
     }
 }
 
-/// The numbers of series of files and of targets that were omitted when all families were last
-/// shown, because other series have their names and labels.
+/// The numbers of file series and of target series that were omitted when all families were last
+/// shown, because another series already has their names and labels.
 #[derive(Debug, Default)]
 pub struct LeftOut([AtomicUsize; 2]);
 
 impl LeftOut {
-    /// Notes the current numbers. The first omitted series is logged.
+    /// Stores the current numbers, and logs the first omitted series.
     pub(super) fn note(&self, counts: [usize; 2], first: Option<&(String, String)>) {
-        // Relaxed: the numbers stand for themselves.
+        // Relaxed: each number is independent.
         let before: usize =
             self.0.iter().zip(counts).map(|(all, now)| all.swap(now, Ordering::Relaxed)).sum();
         if let (0, Some((name, source))) = (before, first) {
@@ -188,16 +191,16 @@ impl LeftOut {
 /// A selection of families.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// The name of a source, or of a directory with sources; all if there is none.
+    /// The name of a source, or of a directory that contains sources; all sources if `None`.
     pub source: Option<String>,
-    /// The absolute path of a directory with sources; all if there is none.
+    /// The absolute path of a directory that contains sources; all sources if `None`.
     pub directory: Option<PathBuf>,
-    /// The names of families or of samples; all if there are none.
+    /// The names of families or of samples; all families if empty.
     pub names: Vec<String>,
 }
 
 impl Filter {
-    /// Whether some sources are wanted, and not all.
+    /// Returns whether the filter selects some of the sources, not all.
     pub fn is_part(&self) -> bool {
         self.source.is_some() || self.directory.is_some()
     }
@@ -219,11 +222,11 @@ impl Filter {
 }
 
 impl MergedFamilies {
-    /// Merges the families of a registry with the sources, in the order in which these were first
-    /// seen.
+    /// Merges the families of a registry with the sources. The sources must be ordered by the time
+    /// at which they were first seen, because this order decides which family is shown.
     pub fn merge(registry: &Registry, sources: Vec<Arc<SourceSnapshot>>) -> Self {
         let stems = stems(&sources);
-        // Read first: a family that is made in the meantime counts as newer.
+        // Read this first, because a family that is created in the meantime must count as newer.
         let newest = registry.segment().newest();
         let families = Heads::record(registry, &stems);
         let (origin, name) = (Origin::Daemon, "the daemon".to_owned());
@@ -247,12 +250,13 @@ impl MergedFamilies {
                     Some(OwnFamily { name: at, bare, kind: family.kind });
             }
             for group in &mut entry.groups {
-                // Formats show the counters of each kind of name together.
+                // Sort, because the formats show the counters of each kind of name together.
                 group.parts.sort_by_key(|part| part.bare);
                 group.may_repeat = group.parts.windows(2).any(|two| {
                     let [one, other] = [two[0], two[1]];
                     let family = |part: Part| &sources[part.source].families[part.family];
-                    // The names of the daemon are the same, and its segment has no such series.
+                    // The daemon itself cannot repeat a series: its names are unique in its own
+                    // segment.
                     (one.source, one.bare) == (other.source, other.bare)
                         && one.source != OWN
                         && family(one).may_repeat(family(other))
@@ -264,14 +268,14 @@ impl MergedFamilies {
         Self { sources, names, own, stems, conflicts, newest, ..Self::default() }
     }
 
-    /// Whether the daemon has got a family since. A walk shows such a family without the series
-    /// that sources have under its name.
+    /// Returns whether the daemon registered a family since the merge. A walk shows such a family
+    /// without the series that sources contain under its name.
     pub fn is_behind(&self, registry: &Registry) -> bool {
         registry.segment().newest() != self.newest
     }
 
-    /// Whether there is a source that is wanted, or the directory is watched and may have one
-    /// later.
+    /// Returns whether the filter selects a source, or a watched directory that can contain a
+    /// source later.
     pub fn has(&self, filter: &Filter) -> bool {
         let is_watched = |wanted: &PathBuf| self.directories.contains(wanted);
         !filter.is_part()
@@ -279,18 +283,19 @@ impl MergedFamilies {
             || filter.source.is_none() && filter.directory.as_ref().is_some_and(is_watched)
     }
 
-    /// Whether a family has a name in common with one of a source, as far as its name tells.
+    /// Returns whether a family can share a name with a family of a source, judging by its name.
     pub(super) fn may_share(&self, family: &FamilyHeader<'_>) -> bool {
         !self.stems.is_empty() && self.stems.contains(&*escaped_metric(family.name))
     }
 
-    /// How a family of the daemon is shown, if it was there when this was merged, and had its type.
+    /// Returns the presentation of a family of the daemon, if it existed at the merge with the same
+    /// type.
     pub(super) fn own_family(&self, family: &FamilyHeader<'_>) -> Option<OwnFamily> {
         let own_family = self.own.get(family.name)?[usize::from(family.bare)];
         own_family.filter(|own_family| own_family.kind == family.kind)
     }
 
-    /// A family of the daemon as it is shown.
+    /// Returns the header under which a family of the daemon is shown.
     pub(super) fn as_shown<'a>(
         &'a self,
         own_family: OwnFamily,
@@ -303,7 +308,7 @@ impl MergedFamilies {
 }
 
 impl NameEntry {
-    /// As what a family of a group is shown.
+    /// Returns the metadata under which a family of a group is shown.
     pub(super) fn shown<'a>(&'a self, group: &'a Group, part: Part) -> ShownMetadata<'a> {
         let bare = part.bare && group.kind == Kind::Counter;
         ShownMetadata { name: &self.name, help: &group.help, kind: group.kind, bare }
@@ -311,7 +316,7 @@ impl NameEntry {
 }
 
 impl Group {
-    /// Whether a family of another type is shown with this one.
+    /// Returns whether a family of another type can be shown in this group.
     fn takes(&self, kind: Kind, part: Part, sources: &[Arc<SourceSnapshot>]) -> bool {
         let is_of_file = |part: &Part| sources[part.source].origin == Origin::File;
         is_plain(self.kind)
@@ -322,12 +327,12 @@ impl Group {
     }
 }
 
-/// Whether values of this kind are single numbers.
+/// Returns whether the values of this kind are single numbers.
 fn is_plain(kind: Kind) -> bool {
     matches!(kind, Kind::Counter | Kind::Gauge | Kind::Unknown)
 }
 
-/// The families of all sources by name, and then by type.
+/// Groups the families of all sources by name, and then by type.
 fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Vec<NameEntry> {
     let spelled_out = spelled_out(sources);
     let mut by_name: BTreeMap<String, NameEntry> = BTreeMap::new();
@@ -355,7 +360,7 @@ fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Ve
             };
             if entry.name != name {
                 if number == OWN {
-                    // Only one name of the daemon is shown with others. The rest is shown as it is.
+                    // The daemon shares only one name with others. Its other names stay separate.
                     continue;
                 }
                 entry.name.clear();
@@ -365,7 +370,7 @@ fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Ve
             entry.add(kind, &family.help, part, sources, |about, with, is_left_out| {
                 let sources = [&sources[with].name, &source.name].map(String::clone);
                 let (name, origin) = (format!("{}{suffix}", family.name), source.origin);
-                // The daemon is first: its own families contradict none of others.
+                // The daemon is first, so its own families do not contradict anything.
                 if origin != Origin::Daemon {
                     conflicts.push(Conflict { name, about, sources, origin, is_left_out });
                 }
@@ -381,8 +386,8 @@ impl NameEntry {
         Self { name, groups: Vec::new(), is_shared: false, is_mixed: false }
     }
 
-    /// Adds a family. `conflict` is called with what it contradicts a source in, the number of that
-    /// source, and whether the family is left out.
+    /// Adds a family. If it contradicts an earlier one, `conflict` is called with the subject, the
+    /// number of the earlier source, and whether the family is omitted.
     fn add(
         &mut self,
         kind: Kind,
@@ -418,9 +423,9 @@ impl NameEntry {
     }
 }
 
-/// The names, escaped, and suffixes of counters and infos that are shown with their suffix, since
-/// another family has the name without it, or the name with it; and not both are of files, or both
-/// of the daemon.
+/// Returns the escaped names and the suffixes of all counters and infos that are shown with their
+/// suffix. This is necessary because another family has the name without or with the suffix, and
+/// the two families are not both of files or both of the daemon.
 fn spelled_out(sources: &[Arc<SourceSnapshot>]) -> HashSet<(Cow<'_, str>, &'static str)> {
     #[derive(Debug, Clone, Copy, Default)]
     struct Of {
@@ -463,8 +468,8 @@ fn spelled_out(sources: &[Arc<SourceSnapshot>]) -> HashSet<(Cow<'_, str>, &'stat
     spelled_out
 }
 
-/// Keeps a family apart whose samples have names that those of another one have: a reader would
-/// refuse the whole exposition.
+/// Keeps a family apart if its samples share a name with the samples of another family, because a
+/// reader would refuse the whole exposition.
 fn hide_samples(
     names: &mut [NameEntry],
     sources: &[Arc<SourceSnapshot>],
@@ -472,7 +477,7 @@ fn hide_samples(
 ) {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|&at| (names[at].groups[0].parts[0].source, at));
-    // The first source that has the name.
+    // The first source that uses the name.
     let mut shown: HashMap<String, usize> = HashMap::new();
     for at in order {
         let NameEntry { name, groups, .. } = &mut names[at];
@@ -495,8 +500,8 @@ fn hide_samples(
     }
 }
 
-/// What the names of families may be, escaped, that have a name in common with those of sources,
-/// whatever their kinds: all names that are shown, with and without the suffixes of samples.
+/// Returns the escaped names that, whatever the type, can collide with a family of a source. This
+/// set contains all shown names, with and without the suffixes of samples.
 fn stems(sources: &[Arc<SourceSnapshot>]) -> HashSet<String> {
     const SUFFIXES: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_info"];
     let families = sources.iter().flat_map(|source| &source.families);
@@ -510,7 +515,7 @@ fn stems(sources: &[Arc<SourceSnapshot>]) -> HashSet<String> {
     stems
 }
 
-/// Records the families of the daemon that may have a name in common with families of sources.
+/// Records the families of the daemon that can share a name with families of sources.
 struct Heads<'s> {
     stems: &'s HashSet<String>,
     recorder: Recorder,
@@ -519,7 +524,7 @@ struct Heads<'s> {
 impl<'s> Heads<'s> {
     fn record(registry: &Registry, stems: &'s HashSet<String>) -> Vec<RecordedFamily> {
         let mut heads = Self { stems, recorder: Recorder::unchecked() };
-        // Inconsistent segments are rejected when they are opened.
+        // An invalid segment is impossible here, because it would be rejected when it is opened.
         if let (false, Ok(walk)) = (stems.is_empty(), registry.walk()) {
             walk.heads(&mut heads);
         }
@@ -539,7 +544,7 @@ impl Sink for Heads<'_> {
     fn series(&mut self, _: &FamilyHeader<'_>, _: &Series<'_>) {}
 }
 
-/// The number of the daemon among the sources.
+/// The index of the daemon among the sources.
 const OWN: usize = 0;
 
 #[cfg(test)]
@@ -569,7 +574,7 @@ mod tests {
     fn text(merged: &Arc<MergedFamilies>, filter: Filter) -> String {
         let mut walk = Walk::over(merged, filter);
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
-        // Each series in a step of its own.
+        // A separate step for each series.
         while walk.step(&mut encoder, |_| true) {}
         String::from_utf8(encoder.buffer().to_vec()).unwrap()
     }
@@ -674,7 +679,7 @@ mod tests {
         let beside = "x gauge, x{segment=\"0\"} 2, x_total counter, x_total{segment=\"1\"} 1";
         assert_eq!(merge(1, [gauge("x"), counter("x")]), (beside.to_owned(), 0));
         assert_eq!(merge(0, [gauge("x"), counter("x")]), (beside.to_owned(), 0));
-        // Of files alone, one is kept apart.
+        // If both are of files, one of them is kept apart.
         let alone = "x gauge, x{segment=\"0\"} 2";
         assert_eq!(merge(9, [gauge("x"), counter("x")]), (alone.to_owned(), 1));
         let together = "x_total counter, x_total{segment=\"0\"} 1, x_total{segment=\"1\"} 2";
