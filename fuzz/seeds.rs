@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use quipu::exposition::{Escaping, Format};
 use quipu::{Counter, Description, GaugeFamily, Histogram, Registry, Summary};
-use quipu_segment::clock::{Clock, Manual};
+use quipu_segment::clock::{Clock, TestClock};
 use quipu_segment::history::Options as Recording;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
@@ -54,7 +54,7 @@ fn main() -> Result<(), Failure> {
         fs::create_dir_all(&folder)?;
         fs::write(format!("{folder}/{name}"), bytes)
     };
-    let clock = Manual::new(1_700_000_000_000_000_000);
+    let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
     arena(&corpus)?;
     segments(&corpus, &clock)?;
     bent_segments(&corpus, &clock)?;
@@ -88,7 +88,7 @@ fn arena(corpus: &impl Corpus) -> Result<(), Failure> {
 }
 
 /// Segments with windows, keys and families, closed cleanly and not.
-fn segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
+fn segments(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let parts = [
         ("empty", 0),
@@ -143,7 +143,7 @@ fn segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
 }
 
 /// Words in the header of a family that were once repaired wrongly.
-fn bent_segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
+fn bent_segments(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let bent = [
         ("lock_of_no_token", 8, u64::MAX),
@@ -182,7 +182,7 @@ fn neighbours(corpus: &impl Corpus) -> Result<(), Failure> {
 }
 
 /// Saved windows as JSON.
-fn buckets(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
+fn buckets(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
     let counter =
         BucketedWindow::options(MINUTE, Duration::from_millis(200)).private_on(clock.clone())?;
     let mut saved = Vec::new();
@@ -200,7 +200,7 @@ fn buckets(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
 
 /// Saved times of an exact counter.
 fn times(corpus: &impl Corpus) -> Result<(), Failure> {
-    let clock = Manual::new(1_699_999_999_000_000_000);
+    let clock = TestClock::from_nanos(1_699_999_999_000_000_000);
     let exact = ExactWindow::on(clock.clone(), MINUTE)?;
     let mut saved = Vec::new();
     for n in 0..5 {
@@ -526,7 +526,7 @@ fn kind() -> Label {
 }
 
 /// Two families with fixed labels: one of sums, in lanes, and one of values that are set.
-fn dense(segment: &Segment, clock: &Manual) -> Result<(), quipu_segment::Error> {
+fn dense(segment: &Segment, clock: &TestClock) -> Result<(), quipu_segment::Error> {
     for (name, additive) in [("sums", true), ("values", false)] {
         let schema = Schema { additive, ..schema(name, vec![kind()]) };
         let family = segment.family_at(&schema, clock.clone())?;
@@ -552,7 +552,7 @@ fn freed(segment: &Segment) -> Result<(), quipu_segment::Error> {
 }
 
 /// A family with dynamic labels, some series of which are removed or hidden.
-fn keyed(segment: &Segment, clock: &Manual) -> Result<(), quipu_segment::Error> {
+fn keyed(segment: &Segment, clock: &TestClock) -> Result<(), quipu_segment::Error> {
     let user = Label { name: "user".into(), values: None };
     let schema = Schema {
         additive: true,

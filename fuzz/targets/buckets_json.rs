@@ -9,11 +9,11 @@ mod fixed_seed;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_window::{BucketedWindow, SlidingWindow};
 
 fuzz_target!(|input: &[u8]| {
-    let clock = Manual::new(1_700_000_000_000_000_000);
+    let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
     let (window, accuracy) = (Duration::from_secs(60), Duration::from_millis(200));
     let mut counter =
         BucketedWindow::options(window, accuracy).private_on(clock).expect("a sound window");

@@ -8,11 +8,11 @@ mod fixed_seed;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_window::{ExactWindow, SlidingWindow};
 
 fuzz_target!(|input: &[u8]| {
-    let clock = Manual::new(1_700_000_000_000_000_000);
+    let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
     let mut counter = ExactWindow::on(clock, Duration::from_secs(60)).expect("a sound window");
     let loaded = counter.load(&mut &input[..]).expect("any bytes are times");
     let events = loaded.counted + loaded.expired + loaded.future;

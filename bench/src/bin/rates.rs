@@ -16,7 +16,7 @@ use quipu_bench::progress::Progress;
 use quipu_bench::record::{self, Label, Record};
 use quipu_bench::{Error, Result, peer};
 use quipu_segment::Segment;
-use quipu_segment::clock::{CachedClock, Clock, Coarse, Manual, Precise};
+use quipu_segment::clock::{CachedClock, Clock, Coarse, Precise, TestClock};
 use quipu_window::{
     BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, SlidingWindow, load_file, save_file,
     save_file_synced,
@@ -250,7 +250,7 @@ fn exact(options: &Options, threads: usize) -> Vec<Record> {
     };
     let given = || {
         let now = Precise::new().now();
-        (fill(Manual::new(now), now), now)
+        (fill(TestClock::from_nanos(now), now), now)
     };
     let mut records = Vec::new();
     records.extend(
@@ -318,7 +318,7 @@ fn keyed(options: &Options, threads: usize) -> Vec<Record> {
 /// 300 filled buckets, to a file and back.
 fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let path = scratch.join("buckets.json");
-    let clock = Manual::new(1_700_000_000_000_000_000);
+    let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
     let counter = BucketedWindow::options(WINDOW, ACCURACY).private_on(clock.clone());
     let mut counter = counter.expect("the window is sound");
     for _ in 0..300 {
@@ -354,7 +354,7 @@ fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
 fn exact_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let path = scratch.join("times");
     let now = 1_700_000_000_000_000_000;
-    let mut counter = fill(Manual::new(now), now);
+    let mut counter = fill(TestClock::from_nanos(now), now);
     let scratch_takes_it = "the scratch folder takes the file";
     let mut records = Case::new("exact/save")
         .each("quipu", || save_file(&counter, &path).expect(scratch_takes_it))
@@ -417,14 +417,14 @@ fn memory() -> Vec<Record> {
         of(
             "bucketed/memory",
             heap_bytes(|| {
-                let clock = Manual::new(now - WINDOW.as_nanos() as u64);
+                let clock = TestClock::from_nanos(now - WINDOW.as_nanos() as u64);
                 let counter =
                     BucketedWindow::options(WINDOW, ACCURACY).private_on(clock).expect(sound);
                 minute(now).for_each(|time| counter.add_at(time, 1));
                 counter
             }),
         ),
-        of("exact/memory", heap_bytes(|| fill(Manual::new(now), now))),
+        of("exact/memory", heap_bytes(|| fill(TestClock::from_nanos(now), now))),
         of(
             "constant/memory",
             heap_bytes(|| {

@@ -1,10 +1,10 @@
-//! Clocks: nanoseconds that never go back. They cost from 4 ns per reading; one is set by hand.
+//! Clocks: nanoseconds that never go back. They cost from 4 ns per reading; a test sets its own.
 //!
 //! Time is an argument here, never a hidden call: every counter takes its clock, and can be told
 //! the time instead. Use [`Coarse`] unless there is a reason not to: it steps by the kernel's tick
 //! (1 to 10 ms), costs a few nanoseconds, and needs no thread. [`Precise`] steps by nanoseconds and
 //! costs five times as much. [`CachedClock`] is for a loop that already knows the time: it costs a
-//! load. [`Manual`] is for tests.
+//! load. [`TestClock`] is for tests.
 //!
 //! All count from 1970 by the wall clock *as it was when the clock was made*; setting the wall
 //! clock later does not move them. After a suspend, they advance by the time that the machine
@@ -50,17 +50,33 @@ impl<C: Clock + ?Sized> Clock for &C {
 #[cfg(not(loom))]
 pub use system::{CachedClock, Coarse, Precise};
 
-/// A clock that stands still until it is set: for tests, and for time that comes with the events.
+/// A clock that stands still until a program sets it: for tests, and for time that is read from the
+/// events. Its clones share its time.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_segment::clock::{Clock, TestClock};
+///
+/// let clock = TestClock::new();
+/// let start = clock.now();
+/// clock.clone().advance(Duration::from_secs(1));
+/// assert_eq!(clock.now() - start, 1_000_000_000);
+/// ```
 #[derive(Debug, Clone)]
-pub struct Manual {
+pub struct TestClock {
     now: Arc<AtomicU64>,
     /// How far the wall clock is ahead, modulo 2^64.
     ahead: Arc<AtomicU64>,
 }
 
-impl Manual {
-    /// A clock that stands at `now` nanoseconds. Its clones share its time.
-    pub fn new(now: u64) -> Self {
+impl TestClock {
+    /// Makes a clock that stands at the same time in every run, 14 November 2023.
+    pub fn new() -> Self {
+        Self::from_nanos(START)
+    }
+
+    /// Makes a clock that stands at `now` nanoseconds since 1970.
+    pub fn from_nanos(now: u64) -> Self {
         Self { now: Arc::new(AtomicU64::new(now)), ahead: Arc::new(AtomicU64::new(0)) }
     }
 
@@ -83,7 +99,13 @@ impl Manual {
     }
 }
 
-impl Clock for Manual {
+impl Default for TestClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TestClock {
     #[inline]
     fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
@@ -93,6 +115,9 @@ impl Clock for Manual {
         self.now().wrapping_add(self.ahead.load(Ordering::Relaxed))
     }
 }
+
+/// The time of a new [`TestClock`].
+const START: u64 = 1_700_000_000_000_000_000;
 
 #[cfg(not(loom))]
 mod system {
@@ -302,8 +327,8 @@ mod tests {
     }
 
     #[test]
-    fn manual_clocks_share_their_hands() {
-        let clock = Manual::new(5);
+    fn clones_of_a_test_clock_share_its_time() {
+        let clock = TestClock::from_nanos(5);
         let other = clock.clone();
         clock.advance(Duration::from_nanos(7));
         assert_eq!(other.now(), 12);

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use quipu_segment::Segment;
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle};
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -178,7 +178,7 @@ fn a_thread_counts_while_it_ends() {
 /// A clock that was ahead when the family was made once kept all records from being reused.
 #[test]
 fn no_clock_keeps_a_record_from_being_used_again() {
-    let clock = Manual::new(START + 3_600_000_000_000);
+    let clock = TestClock::from_nanos(START + 3_600_000_000_000);
     let segment = Segment::private(1 << 22).unwrap();
     let family = segment.family_at(&schema(), clock.clone()).unwrap();
     clock.set(START);
@@ -194,7 +194,7 @@ fn no_clock_keeps_a_record_from_being_used_again() {
 /// The wall clock may jump in either direction: idleness is measured in the segment's time.
 #[test]
 fn no_wall_clock_hides_a_series() {
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let segment = Segment::private(1 << 20).unwrap();
     let idle = Some(Duration::from_secs(60));
     let family = segment.family_at(&Schema { idle, ..schema() }, clock.clone()).unwrap();
@@ -450,7 +450,7 @@ mod processes {
 #[test]
 fn a_handle_of_a_removed_series_restarts_nothing() {
     let segment = Segment::private(1 << 20).unwrap();
-    let clock = Manual::new(1_700_000_000_000_000_000);
+    let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
     let labels = vec![Label { name: "user".into(), values: None }];
     let schema =
         Schema { name: "requests".into(), cells: 1, additive: true, labels, ..Schema::default() };
@@ -478,7 +478,7 @@ fn a_handle_of_a_removed_series_restarts_nothing() {
 #[test]
 fn a_hidden_series_that_counted_makes_no_room() {
     let segment = Segment::private(1 << 20).unwrap();
-    let clock = Manual::new(1_700_000_000_000_000_000);
+    let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
     let labels = vec![Label { name: "user".into(), values: None }];
     let schema = Schema {
         name: "requests".into(),

@@ -19,7 +19,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle};
 use quipu_segment::{Options, Segment};
 
@@ -32,7 +32,7 @@ const SECOND: Duration = Duration::from_secs(1);
 struct World {
     segment: Segment,
     family: Family,
-    clock: Manual,
+    clock: TestClock,
 }
 
 fn schema() -> Schema {
@@ -54,7 +54,7 @@ impl World {
         // The process that creates a file has it mapped before it has its name.
         drop(options.open_or_create(path).unwrap());
         let segment = options.open_or_create(path).unwrap();
-        let clock = Manual::new(START);
+        let clock = TestClock::from_nanos(START);
         let family = segment.family_at(&schema(), clock.clone()).unwrap();
         let world = Self { segment, family, clock };
         (0..SERIES).for_each(|i| world.add(i));

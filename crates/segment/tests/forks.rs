@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Child, alone};
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle};
 use quipu_segment::{Options, Segment};
 
@@ -125,7 +125,7 @@ fn a_child_inserts_whoever_held_the_lock() {
 fn a_child_that_drops_a_handle_leaves_its_parent_the_record() {
     alone("a_child_that_drops_a_handle_leaves_its_parent_the_record", || {
         segments(|segment, _| {
-            let clock = Manual::new(1_700_000_000_000_000_000);
+            let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
             let family = segment.family_at(&schema("requests"), clock.clone()).unwrap();
             let mut handle = Some(family.bind(|key| key.text("ada")));
             assert!(in_child(|| {
@@ -148,7 +148,7 @@ fn a_parent_that_drops_a_handle_leaves_its_child_the_record() {
             if !is_shared {
                 return;
             }
-            let clock = Manual::new(1_700_000_000_000_000_000);
+            let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
             let family = segment.family_at(&schema("requests"), clock.clone()).unwrap();
             let [handle, go] = ["ada", "go"].map(|text| family.bind(|key| key.text(text)));
             let child = Child::start(|| {
@@ -307,7 +307,7 @@ fn a_handle_that_is_made_in_a_fork_keeps_its_record() {
         // SAFETY: what it calls is allowed before a fork.
         assert_eq!(unsafe { libc::pthread_atfork(Some(make), None, None) }, 0);
         let segment = Segment::anonymous(64 << 20).unwrap();
-        let clock = Manual::new(1_700_000_000_000_000_000);
+        let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
         let family = segment.family_at(&schema("requests"), clock.clone()).unwrap();
         let go = family.bind(|key| key.text("go"));
         *FAMILY.lock().unwrap() = Some(family.clone());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_segment::series::{Cursor, Family, Identity, KeyWriter, Label, Schema};
 use quipu_segment::{Kind, Options, Readings, Segment};
 
@@ -150,7 +150,7 @@ fn families_that_may_be_used_are_not_freed() {
 #[test]
 fn a_family_is_unused_when_no_series_changed_for_long() {
     let segment = Segment::private(1 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let family = segment.family_at(&schema("a"), clock.clone()).unwrap();
     let minute = Duration::from_secs(60);
     assert!(family.is_unused(minute));
@@ -192,7 +192,7 @@ fn a_wrong_clock_at_boot_makes_no_family_unused() {
     let options = Options::new().limit(1 << 20).readings(readings(1, start));
     let segment = options.open_or_create(&path).unwrap();
     // The last sync is an hour before the last updates.
-    let clock = Manual::new(START + 3600 * SECOND);
+    let clock = TestClock::from_nanos(START + 3600 * SECOND);
     let [live, hidden] = names.map(|name| segment.family_at(&schema(name), clock.clone()).unwrap());
     add(&hidden, "x", 1);
     hidden.sweep().unwrap();

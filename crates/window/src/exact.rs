@@ -511,19 +511,19 @@ const BUFFER: usize = 64 << 10;
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use quipu_segment::clock::Manual;
+    use quipu_segment::clock::TestClock;
 
     const START: u64 = 1_700_000_000_000_000_000;
 
     /// A counter of which each step may choose the stripe.
-    fn counter(window: u64) -> (Manual, ExactWindow<Manual>) {
-        let clock = Manual::new(START);
+    fn counter(window: u64) -> (TestClock, ExactWindow<TestClock>) {
+        let clock = TestClock::from_nanos(START);
         let counter = ExactWindow::on(clock.clone(), Duration::from_nanos(window)).unwrap();
         counter.used.store(STRIPES, Ordering::Relaxed);
         (clock, counter)
     }
 
-    fn saved(counter: &ExactWindow<Manual>) -> Vec<u64> {
+    fn saved(counter: &ExactWindow<TestClock>) -> Vec<u64> {
         let mut bytes = Vec::new();
         counter.save(&mut bytes).unwrap();
         bytes.chunks_exact(8).map(|time| u64::from_le_bytes(time.try_into().unwrap())).collect()

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use quipu_segment::clock::{CachedClock, Clock, Manual};
+use quipu_segment::clock::{CachedClock, Clock, TestClock};
 use quipu_window::{BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, SlidingWindow};
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -58,7 +58,7 @@ fn traffic(
 
 #[test]
 fn bucketed_is_never_too_small_and_at_most_a_bucket_too_great() {
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let minute = Duration::from_secs(60);
     let counter = BucketedWindow::options(minute, Duration::from_millis(200))
         .private_on(clock.clone())
@@ -83,7 +83,7 @@ fn bucketed_is_never_too_small_and_at_most_a_bucket_too_great() {
 
 #[test]
 fn estimates_of_steady_traffic_are_a_hundred_times_better() {
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let counter = BucketedWindow::options(Duration::from_secs(60), Duration::from_millis(200))
         .private_on(clock.clone())
         .unwrap();
@@ -108,7 +108,7 @@ fn estimates_of_steady_traffic_are_a_hundred_times_better() {
 
 #[test]
 fn exact_is_exact() {
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let counter = ExactWindow::on(clock.clone(), Duration::from_secs(60)).unwrap();
     traffic(
         |_| 500_000.0,
@@ -124,7 +124,7 @@ fn exact_is_exact() {
 fn constant_is_never_too_small_and_at_most_a_twentieth_of_the_window_late() {
     for phase in 0..5_000_000u64 / 499_979 {
         let born = START + phase * 499_979;
-        let clock = Manual::new(born);
+        let clock = TestClock::from_nanos(born);
         let counter = ConstantWindow::on(clock.clone(), Duration::from_millis(100), 20).unwrap();
         assert_eq!(counter.accuracy(), Duration::from_millis(5));
         counter.increment();
@@ -149,7 +149,7 @@ fn constant_is_as_late_as_its_note() {
 
 #[test]
 fn windows_share_the_price_of_one_add() {
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let (second, minute, hour) =
         (Duration::from_secs(1), Duration::from_secs(60), Duration::from_secs(3600));
     let counter = BucketedWindow::options(minute, Duration::from_millis(200))
@@ -188,8 +188,8 @@ fn a_suspended_machine_is_a_silence() {
     /// A clock that notices a suspend only when it settles.
     #[derive(Clone)]
     struct Sleepy {
-        running: Manual,
-        settled: Manual,
+        running: TestClock,
+        settled: TestClock,
     }
     impl Clock for Sleepy {
         fn now(&self) -> u64 {
@@ -200,7 +200,7 @@ fn a_suspended_machine_is_a_silence() {
             self.running.now()
         }
     }
-    let clock = Sleepy { running: Manual::new(START), settled: Manual::new(0) };
+    let clock = Sleepy { running: TestClock::from_nanos(START), settled: TestClock::from_nanos(0) };
     let counter = BucketedWindow::options(Duration::from_secs(60), Duration::from_millis(200))
         .private_on(clock.clone())
         .unwrap();
@@ -211,7 +211,7 @@ fn a_suspended_machine_is_a_silence() {
 
 #[test]
 fn counts_near_the_end_of_the_range_are_exact() {
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let second = Duration::from_secs(1);
     let counter = BucketedWindow::options(second * 3, second).private_on(clock.clone()).unwrap();
     for _ in 0..10 {
@@ -248,7 +248,7 @@ fn keys_are_bounded_and_their_errors_name_the_bound() {
 
 #[test]
 fn a_bound_on_memory_drops_the_oldest_and_counts_them() {
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let events = 300_000;
     let counter = ExactWindow::on(clock.clone(), Duration::from_secs(3600)).unwrap().limit(40_000);
     for _ in 0..events {

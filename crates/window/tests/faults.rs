@@ -9,7 +9,7 @@
 use std::fs;
 use std::time::Duration;
 
-use quipu_segment::clock::{Clock, Coarse, Manual};
+use quipu_segment::clock::{Clock, Coarse, TestClock};
 use quipu_window::{
     BucketedWindow, ConstantWindow, Error, ExactWindow, SlidingWindow, load_file, save_file,
     save_file_synced,
@@ -20,8 +20,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const ACCURACY: Duration = Duration::from_millis(200);
 const START: u64 = 1_700_000_000_000_000_000;
 
-fn minute() -> (BucketedWindow<Manual>, Manual) {
-    let clock = Manual::new(START);
+fn minute() -> (BucketedWindow<TestClock>, TestClock) {
+    let clock = TestClock::from_nanos(START);
     (BucketedWindow::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap(), clock)
 }
 
@@ -29,7 +29,7 @@ fn minute() -> (BucketedWindow<Manual>, Manual) {
 const FILLED: u64 = if cfg!(miri) { 3_000 } else { 30_000 };
 
 /// Fills every bucket of the minute with a hundred events.
-fn filled() -> (BucketedWindow<Manual>, Manual) {
+fn filled() -> (BucketedWindow<TestClock>, TestClock) {
     let (counter, clock) = minute();
     for _ in 0..FILLED / 100 {
         clock.advance(ACCURACY);
@@ -139,7 +139,7 @@ fn a_file_is_whole_or_as_it_was() {
     save(&counter, &path).unwrap();
     let whole = fs::read(&path).unwrap();
     // A window whose save fails halfway.
-    struct Failing<'a>(&'a BucketedWindow<Manual>);
+    struct Failing<'a>(&'a BucketedWindow<TestClock>);
     impl SlidingWindow for Failing<'_> {
         fn window(&self) -> Duration {
             self.0.window()
@@ -253,7 +253,7 @@ fn a_write_error_is_reported() {
 #[test]
 fn memory_shrinks_when_events_expire() {
     // There, 17 MB stayed allocated at a count of zero.
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let exact = ExactWindow::on(clock.clone(), SECOND).unwrap();
     for _ in 0..200_000 {
         clock.advance(Duration::from_nanos(1000));
@@ -268,7 +268,7 @@ fn memory_shrinks_when_events_expire() {
 #[test]
 fn times_that_are_not_in_order_are_sorted() {
     // There, a clock that went back broke the binary search.
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let mut exact = ExactWindow::on(clock.clone(), MINUTE).unwrap();
     let offsets: [i64; 5] = [-3_000_000_000, -1, -5_000_000_000, 7_000, -61_000_000_000];
     let saved: Vec<u8> = offsets
@@ -312,7 +312,7 @@ fn each_caller_gets_a_number_of_its_own() {
 #[test]
 fn a_window_as_wide_as_its_accuracy_works() {
     // There, each call allocated; in another of them, windows of one bucket panicked.
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let counter = BucketedWindow::options(SECOND, SECOND).private_on(clock.clone()).unwrap();
     counter.add(3);
     clock.advance(SECOND);
@@ -326,7 +326,7 @@ fn a_window_as_wide_as_its_accuracy_works() {
 #[test]
 fn a_total_comes_back_to_nothing() {
     // There, a race between value and reset left up to 21 events in the total permanently.
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let counter = ConstantWindow::on(clock.clone(), Duration::from_nanos(20), 20).unwrap();
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     std::thread::scope(|scope| {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use quipu_segment::clock::{Clock, Manual};
+use quipu_segment::clock::{Clock, TestClock};
 use quipu_window::{
     BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, Ranking, SlidingWindow,
 };
@@ -104,7 +104,7 @@ proptest! {
         tickets: bool,
         start in prop_oneof![Just(START), 0..100u64],
     ) {
-        let clock = Manual::new(start);
+        let clock = TestClock::from_nanos(start);
         let nanos = Duration::from_nanos;
         let mut options = BucketedWindow::options(nanos(accuracy * ticks), nanos(accuracy));
         if tickets {
@@ -174,7 +174,7 @@ proptest! {
 
     #[test]
     fn constant(steps in steps(50, 20)) {
-        let clock = Manual::new(START);
+        let clock = TestClock::from_nanos(START);
         let nanos = Duration::from_nanos;
         let counter = ConstantWindow::on(clock.clone(), nanos(1000), 20).unwrap();
         let mut model = Model { now: START, ..Model::default() };
@@ -204,7 +204,7 @@ proptest! {
 
     #[test]
     fn exact((window, steps) in (1..5000u64).prop_flat_map(|w| (Just(w), steps(w, 3)))) {
-        let clock = Manual::new(START);
+        let clock = TestClock::from_nanos(START);
         let nanos = Duration::from_nanos;
         let mut counter = ExactWindow::on(clock.clone(), nanos(window)).unwrap();
         let mut model = Model { now: START, ..Model::default() };
@@ -264,7 +264,7 @@ proptest! {
         steps in prop::collection::vec((0..9u8, 0..3u64, 0..400u64, 0..20u8), 1..120),
     ) {
         let nanos = Duration::from_nanos;
-        let clock = Manual::new(START);
+        let clock = TestClock::from_nanos(START);
         let options = KeyedWindows::options(nanos(1000), nanos(100), capacity).key_bytes(9);
         let segment = quipu_segment::Segment::private(1 << 20).unwrap();
         let mut table = options.open_on(&segment, "keys", clock.clone()).unwrap();
@@ -329,7 +329,7 @@ proptest! {
 fn windows_are_exact_while_threads_add() {
     const WINDOW: u64 = 50_000;
     let (threads, rounds, steps) = (4, 20, 2000);
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let counter = ExactWindow::on(clock.clone(), Duration::from_nanos(WINDOW)).unwrap();
     // All events, each with the time before and after the call that counted it.
     let mut events: Vec<(u64, u64)> = Vec::new();

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quipu_segment::clock::{Clock, Manual};
+use quipu_segment::clock::{Clock, TestClock};
 use quipu_segment::{Kind, Segment};
 use quipu_window::{BucketedWindow, KeyedWindows, SlidingWindow};
 
@@ -15,7 +15,7 @@ const ACCURACY: Duration = Duration::from_millis(200);
 const START: u64 = 1_700_000_000_000_000_000;
 const RING: Kind = Kind::new(*b"RING", 1);
 
-fn counter(segment: &Segment, clock: &Manual) -> BucketedWindow<Manual> {
+fn counter(segment: &Segment, clock: &TestClock) -> BucketedWindow<TestClock> {
     BucketedWindow::options(MINUTE, ACCURACY).open_on(segment, "requests", clock.clone()).unwrap()
 }
 
@@ -23,7 +23,7 @@ fn counter(segment: &Segment, clock: &Manual) -> BucketedWindow<Manual> {
 fn a_counter_in_a_file_continues_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.quipu");
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     for i in 1..=5 {
         let segment = Segment::open_or_create(&path).unwrap();
         assert_eq!(segment.was_left_open(), i > 1);
@@ -43,7 +43,7 @@ fn a_counter_in_a_file_continues_after_a_restart() {
 #[test]
 fn two_handles_count_in_the_same_cells() {
     let segment = Segment::private(1 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let (a, b) = (counter(&segment, &clock), counter(&segment, &clock));
     a.add(3);
     b.add(4);
@@ -55,7 +55,7 @@ fn two_handles_count_in_the_same_cells() {
 #[test]
 fn other_settings_are_refused() {
     let segment = Segment::private(1 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     counter(&segment, &clock);
     for (options, message) in [
         (BucketedWindow::options(MINUTE, ACCURACY * 2), "has an accuracy of 200ms"),
@@ -79,7 +79,7 @@ fn other_settings_are_refused() {
 
 #[test]
 fn a_record_that_lies_is_refused() {
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     // The cell, its wrong value, and a part of the message.
     for (cell, value, message) in [
         (0, 7, "accuracy"),
@@ -104,7 +104,7 @@ fn a_record_that_lies_is_refused() {
 
 #[test]
 fn a_window_ahead_of_its_clock_is_damage() {
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let segment = Segment::private(1 << 20).unwrap();
     counter(&segment, &clock).add(1);
     let record = segment.find(RING, "requests").unwrap().unwrap();

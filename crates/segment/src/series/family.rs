@@ -22,7 +22,7 @@ use super::side::SideAllocations;
 use super::strings::StringSet;
 use super::walk::{View, keyed_view};
 use crate::cells::Cells;
-use crate::clock::{Clock, Manual};
+use crate::clock::{Clock, TestClock};
 use crate::error::Error;
 use crate::fork;
 use crate::layout::{Kind, NAME_BYTES, RECORD_BYTES};
@@ -63,7 +63,7 @@ pub(super) struct Inner {
     pub(super) groups: u32,
     pub(super) created: u64,
     pub(super) layout: Series,
-    clock: Option<Manual>,
+    clock: Option<TestClock>,
     /// Set by the thread that makes the handle, before any other thread has it: no thread waits for
     /// it.
     #[allow(
@@ -144,7 +144,7 @@ impl Segment {
     ///
     /// # Errors
     /// Those of [`Segment::family`].
-    pub fn family_at(&self, schema: &Schema, clock: Manual) -> Result<Family, Error> {
+    pub fn family_at(&self, schema: &Schema, clock: TestClock) -> Result<Family, Error> {
         Family::open_or_make(self, Cow::Borrowed(schema), Some(clock))
     }
 
@@ -192,14 +192,14 @@ pub(super) struct FamilyRequest<'s> {
     pub(super) groups: u32,
     /// The name that finds a variant.
     variant: Option<String>,
-    pub(super) clock: Option<Manual>,
+    pub(super) clock: Option<TestClock>,
 }
 
 impl<'s> FamilyRequest<'s> {
     fn new(
         segment: &Segment,
         schema: Cow<'s, Schema>,
-        clock: Option<Manual>,
+        clock: Option<TestClock>,
     ) -> Result<Self, Error> {
         let fail = |message: String| {
             Error::request(segment, format!("the family {:?}: {message}", schema.name))
@@ -255,7 +255,7 @@ impl Family {
     fn open_or_make(
         segment: &Segment,
         schema: Cow<'_, Schema>,
-        clock: Option<Manual>,
+        clock: Option<TestClock>,
     ) -> Result<Self, Error> {
         let wanted = FamilyRequest::new(segment, schema, clock)?;
         segment.ensure_marked_open()?;
@@ -268,7 +268,7 @@ impl Family {
     pub(super) fn open(
         segment: &Segment,
         record: &Record,
-        clock: Option<Manual>,
+        clock: Option<TestClock>,
     ) -> Result<Self, Error> {
         let fail = |message: &str| {
             Error::damaged(segment, format!("its family {:?}: {message}", record.name()))
@@ -305,7 +305,7 @@ impl Family {
         record: &Record,
         (schema, groups): (Schema, u32),
         layout: Series,
-        clock: Option<Manual>,
+        clock: Option<TestClock>,
     ) -> Self {
         let sets = schema.labels.iter().map(|label| {
             let texts: Vec<&str> = label.values.as_ref()?.iter().map(String::as_str).collect();
@@ -822,7 +822,7 @@ pub(crate) fn is_dense(schema: &Schema, groups: u32) -> bool {
 const MAX_DENSE_WORDS: u64 = 1 << 16;
 
 /// The time now, by the clock that is set by hand, if there is one, or else by the machine's.
-pub(super) fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {
+pub(super) fn moment(segment: &Segment, clock: Option<&TestClock>) -> Moment {
     match clock {
         Some(clock) => Moment { unix: clock.unix(), time: clock.now() },
         None => Moment::now(segment),

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle};
 use quipu_segment::{Options, Segment};
 
@@ -38,7 +38,7 @@ impl World {
         let directory = directory();
         let path = directory.path().join("image");
         let segment = options().open_or_create(&path).unwrap();
-        let clock = Manual::new(START);
+        let clock = TestClock::from_nanos(START);
         for family in families(&segment, &clock) {
             (0..9).for_each(|i| add(&family, i));
         }
@@ -54,7 +54,7 @@ impl World {
         let mut program = Program(program);
         let is_at_once = program.byte() & 1 == 1;
         let segment = options().open_or_create(&path).unwrap();
-        let clock = Manual::new(START);
+        let clock = TestClock::from_nanos(START);
         let families = families(&segment, &clock);
         let bound: Vec<SeriesHandle> =
             families.iter().map(|f| f.bind(|key| key.text("0"))).collect();
@@ -114,7 +114,7 @@ fn options() -> Options {
 }
 
 /// A family of each layout.
-fn families(segment: &Segment, clock: &Manual) -> Vec<Family> {
+fn families(segment: &Segment, clock: &TestClock) -> Vec<Family> {
     let fixed =
         Label { name: "kind".into(), values: Some((0..9_u32).map(|i| i.to_string()).collect()) };
     let text = Label { name: "user".into(), values: None };
@@ -195,7 +195,7 @@ fn poke(file: &File, program: &mut Program<'_>, token: u64) {
 fn act(
     program: &mut Program<'_>,
     segment: &Segment,
-    clock: &Manual,
+    clock: &TestClock,
     families: &[Family],
     bound: &[SeriesHandle],
     also: &mut dyn FnMut(&Segment),

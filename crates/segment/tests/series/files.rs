@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
 use quipu_segment::{Options, Readings, Segment};
 
@@ -27,7 +27,7 @@ fn sample(directory: &Path) -> PathBuf {
     let path = directory.join("sample.quipu");
     let options = Options::new().limit(4 << 20).readings(readings(1));
     let segment = options.open_or_create(&path).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let keyed = Schema { idle: Some(TENTH), ..schema(vec![dynamic("user")]) };
     let keyed = segment.family_at(&keyed, clock.clone()).unwrap();
     for i in 0..300 {

@@ -1,6 +1,6 @@
 //! Limits, misuse, and series that are idle.
 
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Kind, Options, Segment};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -201,7 +201,7 @@ fn a_float_that_is_none_goes_with_its_series() {
 #[test]
 fn more_handles_than_a_record_counts_keep_it() {
     let segment = Segment::private(1 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let family = segment.family_at(&schema(vec![dynamic("user")]), clock.clone()).unwrap();
     let handle = family.bind(|key| key.text("ada"));
     let many: Vec<_> = (0..if cfg!(miri) { 10 } else { 5000 }).map(|_| handle.clone()).collect();
@@ -219,7 +219,7 @@ fn more_handles_than_a_record_counts_keep_it() {
 #[test]
 fn what_is_added_to_what_is_hidden_meanwhile_stays() {
     let segment = Segment::private(1 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let schema = Schema { idle: Some(TENTH), ..schema(vec![dynamic("user")]) };
     let family = segment.family_at(&schema, clock.clone()).unwrap();
     let count = AtomicU64::new(0);
@@ -243,7 +243,7 @@ fn what_is_added_to_what_is_hidden_meanwhile_stays() {
 #[test]
 fn idle_series_make_room_without_a_look_at_all() {
     let segment = Segment::private(64 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let count = if cfg!(miri) { 30 } else { 20_000_u32 };
     let schema = Schema {
         limit: Some(count.into()),

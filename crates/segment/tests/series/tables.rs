@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use quipu_segment::Segment;
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::TestClock;
 use quipu_segment::series::Cursor;
 
 use super::{START, TENTH, dynamic, fixed, one, schema, shown, texts, total};
@@ -55,7 +55,7 @@ fn labels_are_told_apart_by_their_order() {
 /// Returns the bytes in use after each round of series that come and go.
 fn used_after_rounds(text: impl Fn(u32, u32) -> String, count: u32, rounds: u32) -> Vec<u64> {
     let segment = Segment::private(256 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let family = segment.family_at(&schema(vec![dynamic("user")]), clock.clone()).unwrap();
     (0..rounds)
         .map(|round| {
@@ -92,7 +92,7 @@ fn memory_of_removed_series_with_long_texts_is_used_again() {
 #[test]
 fn tables_are_used_again_however_their_sizes_follow() {
     let segment = Segment::private(64 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let family = segment.family_at(&schema(vec![dynamic("user")]), clock.clone()).unwrap();
     let most = if cfg!(miri) { 40_u32 } else { 3000 };
     let mut used = Vec::new();
@@ -111,7 +111,7 @@ fn tables_are_used_again_however_their_sizes_follow() {
 #[test]
 fn a_walk_sees_each_series_once_while_others_come_and_go() {
     let segment = Segment::private(64 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let labels = vec![dynamic("a"), dynamic("b")];
     let family = segment.family_at(&schema(labels), clock.clone()).unwrap();
     // The second text is a function of the first, so that a torn series shows.
@@ -302,7 +302,7 @@ fn growth_keeps_every_count() {
 #[test]
 fn threads_that_add_and_remove_lose_nothing_that_stays() {
     let segment = Segment::private(64 << 20).unwrap();
-    let clock = Manual::new(START);
+    let clock = TestClock::from_nanos(START);
     let family = segment.family_at(&schema(vec![dynamic("user")]), clock.clone()).unwrap();
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     let gone = Mutex::new(0_u64);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
-use quipu_segment::clock::{Clock, Manual};
+use quipu_segment::clock::{Clock, TestClock};
 use quipu_segment::series::{Cursor, Family, Schema, SeriesHandle, View};
 use quipu_segment::{Options, Segment};
 
@@ -251,7 +251,7 @@ impl Twin {
 /// The family, next to its twin.
 struct Pair {
     setting: Setting,
-    clock: Manual,
+    clock: TestClock,
     segment: Option<Segment>,
     family: Option<Family>,
     path: Option<std::path::PathBuf>,
@@ -262,7 +262,7 @@ struct Pair {
 
 impl Pair {
     fn new(setting: Setting) -> Self {
-        let clock = Manual::new(START);
+        let clock = TestClock::from_nanos(START);
         let directory = setting.in_file.then(|| tempfile::tempdir().unwrap());
         let path = directory.as_ref().map(|directory| directory.path().join("twin.quipu"));
         let twin = Twin::new(setting, START);
