@@ -1,4 +1,4 @@
-//! The copy of a file that a process has open, which shows each series as such a process sees it:
+//! A copy of a file that a process is using. The copy shows each series as that process sees it:
 //! see `segment/copy.rs`.
 
 use std::cell::Cell;
@@ -17,29 +17,29 @@ use crate::segment::Segment;
 use crate::series::meta;
 use crate::sync::Ordering;
 
-/// A copy, and the file that it is a copy of.
+/// A copy of a segment; its origin is the file.
 pub(super) struct SegmentCopy {
     segment: Segment,
-    /// How often words were read again when the last series was come to.
+    /// The origin's count of repeated reads when the current series was begun.
     readings: Cell<u64>,
 }
 
 impl Inspection {
-    /// As [`Inspection::of_file`], but of a file that a process has open, it reads a copy, as
-    /// [`Segment::copy_of`] does. A file that is damaged, or that has more than `most` bytes in
-    /// use, is read as it is.
+    /// Like [`Inspection::of_file`], but if a process has the file open, this reads a copy made by
+    /// [`Segment::copy_of`]. A file that is damaged, or has more than `most` bytes in use, is read
+    /// without a copy.
     ///
     /// # Errors
-    /// Those of [`Inspection::of_file`].
+    /// Returns the errors of [`Inspection::of_file`].
     pub fn of_copy(path: &Path, most: u64) -> std::io::Result<Self> {
         Self::of_open_copy(path, super::open_regular(path)?, most)
     }
 
-    /// As [`Inspection::of_copy`], of a regular file that is open for reading. `path` is its name,
-    /// for messages.
+    /// Like [`Inspection::of_copy`], for a regular file that you opened for reading. `path` is its
+    /// name for messages.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the system's errors.
     pub fn of_open_copy(path: &Path, file: File, most: u64) -> std::io::Result<Self> {
         if presence::is_present(&file).unwrap_or(true)
             && let Ok(copy) = Segment::copy_of(path, &file, most)
@@ -49,10 +49,10 @@ impl Inspection {
         Self::on_file(file)
     }
 
-    /// Reads what the copy of a file holds.
+    /// Reads the contents of the copy of a file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the system's errors.
     #[doc(hidden)]
     pub fn on_copy(file: &File, copy: Segment) -> std::io::Result<Self> {
         let length = file.metadata()?.len();
@@ -61,13 +61,13 @@ impl Inspection {
         Ok(Self::new(source, Some(file.try_clone()?), length))
     }
 
-    /// Whether it reads a copy.
+    /// Returns whether this inspection reads a copy.
     pub fn is_copy(&self) -> bool {
         self.source.copied().is_some()
     }
 
-    /// The series of a copy that are not shown: see [`Segment::left_out`]. It counts them as they
-    /// are met.
+    /// Returns the number of series of a copy that are not shown: see [`Segment::left_out`]. The
+    /// number grows while you read the families, because a series is counted when it is met.
     pub fn left_out(&self) -> u64 {
         self.source.copied().map_or(0, |copied| copied.segment.left_out())
     }
@@ -78,7 +78,8 @@ impl SegmentCopy {
         self.segment.region.origin().expect("it was made as a copy")
     }
 
-    /// A word of the copy; 0 if it is not there. The header is that of the file.
+    /// Returns a word of the copy, or of the file's header; 0 if the copy does not contain the
+    /// word.
     #[inline]
     pub(super) fn at(&self, word: u64) -> u64 {
         if word < HEADER_BYTES / 8 {
@@ -91,12 +92,12 @@ impl SegmentCopy {
         }
     }
 
-    /// Where its words end.
+    /// Returns the end of the copy in bytes.
     pub(super) fn end(&self) -> u64 {
         self.segment.region.limit()
     }
 
-    /// Whether a family is not shown, since it did not settle.
+    /// Returns whether a family is hidden, because it did not settle.
     pub(super) fn is_hidden(&self, family: &FamilySeen) -> bool {
         self.origin().is_hidden(family.id())
     }
@@ -105,13 +106,14 @@ impl SegmentCopy {
         self.origin().leave_out(series);
     }
 
-    /// Begins to read a series.
+    /// Remembers the number of repeated reads before a series is read.
     pub(super) fn begin(&self) {
         self.readings.set(self.origin().readings());
     }
 
-    /// Makes cells consistent for which the first word vouches. Returns false, and counts the
-    /// series, if that fails, or if they are another one's by now.
+    /// Makes the cells of a series consistent, with the first cell as their sequence word. Returns
+    /// false if that fails, or if the cells belong to another series by now. This series is then
+    /// counted in [`Inspection::left_out`].
     pub(super) fn settle(&self, cells: Range<u64>, is_dense: bool, id: u64) -> bool {
         let origin = self.origin();
         if !origin.moved.any(cells.clone()) {
@@ -136,7 +138,7 @@ impl SegmentCopy {
     }
 }
 
-/// Whether a series of a family that is not dense still has its record in the file.
+/// Returns whether a series of a keyed family still owns its record in the file.
 fn is_there(origin: &Origin, id: u64) -> bool {
     let at = id & u64::from(u32::MAX);
     let meta = origin.words(at..at + 1).and_then(|words| words.first().copied());

@@ -1,4 +1,4 @@
-//! Families and their series.
+//! Reads families and their series from the untrusted words of a file.
 
 use std::ops::Range;
 
@@ -13,66 +13,67 @@ use crate::series::keyed::head;
 use crate::series::lanes::{self, Layout};
 use crate::series::meta::{self, WORDS, state};
 
-/// A family.
+/// A family in a file.
 #[derive(Debug, Clone)]
 pub struct FamilySeen {
     /// Its description.
     pub schema: Schema,
-    /// The byte at which its record begins.
+    /// The byte offset of its record.
     pub at: u64,
-    /// Nanoseconds of Unix time at which it was made.
+    /// Unix time in nanoseconds when it was registered.
     pub created: u64,
-    /// Whether its series are found by arithmetic.
+    /// Whether the place of each series is computed from its labels, without an index.
     pub is_dense: bool,
-    /// Lanes: copies of the cells that CPUs and threads count in.
+    /// The number of lanes: copies of the cells, so that CPUs and threads can count without
+    /// sharing.
     pub lanes: u16,
-    /// Its series that are shown, without the overflow series.
+    /// The number of shown series, without the overflow series.
     pub series: u64,
-    /// Its series that are hidden because they were idle.
+    /// The number of series that are hidden because they were idle.
     pub hidden: u64,
-    /// The updates that went to the overflow series.
+    /// The number of updates that went to the overflow series.
     pub overflowed: u64,
-    /// The bytes of its head, of its description and, if a label is dynamic, of the overflow
-    /// series.
+    /// The bytes of its head, its description and, if a label is dynamic, its overflow series.
     pub head_bytes: u64,
-    /// The bytes of its series: of records that have one, or of all slots.
+    /// The bytes of its series: the used records of a keyed family, all slots of a dense one.
     pub series_bytes: u64,
     /// The bytes of its indexes.
     pub index_bytes: u64,
-    /// The bytes of free records and free indexes, which later series use.
+    /// The bytes of free records and free indexes. Later series can use them.
     pub free_bytes: u64,
-    /// Where the head's words begin.
+    /// The first word of its head.
     first: u64,
     groups: u32,
-    /// Whether its series overlap those of others, and are not read again: all walks together take
-    /// time in proportion to the file.
+    /// Whether its series overlap others and are not read again. This keeps the time of all walks
+    /// proportional to the length of the file.
     is_left_out: bool,
-    /// Whether it is not shown, since it moved while it was copied.
+    /// Whether it is not shown, because it changed while it was copied.
     is_unsettled: bool,
     /// The words of its locks.
     pub(super) lock: u64,
     pub(super) folding: u64,
 }
 
-/// A series.
+/// A series in a file.
 #[derive(Debug, Clone, Default)]
 pub struct SeriesSeen<'a> {
-    /// Names and values of its labels; empty for the overflow series.
+    /// The names and values of its labels; empty for the overflow series.
     pub labels: Vec<(&'a str, &'a str)>,
-    /// Whether it takes the updates that get no series.
+    /// Whether it counts the updates that found no room for a series.
     pub is_overflow: bool,
     /// Whether it is hidden because it was idle.
     pub is_hidden: bool,
-    /// Nanoseconds of Unix time since which it counts.
+    /// Unix time in nanoseconds of its start.
     pub start: u64,
-    /// Distinguishes it from the other series of its family, present and past: see
+    /// A number that no other series of the family, present or past, shares: see
     /// [`View::id`](crate::series::View::id).
     pub id: u64,
-    /// Its cells, added up over all lanes; the bits of a float where the family says so.
+    /// Its cells, added up over all lanes. A cell that the family declares as a float contains the
+    /// float's bits.
     pub cells: &'a [u64],
 }
 
-/// What a walk over the series found.
+/// The findings of a walk over the series of a family.
 #[derive(Debug, Default)]
 pub(super) struct WalkReport {
     series: u64,
@@ -80,12 +81,12 @@ pub(super) struct WalkReport {
     series_words: u64,
     overflow_words: u64,
     free_words: u64,
-    /// There are more words in it than in the file.
+    /// Whether the walk stopped because it met more words than the file contains.
     is_exhausted: bool,
     pub(super) damage: Vec<Damage>,
 }
 
-/// The words of the head of a block.
+/// The words of a block's head.
 const BLOCK_HEAD: u64 = 2;
 const LOW: u64 = u32::MAX as u64;
 
@@ -165,12 +166,13 @@ impl FamilySeen {
         })
     }
 
-    /// What [`Family::id`](crate::series::Family::id) returns.
+    /// Returns the number that [`Family::id`](crate::series::Family::id) returns.
     pub(super) fn id(&self) -> u64 {
         self.first * 8
     }
 
-    /// The bytes of all of it, without what its series have beside their cells.
+    /// Returns the bytes of the family, without exemplars and other parts that its series keep
+    /// elsewhere.
     pub fn bytes(&self) -> u64 {
         let Self { head_bytes, series_bytes, index_bytes, free_bytes, .. } = self;
         let all = [*head_bytes, *series_bytes, *index_bytes, *free_bytes];
@@ -199,7 +201,8 @@ impl FamilySeen {
         self.free_bytes = self.free_bytes.saturating_add(retired.saturating_mul(8));
     }
 
-    /// Calls `visit` with all series. Those of a copy are made consistent if they are to `settle`.
+    /// Calls `visit` with all series. With `settle`, the cells of a copied series are made
+    /// consistent first.
     pub(super) fn visit(
         &self,
         source: &Source,
@@ -217,7 +220,7 @@ impl FamilySeen {
         walked
     }
 
-    /// Begins to read a series whose cells are these words. Returns false if it is left out.
+    /// Prepares for reading a series with these cells. Returns false if the series must be skipped.
     fn begin(&self, source: &Source, settle: bool, cells: Range<u64>, id: u64) -> bool {
         source.copied().is_none_or(|copied| {
             copied.begin();
@@ -230,7 +233,8 @@ impl FamilySeen {
         walked.damage.push(Damage { at: word.saturating_mul(8), message: reason });
     }
 
-    /// The values of the labels of fixed cardinality are those of the group; the others are texts.
+    /// Returns the labels of a series. The group determines the values of fixed labels; `texts`
+    /// contains the values of dynamic ones.
     fn labels<'a>(
         &'a self,
         mut group: u32,
@@ -285,14 +289,14 @@ impl FamilySeen {
         let bases = marks + u64::from(slots).div_ceil(64);
         let slab_words = marks + mark_words - slabs;
         let mut sums = Vec::new();
-        // Of the slab that the loop is in.
+        // State of the slab at the loop's position.
         let (mut earned, mut slab_bases) = (EarnedWords::default(), Vec::new());
         for slot in 0..slots {
             let number = u64::from(slot);
             if number % per_slab == 0 && self.schema.additive {
                 let used = per_slab.min(u64::from(slots) - number) * cells;
-                // The bases first, then the place of the lanes, and then the lanes: so sums are at
-                // least their bases. See `series/lanes.rs`.
+                // Read the bases first, then the place of the lanes, and then the lanes. This order
+                // keeps a sum from falling below its base. See `series/lanes.rs`.
                 slab_bases.clear();
                 slab_bases.extend((0..used).map(|at| source.at(bases + number * cells + at)));
                 let stated = source.at(slab_words + number / per_slab);
@@ -321,7 +325,7 @@ impl FamilySeen {
                 let in_slab = number % per_slab * cells + cell;
                 let lanes = (0..lanes).map(|i| source.at(at + i * lane + cell));
                 let lanes = lanes.chain(earned.cells(in_slab).map(|at| source.at(at)));
-                // There is none unless the family is additive.
+                // Only an additive family stores bases.
                 let base = slab_bases.get(in_slab as usize).copied().unwrap_or(0);
                 sums.push(sum(lanes, base, self.is_float(cell)));
             }
@@ -385,7 +389,7 @@ impl FamilySeen {
         walked.free_words = walked.free_words.saturating_sub(taken);
     }
 
-    /// The records in a range of words.
+    /// Visits the records in a range of words.
     fn visit_block(
         &self,
         source: &Source,
@@ -402,7 +406,7 @@ impl FamilySeen {
             let at = words.start;
             let meta = source.at(at);
             let length = meta & WORDS;
-            // It is being made.
+            // The writer has not finished this record.
             if length == 0 && source.copied().is_some() {
                 return;
             }
@@ -458,7 +462,7 @@ impl FamilySeen {
     }
 }
 
-/// The number of the series with a record at a word.
+/// Returns the number of the series whose record begins at a word.
 fn id_of(at: u64, meta: u64) -> u64 {
     at | u64::from(meta::generation_of(meta)) << 32
 }
@@ -469,12 +473,13 @@ struct EarnedWords {
     /// The first word of the lanes.
     first: u64,
     lanes: u64,
-    /// The words from one lane to the next.
+    /// The words from the beginning of a lane to the next one's.
     distance: u64,
 }
 
 impl EarnedWords {
-    /// The lanes of a slab that uses `used` words of each; none if processes ignore the place.
+    /// Returns the lanes of a slab that uses `used` words of each. Returns no lanes if the place is
+    /// unsound, because processes ignore it too.
     fn from_layout(layout: Layout, used: u64) -> Self {
         if !layout.is_sound() {
             return Self::default();
@@ -488,7 +493,7 @@ impl EarnedWords {
         self.lanes * self.distance
     }
 
-    /// The cells of all lanes that lie `at` words after the beginning of a lane.
+    /// Returns the position of one cell in all lanes, `at` words after each lane's beginning.
     fn cells(&self, at: u64) -> impl Iterator<Item = u64> {
         let Self { first, lanes, distance } = *self;
         (0..lanes).map(move |lane| first + lane * distance + at)
@@ -498,12 +503,12 @@ impl EarnedWords {
 /// A tenth of a second in nanoseconds.
 const TENTH: u64 = 100_000_000;
 
-/// The sum over all lanes, less what they held at the last reset.
+/// Returns the sum over all lanes, minus its value at the last reset.
 fn sum(lanes: impl Iterator<Item = u64>, base: u64, is_float: bool) -> u64 {
     if !is_float {
         return lanes.fold(0, u64::wrapping_add).wrapping_sub(base);
     }
-    // As `SeriesCells` does: the sum of one lane keeps the sign of a zero.
+    // Like `SeriesCells`: the sum of a single lane keeps the sign of a zero.
     let sum = lanes.map(f64::from_bits).reduce(|a, b| a + b).unwrap_or(0.0);
     let base = f64::from_bits(base);
     if base == 0.0 { sum.to_bits() } else { (sum - base).to_bits() }

@@ -1,4 +1,4 @@
-//! What the flight recorder recorded, read from a file that may be in use.
+//! Reads the ticks of the flight recorder from a file that may be in use.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -9,11 +9,11 @@ use crate::layout::RECORD_BYTES;
 use crate::sync::{Ordering, fence};
 
 impl Inspection {
-    /// Calls `visit` with what was recorded, tick by tick, at these times of the segment, and
-    /// perhaps with some ticks before them. `None` if the file has no flight recorder.
+    /// Calls `visit` with each recorded tick in this range of segment time. The first ticks may be
+    /// from before the range. Returns `None` if the file contains no flight recorder.
     ///
-    /// A series is that of [`SeriesSeen::id`](super::SeriesSeen::id) in the family of
-    /// [`FamilySeen::at`](super::FamilySeen::at), if they are still there.
+    /// You can match a series of a tick with [`SeriesSeen::id`](super::SeriesSeen::id), and its
+    /// family with [`FamilySeen::at`](super::FamilySeen::at), as long as both still exist.
     pub fn history(
         &self,
         times: RangeInclusive<u64>,
@@ -25,7 +25,7 @@ impl Inspection {
         })
     }
 
-    /// As [`Inspection::history`], until `visit` breaks.
+    /// Like [`Inspection::history`], but stops when `visit` breaks.
     pub fn history_while(
         &self,
         times: RangeInclusive<u64>,
@@ -55,7 +55,7 @@ impl Inspection {
     }
 }
 
-/// The words of a record in a file.
+/// The words of a record, loaded from a file.
 struct FileWords<'s> {
     source: &'s Source,
     first: u64,
@@ -66,7 +66,8 @@ impl Load for FileWords<'_> {
     fn load(&self, at: usize) -> u64 {
         let mut word = [0];
         self.copy(at, &mut word);
-        // Acquire: as the trait says; the system copies from the pages that the writer maps.
+        // Acquire, because the trait demands it. The system copies from the same pages that the
+        // writer maps.
         fence(Ordering::Acquire);
         word[0]
     }

@@ -1,16 +1,21 @@
-//! Looks into a segment file from outside: of a process that runs, is stopped, or died, also into a
-//! file that is damaged. Nothing is changed, locked, or trusted.
+//! Reads a segment file from outside, for example after a crash or while a process uses the file.
+//! This module changes and locks no part of the file, and trusts none of its bytes, so you can also
+//! give it a damaged file.
 //!
 //! [`Inspection::of_file`] reads the header, the records and the descriptions of all families.
-//! [`Inspection::series`] then reads the series of one. Every offset is compared with the length of
-//! the file, every loop has a bound, and what contradicts the layout ends up in
-//! [`Report::damage`], with the place where trust ends. [`Inspection::history`] reads what the
-//! flight recorder recorded. The numbers of a file that is in use are of
-//! different moments, and a series may have cells that another one had: [`Inspection::of_copy`]
-//! reads a copy of such a file, in which none has.
+//! [`Inspection::series`] then reads the series of one family, and [`Inspection::history`] the
+//! [`Inspection::of_file`] reads the header, the records and the descriptions of all families.
+//! [`Inspection::series`] then reads the series of one family, and [`Inspection::history`] the
+//! ticks of the flight recorder. Every offset is compared with the length of the file, and every
+//! loop is bounded. A contradiction with the layout ends up in [`Report::damage`], with the byte
+//! where trust ends.
 //!
-//! `docs/formats.md` draws what is read here. The meaning of a series' cells is known to the layer
-//! above.
+//! The numbers of a file in use are from different moments, and a series may be read with the cells
+//! of a series that used them before. Use [`Inspection::of_copy`] for such a file: it reads a copy
+//! where all cells of a series are its own.
+//!
+//! `docs/formats.md` draws the layout. Only the layer above this crate knows the meaning of a
+//! series' cells.
 
 mod copied;
 mod families;
@@ -35,7 +40,7 @@ use crate::layout::{HEADER_BYTES, MAGIC, MAX_LIMIT, Words, at};
 use crate::presence;
 use source::Source;
 
-/// A file that is being looked into.
+/// An open file with the report on its contents.
 pub struct Inspection {
     source: Source,
     file: Option<File>,
@@ -48,50 +53,50 @@ impl std::fmt::Debug for Inspection {
     }
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The bytes of the file.
     pub length: u64,
-    /// The header, if the file has one.
+    /// The header; `None` if the file is too short.
     pub header: Option<HeaderSeen>,
     /// The records that are not families, oldest first.
     pub records: Vec<RecordSeen>,
     /// The families, in the order in which they were made.
     pub families: Vec<FamilySeen>,
-    /// The processes that the file names, and what they have there.
+    /// The processes that the file names, with the locks and claims they hold.
     pub owners: Vec<Owner>,
-    /// Whether a process has the file open; `None` if that is not known.
+    /// Whether a process is using the file; `None` if that cannot be determined.
     pub is_open: Option<bool>,
     /// Bytes of claims.
     pub claim_bytes: u64,
-    /// What contradicts the layout.
+    /// The contradictions with the layout.
     pub damage: Vec<Damage>,
 }
 
 /// A contradiction in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The byte at which it lies.
+    /// The byte of the contradiction.
     pub at: u64,
-    /// What is wrong there, and what was left out because of it.
+    /// The contradiction, and the consequence, such as a skipped family.
     pub message: String,
 }
 
-/// Whether a process has that file open as a segment; `None` if that is not known. It takes no
-/// lock.
+/// Returns whether a process is using this file as a segment; `None` if that cannot be determined.
+/// Takes no lock.
 pub fn is_open(file: &File) -> Option<bool> {
     presence::is_present(file).ok()
 }
 
-/// The bytes in use, as the header of a file says; `None` if it is not that of a segment.
+/// Returns the bytes in use, read from the header; `None` if the file is not a segment.
 pub fn bytes_in_use(file: &File) -> Option<u64> {
     let mut head = [0; HEADER_BYTES as usize];
     let filled = read_up_to(file, &mut head, 0).ok()?;
     (filled == head.len() && head.starts_with(&MAGIC)).then(|| head[..].word(at::CURSOR))
 }
 
-/// The most contradictions that are listed.
+/// The most contradictions that a report lists.
 const MAX_DAMAGE: usize = 1000;
 
 impl Report {
@@ -101,8 +106,8 @@ impl Report {
         }
     }
 
-    /// The bytes in use that no family, record or claim accounts for: exemplars, exponential
-    /// buckets, and what processes that died had begun.
+    /// Returns the bytes in use that no family, record or claim accounts for: exemplars,
+    /// exponential buckets, and records that a process began to write before it died.
     pub fn other_bytes(&self) -> u64 {
         let Some(header) = &self.header else { return 0 };
         let records: u64 = self.records.iter().map(|record| record.bytes).sum();
@@ -113,7 +118,7 @@ impl Report {
 }
 
 impl Inspection {
-    /// Reads what a file holds.
+    /// Reads the header, the records and the families of a file.
     ///
     /// # Errors
     /// If the file cannot be opened for reading, or is not a regular file.
@@ -127,7 +132,7 @@ impl Inspection {
         Ok(Self::new(source, Some(file), length))
     }
 
-    /// Reads what bytes hold that were taken from a file.
+    /// Reads bytes that were taken from a file, for example a part of a core dump.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let length = bytes.len() as u64;
         Self::new(Source::new(Box::new(bytes), length), None, length)
@@ -140,7 +145,7 @@ impl Inspection {
         inspection
     }
 
-    /// What the file holds.
+    /// Returns the report on the file.
     pub fn report(&self) -> &Report {
         &self.report
     }
@@ -161,16 +166,16 @@ impl Inspection {
         }
     }
 
-    /// Calls `visit` with the series of a family, hidden ones included, in the order in which they
-    /// lie in the file. Returns what contradicts the layout.
+    /// Calls `visit` with the series of a family, including hidden ones, in the order of the file.
+    /// Returns the contradictions with the layout.
     pub fn series(&self, family: &FamilySeen, visit: impl FnMut(&SeriesSeen<'_>)) -> Vec<Damage> {
         self.source.refill();
         family.visit(&self.source, false, visit).damage
     }
 
-    /// As [`Inspection::series`], for a family of which the first cell of a series vouches for the
-    /// others: a reader that finds the same number there before and after them has read them as
-    /// they were together. A series of a copy of which that cannot be had is left out.
+    /// Like [`Inspection::series`], for a family whose first cell works as a sequence number for
+    /// the others: if the number is the same before and after you read the other cells, they belong
+    /// together. A series of a copy that cannot be read this way is skipped.
     pub fn series_that_settle(
         &self,
         family: &FamilySeen,
@@ -180,18 +185,18 @@ impl Inspection {
         family.visit(&self.source, true, visit).damage
     }
 
-    /// Whether the process of a token lives; `None` if that is not known.
+    /// Returns whether the process of a token lives; `None` if that cannot be determined.
     pub fn is_alive(&self, token: u64) -> Option<bool> {
         owners::is_alive(self.file.as_ref(), token)
     }
 }
 
-/// Opens a regular file for reading, and nothing else: opening a pipe would block until another
-/// process opens it, too. The file that was opened is the one that is looked at: what a path names
-/// may change at any time.
+/// Opens a path for reading if it is a regular file. Opening a pipe, for example, would block until
+/// another process opens it, too. The check looks at the opened file, because a path can name
+/// another file at any time.
 ///
 /// # Errors
-/// Those of the system, and if it is not a regular file.
+/// Returns the system's errors, and an error if the file is not regular.
 #[doc(hidden)]
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();

@@ -1,7 +1,7 @@
-//! The processes that a file names by their tokens: owners of locks and of claims.
+//! Lists the processes that a file names by their tokens: owners of locks and of claims.
 //!
-//! Whether a process lives is asked for, as `docs/formats.md` says in 5.6, by looking for the lock
-//! of its token's byte. That takes no lock.
+//! To learn whether a process lives, this module looks for the lock on its token's byte (see 5.6 in
+//! `docs/formats.md`). It does so without taking a lock.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,18 +11,18 @@ use super::source::Source;
 use crate::layout::at;
 use crate::presence;
 
-/// A process that has something in the file.
+/// A process that owns a part of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     /// Its token.
     pub token: u64,
-    /// What it has.
+    /// The locks or claims that it holds, for messages.
     pub holding: String,
-    /// Whether it lives; `None` if that is not known.
+    /// Whether it lives; `None` if that cannot be determined.
     pub is_alive: Option<bool>,
 }
 
-/// The bits of a lock's word that are a token.
+/// The bits of a lock's word that contain the token.
 const TOKEN: u64 = (1 << 38) - 1;
 /// The words of a line of claims.
 const LINE: u64 = crate::claims::LINE as u64;
@@ -46,7 +46,7 @@ pub(super) fn read(source: &Source, file: Option<&File>, report: &mut Report) {
     report.is_open = file.and_then(|file| presence::is_present(file).ok());
 }
 
-/// The blocks of claims, from the newest one on.
+/// Adds the owners in the blocks of claims, newest block first.
 fn claims(source: &Source, report: &mut Report, owners: &mut Vec<(u64, String)>) {
     let mut seen = HashSet::new();
     let mut next = source.at(at::CLAIMS.words()) & u64::from(u32::MAX);
@@ -73,7 +73,7 @@ fn claims(source: &Source, report: &mut Report, owners: &mut Vec<(u64, String)>)
 }
 
 pub(super) fn is_alive(file: Option<&File>, token: u64) -> Option<bool> {
-    // No process has a greater token: it comes from a damaged file.
+    // A token out of these bounds is from a damaged file.
     if token == 0 || token > TOKEN {
         return Some(false);
     }

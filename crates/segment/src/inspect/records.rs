@@ -1,4 +1,4 @@
-//! The header, and the list of records.
+//! Reads the header and the list of records.
 
 use std::fmt;
 
@@ -11,45 +11,45 @@ use crate::layout::{
 };
 use crate::offset::ByteOffset;
 
-/// What the header of a file says.
+/// The fields of a file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderSeen {
     /// The version of the layout.
     pub version: u32,
-    /// The most bytes that the file may have.
+    /// The limit on the bytes of the file.
     pub limit: u64,
-    /// The bytes that the file has, as the header says.
+    /// The length of the file according to the header, in bytes.
     pub size: u64,
     /// The bytes in use.
     pub used: u64,
-    /// Nanoseconds of Unix time at which it was created.
+    /// Unix time in nanoseconds of its creation.
     pub created: u64,
-    /// What tells the file from all others.
+    /// The ID that distinguishes the file from all others.
     pub instance: [u8; 16],
-    /// Whether the last process that had it open has closed it.
+    /// Whether the last process that used the file has closed it.
     pub is_clean: bool,
-    /// Whether the last process that had it open left it in order, without a sync.
+    /// Whether the last process left the file in order, but without a sync.
     pub is_left: bool,
-    /// The boot of the machine on which it was used last.
+    /// The boot ID of the machine at the last use.
     pub boot: [u8; 16],
     /// The wall clock's Unix time in nanoseconds at the last sync.
     pub synced: u64,
-    /// The bytes that the file had at the last sync.
+    /// The length of the file at the last sync, in bytes.
     pub synced_bytes: u64,
-    /// The number of processes that have counted in it.
+    /// The number of processes that ever used the file.
     pub tokens: u64,
 }
 
-/// A record.
+/// A record that is not a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordSeen {
-    /// What it is.
+    /// The kind of record.
     pub kind: Kind,
     /// Its name.
     pub name: String,
-    /// The byte at which it begins.
+    /// The byte offset where it begins.
     pub at: u64,
-    /// Its bytes.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
@@ -60,7 +60,7 @@ impl RecordSeen {
     }
 }
 
-/// An error as text.
+/// Displays an error.
 pub(super) struct ErrorText(pub(super) ErrorKind);
 
 impl fmt::Display for ErrorText {
@@ -72,7 +72,8 @@ impl fmt::Display for ErrorText {
     }
 }
 
-/// Reads the header and lists the records, oldest first. `None` if the file has another layout.
+/// Reads the header and lists the records, oldest first. Returns `None` if the file uses another
+/// layout.
 pub(super) fn read(source: &Source, report: &mut Report) -> Option<Vec<RecordHeader>> {
     let mut head = Vec::new();
     source.bytes(0, source.length().min(HEADER_BYTES) / 8, &mut head);
@@ -88,7 +89,7 @@ pub(super) fn read(source: &Source, report: &mut Report) -> Option<Vec<RecordHea
     }
     let word = |at: ByteOffset| source.at(at.words());
     let header = HeaderSeen {
-        // The lower half.
+        // The version is the lower half of the word.
         version: word(at::VERSION) as u32,
         limit: word(at::LIMIT),
         size: word(at::SIZE),
@@ -113,7 +114,7 @@ fn sixteen(head: &[u8], at: ByteOffset) -> [u8; 16] {
     head.get(at.index()..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
 }
 
-/// The records, oldest first. If the list is broken, they are looked for in all lines.
+/// Lists the records, oldest first. If the list is broken, every line is searched for more records.
 fn list(source: &Source, report: &mut Report) -> Vec<RecordHeader> {
     let mut found = Vec::new();
     let mut is_broken = false;
@@ -153,17 +154,17 @@ fn list(source: &Source, report: &mut Report) -> Vec<RecordHeader> {
     found
 }
 
-/// The records that the list does not reach.
+/// Searches all lines for records that are not in the list.
 pub(super) fn search(source: &Source, listed: &[RecordHeader]) -> Vec<RecordHeader> {
     let known: std::collections::HashSet<u64> = listed.iter().map(|one| one.offset).collect();
     let mut found = Vec::new();
     let mut offset = HEADER_BYTES;
-    // What is stored from here on is not known yet.
+    // Up to here, every byte belongs to one stored extent.
     let mut next = offset;
     while offset + RECORD_BYTES <= source.length() {
         if offset >= next {
             let stored = source.next_stored(offset);
-            // In a hole, there is no record.
+            // A hole contains no record.
             offset = offset.max(stored / LINE_BYTES * LINE_BYTES);
             next = offset + CHUNK;
             continue;
@@ -176,7 +177,7 @@ pub(super) fn search(source: &Source, listed: &[RecordHeader]) -> Vec<RecordHead
             && !known.contains(&offset);
         let record = is_plausible.then(|| check_at(source, offset).ok()).flatten();
         offset += match &record {
-            // Nothing inside of it is a record.
+            // Skip its contents, because a record does not contain another one.
             Some(record) => record.length,
             None => LINE_BYTES,
         };

@@ -1,8 +1,8 @@
-//! The bytes of a file that nothing vouches for: read on demand, a chunk at a time, in bounded
-//! memory; or those of its copy.
+//! The untrusted bytes of a file, read on demand, one chunk at a time, in bounded memory. A source
+//! can also read the words of a copy.
 //!
-//! A file may be cut while it is read. What is not there reads as zeros, and a mapping would end
-//! the process instead.
+//! This module reads instead of mapping the file, because the file may be truncated in the
+//! meantime. A missing byte then reads as zero, where a mapping would end the process with SIGBUS.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -13,17 +13,17 @@ use super::copied::SegmentCopy;
 use crate::layout::Words;
 use crate::offset::ByteOffset;
 
-/// The bytes of a chunk, and the most chunks in memory.
+/// The bytes of a chunk.
 pub(super) const CHUNK: u64 = 1 << 16;
 const CHUNKS: u64 = 256;
 
 /// Bytes that can be read at any offset.
 pub(super) trait ReadAt {
-    /// Reads bytes from an offset on; fewer if there are no more.
+    /// Reads bytes at an offset; fewer if the end is reached.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Where the next bytes are that are stored: all that lie between are zero. `None` if there are
-    /// no more; the offset itself if that is not known.
+    /// Returns the next offset whose bytes are stored; all bytes before it are zero. Returns `None`
+    /// if no stored byte follows, and `offset` itself if that cannot be determined.
     fn next_stored(&self, offset: u64) -> Option<u64> {
         Some(offset)
     }
@@ -36,7 +36,7 @@ impl ReadAt for File {
 
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     fn next_stored(&self, offset: u64) -> Option<u64> {
-        // The position in the file is used by no reader of it.
+        // Moving the file's position is harmless, because all reads pass an offset.
         match rustix::fs::seek(self, rustix::fs::SeekFrom::Data(offset)) {
             Ok(at) => Some(at.max(offset)),
             Err(rustix::io::Errno::NXIO) => None,
@@ -54,18 +54,18 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// A chunk, and its number.
+/// A chunk with its number.
 type NumberedChunk = (u64, Box<[u8]>);
 
-/// The bytes, and what may still be read of them.
+/// The bytes of a file, and the budget of words that may still be read.
 pub(super) struct Source {
     bytes: Box<dyn ReadAt>,
     copied: Option<SegmentCopy>,
     length: u64,
-    /// By the number of the chunk, modulo `CHUNKS`.
+    /// A cache of chunks, indexed by the chunk's number modulo `CHUNKS`.
     chunks: RefCell<Vec<Option<NumberedChunk>>>,
-    /// The words that may still be visited: parts of a damaged file may overlap, and would be read
-    /// over and over.
+    /// The number of words that may still be visited. The parts of a damaged file can overlap, and
+    /// would otherwise be read over and over.
     budget: Cell<u64>,
     failed: Cell<bool>,
 }
@@ -85,24 +85,24 @@ impl Source {
         source
     }
 
-    /// The words of a copy of a file of this length.
+    /// Returns a source that reads a copy of a file of this length.
     pub(super) fn of_copy(copied: SegmentCopy, length: u64) -> Self {
         Self { copied: Some(copied), ..Self::new(Box::new(Vec::<u8>::new()), length) }
     }
 
-    /// The copy, if it is one.
+    /// Returns the copy, if this source reads one.
     pub(super) fn copied(&self) -> Option<&SegmentCopy> {
         self.copied.as_ref()
     }
 
-    /// The number of bytes when reading began.
+    /// Returns the length of the file in bytes when reading began.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// The offset of the next bytes that the file system stores, from this one on; the length if
-    /// there are no more. All that lie between are zero. A file of a few kilobytes may be a TiB
-    /// long.
+    /// Returns the offset of the next stored byte at or after this one, or the length if no stored
+    /// byte follows. All bytes in between are zero. This skips holes, because a sparse file of a
+    /// few kilobytes can be a TiB long.
     pub(super) fn next_stored(&self, offset: u64) -> u64 {
         let next = match &self.copied {
             Some(copied) => Some(offset).filter(|&at| at < copied.end()),
@@ -111,30 +111,30 @@ impl Source {
         next.map_or(self.length, |at| at.min(self.length))
     }
 
-    /// Whether the system refused to read some bytes.
+    /// Returns whether the system refused to read some bytes.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.get()
     }
 
-    /// Allows a pass over the file.
+    /// Refills the budget for one more pass over the file.
     pub(super) fn refill(&self) {
         self.budget.set(self.length / 2 + 4096);
     }
 
-    /// Takes a number of words from the budget; returns false if there are not that many left.
+    /// Takes words from the budget. Returns false if it does not contain that many.
     pub(super) fn spend(&self, words: u64) -> bool {
         let left = self.budget.get().checked_sub(words);
         self.budget.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// Whether these words lie in the file.
+    /// Returns whether these words lie in the file.
     pub(super) fn has_words(&self, first: u64, count: u64) -> bool {
         let end = first.checked_add(count).and_then(|end| end.checked_mul(8));
         end.is_some_and(|end| end <= self.length)
     }
 
-    /// A word by its number; 0 if it is not there.
+    /// Returns the word with this number, or 0 after the end of the file.
     #[inline]
     pub(super) fn at(&self, word: u64) -> u64 {
         if let Some(copied) = &self.copied {
@@ -154,7 +154,8 @@ impl Source {
         u64::from_le_bytes(bytes)
     }
 
-    /// Words from one on, as bytes. The caller has checked that they are there.
+    /// Reads `count` words from `first` on, as bytes. The caller has checked that they are in the
+    /// file.
     pub(super) fn bytes(&self, first: u64, count: u64, out: &mut Vec<u8>) {
         out.clear();
         (first..first.saturating_add(count)).for_each(|word| {
@@ -162,8 +163,8 @@ impl Source {
         });
     }
 
-    /// The words from one on, as they are now: those that were read before may have changed. What
-    /// is not there is zero.
+    /// Reads the current words from `first` on, past the cache, because they may have changed since
+    /// the chunk was read. A word after the end is zero.
     pub(super) fn fresh(&self, first: u64, out: &mut [u64]) {
         if let Some(copied) = &self.copied {
             (first..).zip(out).for_each(|(at, word)| *word = copied.at(at));
@@ -206,7 +207,7 @@ impl Words for Source {
     }
 
     fn has(&self, _: u64) -> bool {
-        // What is not there is zero, which is not a record.
+        // A word after the end reads as zero, which is not a valid record.
         true
     }
 }
@@ -217,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that are stored at one place of a long file.
+    /// A long file that stores bytes in one place only.
     struct SparseBytes {
         at: u64,
         bytes: Vec<u8>,
