@@ -1,4 +1,4 @@
-//! The codes of a frame: bytes that say how each cell changed since the last tick.
+//! The codes of a frame: bytes that encode the change of each cell since the last tick.
 //!
 //! | bytes | mean |
 //! |---|---|
@@ -7,35 +7,36 @@
 //! | a number `15 + n` | a whole cell: `n` is the zigzag of the change of its difference, and not 0 |
 //! | `16 + 8 * (n - 1) + s`, then `n` bytes | a cell of floats: the XOR with the last bits, without its `s` lowest bytes, which are zero |
 //!
-//! A number is in groups of 7 bits, the lowest first; all bytes but the last have bit 7 (LEB128).
+//! A number is split into groups of 7 bits, lowest group first. Bit 7 is set in all bytes but the
+//! last (LEB128).
 
-/// Writes codes.
+/// Encodes changes.
 #[derive(Debug, Default)]
 pub(super) struct Coder {
     bytes: Vec<u8>,
-    /// The zeros that are not yet written.
+    /// The number of zeros that are not written yet.
     zeros: u64,
 }
 
-/// The most bytes of the code of a cell.
+/// The most bytes of a cell's code.
 pub(super) const MAX_CODE: usize = 10;
-/// The first byte of zeros whose number follows. Those below stand for one zero or a few.
+/// The first byte of a long run of zeros, whose length follows. A smaller byte encodes a short run.
 const MANY: u8 = 15;
 
 impl Coder {
-    /// Forgets everything that was written.
+    /// Clears the encoder.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.zeros = 0;
     }
 
-    /// Writes a number, which is not that of a cell.
+    /// Writes a number that does not belong to a cell, such as a place in the list of series.
     pub(super) fn number(&mut self, n: u64) {
         self.flush();
         self.varint(n.into());
     }
 
-    /// Writes how much the difference of a whole cell changed, modulo 2^64.
+    /// Writes the change of a whole cell's difference, modulo 2^64.
     #[inline]
     pub(super) fn whole(&mut self, change: u64) {
         let change = change.cast_signed();
@@ -48,7 +49,7 @@ impl Coder {
         }
     }
 
-    /// Writes the XOR of the bits of a float and those of the last one.
+    /// Writes the XOR of a float's bits and the bits of the last tick.
     pub(super) fn float(&mut self, bits: u64) {
         if bits == 0 {
             self.zeros += 1;
@@ -58,12 +59,12 @@ impl Coder {
         let low = bits.trailing_zeros() / 8;
         let bits = bits >> (8 * low);
         let count = 8 - bits.leading_zeros() / 8;
-        // At most 56 + 7.
+        // The byte is at most 15 + 1 + 56 + 7.
         self.bytes.push(MANY + 1 + (8 * (count - 1) + low) as u8);
         self.bytes.extend_from_slice(&bits.to_le_bytes()[..count as usize]);
     }
 
-    /// All that was written.
+    /// Flushes the zeros, and returns the encoded bytes.
     pub(super) fn finish(&mut self) -> &[u8] {
         self.flush();
         &self.bytes
@@ -73,7 +74,7 @@ impl Coder {
     fn flush(&mut self) {
         match std::mem::take(&mut self.zeros) {
             0 => {}
-            // At most 15.
+            // The cast is safe, because a short run is at most 15 long.
             few if few <= MANY.into() => self.bytes.push(few as u8 - 1),
             many => {
                 self.bytes.push(MANY);
@@ -84,7 +85,7 @@ impl Coder {
 
     fn varint(&mut self, mut n: u128) {
         while n >= 0x80 {
-            // The lowest 7 bits.
+            // The cast keeps the lowest 8 bits.
             self.bytes.push(n as u8 | 0x80);
             n >>= 7;
         }
@@ -92,7 +93,7 @@ impl Coder {
     }
 }
 
-/// Reads codes, which may be any bytes.
+/// Decodes changes from untrusted bytes.
 #[derive(Debug)]
 pub(super) struct Decoder<'b> {
     rest: &'b [u8],
@@ -104,12 +105,12 @@ impl<'b> Decoder<'b> {
         Self { rest: bytes, zeros: 0 }
     }
 
-    /// A number that is not that of a cell.
+    /// Reads a number that does not belong to a cell.
     pub(super) fn number(&mut self) -> Option<u64> {
         self.varint().and_then(|n| n.try_into().ok())
     }
 
-    /// A number of at most 70 bits.
+    /// Reads a number of at most 70 bits.
     #[inline]
     fn varint(&mut self) -> Option<u128> {
         let mut n = 0;
@@ -123,7 +124,7 @@ impl<'b> Decoder<'b> {
         None
     }
 
-    /// How much the difference of a whole cell changed.
+    /// Reads the change of a whole cell's difference.
     #[inline]
     pub(super) fn whole(&mut self) -> Option<u64> {
         if self.is_zero()? {
@@ -134,7 +135,7 @@ impl<'b> Decoder<'b> {
         Some(n >> 1 ^ (n & 1).wrapping_neg())
     }
 
-    /// The XOR of the bits of a float and those of the last one.
+    /// Reads the XOR of a float's bits and the bits of the last tick.
     pub(super) fn float(&mut self) -> Option<u64> {
         if self.is_zero()? {
             return Some(0);
@@ -151,12 +152,13 @@ impl<'b> Decoder<'b> {
         Some(u64::from_le_bytes(word))
     }
 
-    /// Whether nothing is left but the zeros that fill the last word.
+    /// Returns whether the rest is only padding: zeros that fill the last word.
     pub(super) fn is_at_end(&self) -> bool {
         self.zeros == 0 && self.rest.len() < 8 && self.rest.iter().all(|byte| *byte == 0)
     }
 
-    /// Whether the next cell is zero. If not, its code comes next, and begins with more than 15.
+    /// Returns whether the next cell is zero. Otherwise a code follows, which begins with a byte
+    /// above 15.
     #[inline]
     fn is_zero(&mut self) -> Option<bool> {
         if self.zeros == 0 {
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(Decoder::new(&[0xff; 20]).whole(), None);
         let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
         assert_eq!(Decoder::new(&most).whole(), None);
-        // 8 bytes above the lowest one.
+        // `n` is 8 and `s` is 1: 8 bytes above the lowest one do not fit into a word.
         assert_eq!(Decoder::new(&[16 + 8 * 7 + 1, 1, 1, 1, 1, 1, 1, 1, 1]).float(), None);
         assert_eq!(Decoder::new(&[255, 1]).float(), None);
         assert_eq!(Decoder::new(&[15]).whole(), None);

@@ -1,19 +1,20 @@
-//! A frame: one tick of all series that are recorded.
+//! A frame: one tick of all recorded series.
 //!
-//! A tick has a list of series, in the order of a walk, and the cells of each. A frame says how the
-//! list and the cells differ from those of the tick before; a key frame, from none at all.
+//! A tick is a list of series, in the order of a walk, with the cells of each. A frame stores the
+//! differences of the list and of the cells from the last tick. A key frame depends on no earlier
+//! tick: it stores the differences from an empty list.
 
 use super::code::{Coder, Decoder, MAX_CODE};
 use super::ring::KEY;
 use crate::series::MAX_CELLS;
 
-/// Which series it is, among all of a segment, present and past.
+/// Identifies a series among all series of a segment, present and past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeriesId {
-    /// The byte at which the record of its family begins: see
+    /// The byte offset of its family's record: see
     /// [`FamilySeen::at`](crate::inspect::FamilySeen::at).
     pub family: u64,
-    /// The series in its family: see [`View::id`](crate::series::View::id).
+    /// The number of the series in its family: see [`View::id`](crate::series::View::id).
     pub id: u64,
 }
 
@@ -21,21 +22,22 @@ pub struct SeriesId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) series: SeriesId,
-    /// The number of its cells, 1 to 512.
+    /// The number of cells, from 1 to 512.
     pub(super) cells: u16,
-    /// The bits of those cells, among the first 14, that hold floats.
+    /// A bit for each of the first 14 cells that is a float.
     pub(super) floats: u16,
 }
 
 const FAMILY_BITS: u32 = 40;
 const CELL_BITS: u32 = 10;
-/// The cells that an entry can describe as floats. Others are recorded as well, in more bytes.
+/// The cells that an entry can mark as floats. Further float cells are recorded as integers, in
+/// more bytes.
 const FLOATS: u16 = (1 << 14) - 1;
 
 impl Entry {
-    /// An entry for cells of which `floats` has the bits of those that hold floats.
+    /// Returns an entry; `floats` contains a bit for each float cell.
     pub(super) fn new(series: SeriesId, cells: u16, floats: u64) -> Self {
-        // Truncation is meant: the upper cells are not described.
+        // The truncation is intended: an entry does not mark further cells.
         Self { series, cells, floats: floats as u16 & FLOATS }
     }
 
@@ -57,38 +59,38 @@ impl Entry {
     }
 }
 
-/// The series of a tick, and their cells.
+/// The series of a tick, with their cells.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SeriesList {
     pub(super) entries: Vec<Entry>,
-    /// The cells of all entries, one after the other.
+    /// The cells of all entries, concatenated.
     pub(super) values: Vec<u64>,
-    /// By how much each cell differs from the tick before, modulo 2^64; 0 in the first tick of a
-    /// series, and for floats.
+    /// The difference of each cell from the last tick, modulo 2^64. This is 0 for floats and for
+    /// the first tick of a series.
     changes: Vec<u64>,
 }
 
 /// The most cells of all series together.
 pub(super) const MAX_ALL_CELLS: usize = 1 << 14;
-/// The words of a frame before the list's changes.
+/// The words of a frame before the changes of the list.
 const HEAD: usize = 3;
 
-/// The most words of a frame in which all series are new.
+/// Returns the most words of a frame whose series are all new.
 pub(super) fn most_words(series: usize, cells: usize) -> usize {
     HEAD + 2 * series + (series + MAX_CODE * cells).div_ceil(8) + 1
 }
 
-/// What differs between two lists.
+/// The differences between two lists.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The places in the old list of what is not in the new one.
+    /// The places in the old list of removed series.
     removed: Vec<usize>,
-    /// The places in the new list of what is not in the old one.
+    /// The places in the new list of added series.
     added: Vec<usize>,
 }
 
 impl Changes {
-    /// `order` says which of two series comes first. If a list is not in that order, a series may
+    /// Compares two lists that are sorted by `order`. In an unsorted list, a series that stays may
     /// be removed and added again.
     fn between(old: &[Entry], new: &[Entry], order: impl Fn(SeriesId) -> (u64, u32)) -> Self {
         let mut changes = Self::default();
@@ -123,7 +125,7 @@ impl SeriesList {
         self.changes.clear();
     }
 
-    /// Adds a series with its cells.
+    /// Appends a series with its cells.
     pub(super) fn push(&mut self, entry: Entry, cells: impl Iterator<Item = u64>) {
         self.entries.push(entry);
         let end = self.values.len() + usize::from(entry.cells);
@@ -131,7 +133,7 @@ impl SeriesList {
         self.values.resize(end, 0);
     }
 
-    /// Writes the frame of a tick after the tick `old`, which is empty for a key frame.
+    /// Writes the frame that turns the tick `old` into this one. For a key frame, `old` is empty.
     pub(super) fn encode(
         &mut self,
         old: &Self,
@@ -144,7 +146,7 @@ impl SeriesList {
         self.changes.clear();
         out.clear();
         let mark = if old.entries.is_empty() { KEY } else { 0 };
-        // At most 2^14 each.
+        // Each count is at most 2^14.
         let counts = changes.removed.len() as u64 | (changes.added.len() as u64) << 32;
         out.extend([mark, time, counts]);
         changes.added.iter().for_each(|&at| out.extend(self.entries[at].pack()));
@@ -168,7 +170,8 @@ impl SeriesList {
                     now = value.wrapping_sub(before);
                     coder.whole(now.wrapping_sub(difference));
                 }
-                // The first difference is that to 0, which the next one does not resemble.
+                // A new series differs from 0, so its first difference does not predict the next
+                // one.
                 differences.push(if last.is_some() { now } else { 0 });
             }
             Some(())
@@ -181,9 +184,9 @@ impl SeriesList {
         }));
     }
 
-    /// Reads the frame that comes after this tick, and returns its time. `None` if it contradicts
-    /// itself or this tick; then this is worth nothing. `spend` takes the number of cells, and says
-    /// whether they may be read.
+    /// Reads the frame after this tick, and returns its time. If the frame contradicts itself or
+    /// this tick, it returns `None`, and you must not use the list any more. `spend` takes a number
+    /// of cells, and returns whether you may read that many.
     pub(super) fn decode(
         &mut self,
         frame: &[u64],
@@ -240,10 +243,11 @@ impl SeriesList {
     }
 }
 
-/// The value and the difference of a cell in the tick before.
+/// Returns the value and the difference of a cell at the last tick.
 type Last<'l> = &'l dyn Fn(u16) -> (u64, u64);
 
-/// Calls `visit` with each entry of the new list and, if it was in the old one, what it was there.
+/// Calls `visit` with each entry of the new list. If the old list contains the series, `visit` can
+/// look up its cells there.
 fn carry(
     old: &SeriesList,
     new: &[Entry],
@@ -273,7 +277,7 @@ fn carry(
     Some(())
 }
 
-/// The list after changes; `None` if an entry cannot be.
+/// Returns the list after the changes; `None` if an entry is invalid.
 fn merged(old: &[Entry], described: &[[u64; 2]], changes: &Changes) -> Option<Vec<Entry>> {
     let mut removed = changes.removed.iter().peekable();
     let mut kept = old
@@ -282,7 +286,7 @@ fn merged(old: &[Entry], described: &[[u64; 2]], changes: &Changes) -> Option<Ve
         .filter(|(at, _)| removed.next_if(|place| *place == at).is_none())
         .map(|(_, entry)| *entry);
     let (mut added, mut described) = (changes.added.iter().peekable(), described.iter());
-    // No more than there are: `decode` counted them.
+    // `decode` has checked that this many entries exist.
     let count = old.len() - changes.removed.len() + changes.added.len();
     (0..count)
         .map(|at| match added.next_if(|place| **place == at) {
@@ -301,11 +305,11 @@ mod tests {
     use super::*;
 
     fn order(series: SeriesId) -> (u64, u32) {
-        // The slot.
+        // The slot of the series.
         (series.family, series.id as u32)
     }
 
-    /// A series by its number, with one of a few generations.
+    /// Returns a series by its number, with one of a few generations.
     fn entry(number: u64, generation: u64) -> Entry {
         let series = SeriesId { family: 256 + number % 3 * 64, id: number | generation << 32 };
         Entry::new(series, 1 + number as u16 % 4, number % 16)

@@ -1,6 +1,6 @@
-//! The flight recorder: what the series of a segment were, tick by tick, in a ring inside of the
-//! segment. It is there after a SIGKILL, and is read from outside, by
-//! [`Inspection::history`](crate::inspect::Inspection::history).
+//! The flight recorder: a ring inside of the segment that keeps the series of the last ticks.
+//! Because the ring is part of the segment, it survives a SIGKILL, and you can read it from outside
+//! with [`Inspection::history`](crate::inspect::Inspection::history).
 //!
 //! ```text
 //!  record FREC/1: | head | chunk | chunk | chunk | ... |     a chunk starts over when all are full
@@ -8,9 +8,10 @@
 //!  frame:         | HEAD TIME COUNTS | series | codes  |     the first frame of a chunk is a key
 //! ```
 //!
-//! One process writes (`recorder.rs`), others take over when it dies. A frame (`frame.rs`) is a
-//! tick: the changes of the list of series, and the codes (`code.rs`) of how each cell changed.
-//! `ring.rs` publishes it by one store; `replay.rs` reads. `docs/formats.md` draws all of it.
+//! One process writes (`recorder.rs`), and another one takes over when it dies. A frame
+//! (`frame.rs`) is one tick: the changes of the list of series, and a code (`code.rs`) for the
+//! change of each cell. `ring.rs` publishes a frame with one store, and `replay.rs` reads the ring.
+//! `docs/formats.md` draws all words.
 
 #[cfg(not(loom))]
 mod code;
@@ -35,12 +36,12 @@ pub(crate) use replay::replay_words;
 #[cfg(all(unix, not(loom)))]
 pub(crate) use ring::Load;
 
-/// The record of the flight recorder; its name is empty.
+/// The kind of the flight recorder's record, whose name is empty.
 #[cfg(not(loom))]
 pub(crate) const HISTORY: crate::layout::Kind = crate::layout::Kind::new(*b"FREC", 1);
 
 #[cfg(loom)]
 pub mod model {
-    //! The part that loom checks.
+    //! The part of the ring that loom checks.
     pub use super::ring::model::Chunks;
 }

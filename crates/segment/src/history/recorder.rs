@@ -1,8 +1,9 @@
-//! The writer of the flight recorder: reads the series once a second, and adds a frame to the ring.
+//! The writer of the flight recorder. Once a second, it reads the series and adds a frame to the
+//! ring.
 //!
-//! One process at a time has the lead; the others take it over when it dies. Counting does not
-//! notice the recorder: it walks the series as a scrape does, and waits for no lock after it was
-//! opened.
+//! Only one process holds the lead, and another one takes over when it dies. The recorder does not
+//! slow down counting, because it walks the series like a scrape. After it was opened, it waits for
+//! no lock.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -22,9 +23,10 @@ use crate::series::cells::is_float;
 use crate::series::{Cursor, Family, Schema, SeriesCells};
 use crate::sync::Ordering;
 
-/// What to record, and in how much memory.
+/// Options of the flight recorder: which series to record, how often, and in how much memory.
 ///
-/// The memory is set aside when a segment gets its recorder, and stays as it is.
+/// The memory is reserved when the recorder of a segment is created. This size cannot be changed
+/// later.
 #[derive(Debug, Clone)]
 pub struct Options {
     bytes: u64,
@@ -47,64 +49,64 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults: up to 1,000 series of all families, each second, in 4 MiB.
+    /// Returns the defaults: up to 1,000 series of all families, each second, in 4 MiB.
     pub fn new() -> Self {
         let interval = Duration::from_secs(1);
         let (bytes, series, families) = (4 << 20, 1000, Vec::new());
         Self { bytes, series, interval, families, filter: |_| true, gives_way: false }
     }
 
-    /// The most bytes that it takes in the segment, 16 KiB to 64 MiB. When they are full, the
-    /// oldest sixteenth makes room. How long they last depends on how much the series change: a
-    /// counter that grows evenly takes a byte for each tick, one that stands still next to none.
+    /// Sets the most bytes that the recorder may use in the segment, from 16 KiB to 64 MiB. When
+    /// they are full, the oldest sixteenth is overwritten. How long your history reaches back
+    /// depends on the changes: for example, a counter that grows evenly takes one byte for each
+    /// tick, and a constant one almost none.
     ///
-    /// A segment that has a recorder keeps the bytes with which that was made.
+    /// If the segment already contains a recorder, this setting is ignored.
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// The most series that are recorded, 1 to 16,384: the first ones, in the order of their
-    /// families, and of their places in the family. A series is left out as well if all series
-    /// together would have more than 16,384 cells, or if a tick could take more than a sixteenth of
-    /// the bytes. What is left out is counted.
+    /// Sets the most series to record, from 1 to 16,384. The first series are taken, in the order
+    /// of the families and of the slots in each family. A series is dropped, too, if all series
+    /// together would hold more than 16,384 cells, or if one tick could take more than a sixteenth
+    /// of the bytes. You can read the number of dropped series with [`Recorder::dropped`].
     pub fn series(mut self, series: usize) -> Self {
         self.series = series;
         self
     }
 
-    /// The time from one tick to the next, 1 ms to an hour.
+    /// Sets the time from one tick to the next, from 1 ms to an hour.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// The names of the families to record; without any, all of them.
+    /// Sets the names of the families to record. Without names, all families are recorded.
     pub fn families<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.families = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Which families may be recorded at all, for a layer above that has families of its own.
+    /// Sets a filter on families. A layer above can use this to exclude families for internal use.
     pub fn filter(mut self, filter: fn(&Schema) -> bool) -> Self {
         self.filter = filter;
         self
     }
 
-    /// Gives the lead back after each tick, for a process that records the segment of another
-    /// program. If the program itself begins to record, it leads from its next tick on, also while
-    /// the process that gives way is stopped between two ticks.
+    /// Gives the lead back after each tick. Use this if your process records the segment of another
+    /// program. If that program starts its own recorder, it leads from its next tick on, even while
+    /// your process is stopped between two ticks.
     pub fn give_way(mut self) -> Self {
         self.gives_way = true;
         self
     }
 
-    /// Opens the recorder of a segment, or makes it. Nothing is recorded until
-    /// [`Recorder::tick`] is called.
+    /// Opens the recorder of a segment, or creates it. Call [`Recorder::tick`] to record.
     ///
     /// # Errors
-    /// Options out of bounds, a segment without room, a recorder of another version, and the errors
-    /// of the disk and of the lock of registration.
+    /// If the options are out of bounds, the segment is full, or the recorder is of another
+    /// version. Also returns the errors of the disk and of the registration lock.
     pub fn open(&self, segment: &Segment) -> Result<Recorder, Error> {
         self.check().map_err(|reason| Error::request(segment, reason))?;
         segment.ensure_marked_open()?;
@@ -112,8 +114,8 @@ impl Options {
             Some(record) => record,
             None if self.gives_way => self.make_as_guest(segment)?,
             None => {
-                // Processes of one program may all come here at once: the lock keeps them from
-                // taking the bytes twice.
+                // All processes of a program may get here at once. This lock keeps two of them from
+                // reserving the bytes.
                 let _registration = segment.lock_registration()?;
                 match segment.find(HISTORY, "")? {
                     Some(record) => record,
@@ -148,8 +150,9 @@ impl Options {
         })
     }
 
-    /// Says what is wrong with the options, and what to use instead. [`Options::open`] does so,
-    /// too: this is for a layer above that treats options and segments differently.
+    /// Checks the options. The error explains the fault and the valid range. [`Options::open`]
+    /// checks them, too: call this only if you handle the errors of options and of segments
+    /// differently.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         let Self { bytes, series, interval, .. } = self;
@@ -174,10 +177,10 @@ impl Options {
         Ok(())
     }
 
-    /// Makes the recorder of another program's segment. Holds no lock while it waits for the disk,
-    /// and gives the bytes back that come to nothing: the program needs them.
+    /// Creates the recorder of another program's segment. This holds no lock while it waits for the
+    /// disk, and returns reserved bytes that stay unused, because the program needs them.
     fn make_as_guest(&self, segment: &Segment) -> Result<Record, Error> {
-        // A lock that is not to be had shows before the bytes are taken.
+        // Fail before any bytes are reserved if the lock cannot be taken.
         drop(segment.lock_registration()?);
         let draft = self.reserve(segment)?;
         let record = publish_as_guest(segment, &draft);
@@ -190,7 +193,7 @@ impl Options {
 
     fn reserve(&self, segment: &Segment) -> Result<Draft, Error> {
         let cells = (self.bytes - RECORD_BYTES) / 8;
-        // `check` has required enough of them.
+        // `check` has ensured that there are enough bytes.
         let geometry = Geometry::of_cells(cells).ok_or_else(|| Error::full(segment, self.bytes))?;
         let draft = segment.reserve(HISTORY, "", geometry.all_words());
         let draft = draft.map_err(|error| match error.kind() {
@@ -208,8 +211,8 @@ impl Options {
         Ok(draft)
     }
 
-    /// Whether the family is to be recorded, under the name of its description or the one that
-    /// scrapes show.
+    /// Returns whether to record the family. You can list it under its own name or under the one
+    /// that scrapes show, for example `requests_total`.
     fn has(&self, schema: &Schema) -> bool {
         let is_named = |name: &String| {
             *name == schema.name || name.strip_suffix("_total") == Some(schema.name.as_str())
@@ -218,11 +221,11 @@ impl Options {
     }
 }
 
-/// How often a guest starts again when its program has published a record meanwhile.
+/// How often a guest retries after its program published a record in the meantime.
 const TRIES: usize = 16;
 
-/// Publishes the record of a recorder, unless the program has made one meanwhile, which is returned
-/// then.
+/// Publishes the record of a recorder. If the program has published one in the meantime, this
+/// returns the program's record.
 fn publish_as_guest(segment: &Segment, draft: &Draft) -> Result<Record, Error> {
     for _ in 0..TRIES {
         let newest = draft.prepare()?;
@@ -235,7 +238,7 @@ fn publish_as_guest(segment: &Segment, draft: &Draft) -> Result<Record, Error> {
     Err(Error::request(segment, "its program makes metrics all the time: try again later".into()))
 }
 
-/// Records the series of a segment, if no other process does.
+/// Records the series of a segment, unless another process does.
 #[derive(Debug)]
 pub struct Recorder {
     segment: Segment,
@@ -244,45 +247,45 @@ pub struct Recorder {
     interval: u64,
     cells: Cells,
     geometry: Geometry,
-    /// Where to write, while this process has the lead.
+    /// The writer's position, while this process holds the lead.
     lead: Option<(LeaderLease, Position)>,
-    /// Where to go on, if this process gives way and no other one has led since.
+    /// The position to resume from, if this process gave way and no other process has led since.
     rest: Option<(RestingLease, Position)>,
-    /// The families to record, by their records' places.
+    /// The families to record, sorted by the offsets of their records.
     families: Vec<Family>,
-    /// The newest record that was looked at.
+    /// The newest record that was examined.
     newest: u64,
-    /// The last tick that was recorded; empty if the next frame has to be a key frame.
+    /// The last recorded tick; empty if the next frame must be a key frame.
     last: SeriesList,
     next: SeriesList,
     coder: Coder,
     frame: Vec<u64>,
     texts: Vec<u8>,
-    /// The ticks until the series that are left out are counted again.
+    /// The number of ticks until the dropped series are counted again.
     until_count: u32,
 }
 
-/// Counting the series that are left out takes longer than a tick.
+/// Dropped series are counted only this often, because counting them takes longer than a tick.
 const TICKS_PER_COUNT: u32 = 60;
 
 impl Recorder {
-    /// Records the series as they are now. Returns false if another process records, or if this
-    /// tick was recorded already.
+    /// Records the current series. Returns false if another process records, or if this tick was
+    /// recorded before.
     ///
-    /// Waits for no lock. A tick that does not come, since the process
-    /// was stopped, is a gap.
+    /// This call waits for no lock. If your process is stopped and skips ticks, the recording
+    /// contains a gap.
     ///
     /// # Errors
-    /// The system's, where this process cannot be marked as alive; and families that cannot be
-    /// read: then those that are known were recorded.
+    /// If this process cannot be marked as alive, or if the families cannot be read. In the latter
+    /// case, the tick still records the families that are known.
     pub fn tick(&mut self) -> Result<bool, Error> {
         self.tick_at(self.clock.now(), self.clock.unix())
     }
 
-    /// As [`Recorder::tick`], at a time of the segment and of the wall clock.
+    /// Like [`Recorder::tick`], with a given time of the segment and of the wall clock.
     ///
     /// # Errors
-    /// Those of [`Recorder::tick`].
+    /// Returns the errors of [`Recorder::tick`].
     pub fn tick_at(&mut self, now: u64, unix: u64) -> Result<bool, Error> {
         let ticked = self.tick_leading(now, unix);
         if self.options.gives_way
@@ -318,22 +321,22 @@ impl Recorder {
         looked.map(|()| true)
     }
 
-    /// The time until the next tick is due.
+    /// Returns the time until the next tick is due.
     pub fn until_next(&self) -> Duration {
         Duration::from_nanos(self.interval - self.clock.now() % self.interval)
     }
 
-    /// Whether this process records, as of the last tick.
+    /// Returns whether this process held the lead at the last tick.
     pub fn is_leading(&self) -> bool {
         self.rest.is_some() || self.lead.as_ref().is_some_and(|(lease, _)| lease.is_held())
     }
 
-    /// The number of series that are left out, as of the last minute.
+    /// Returns the number of dropped series, counted within the last minute.
     pub fn dropped(&self) -> u64 {
         self.cells[head::DROPPED].load(Ordering::Relaxed)
     }
 
-    /// Where to write; `None` if another process has the lead.
+    /// Returns the position of the next frame; `None` if another process holds the lead.
     fn lead(&mut self) -> Result<Option<Position>, Error> {
         if let Some((rest, position)) = self.rest.take()
             && let Some(lease) = rest.resume()
@@ -356,14 +359,14 @@ impl Recorder {
         Ok(Some(position))
     }
 
-    /// Adds the families that were made since the last tick.
+    /// Adds the families registered since the last tick.
     fn look_for_families(&mut self) -> Result<(), Error> {
         if self.segment.newest() == self.newest {
             return Ok(());
         }
         let (families, newest) = self.segment.families_since(self.newest)?;
         for family in families.into_iter().filter(|family| self.options.has(family.schema())) {
-            // A damaged list of records may have one twice.
+            // A damaged list of records may contain a record twice.
             if let Err(at) = self.families.binary_search_by_key(&family.id(), Family::id) {
                 self.families.insert(at, family);
             }
@@ -372,7 +375,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Reads all series that are to be recorded. Returns whether some are left out.
+    /// Reads all series to record. Returns whether some had to be dropped.
     fn collect(&mut self) -> bool {
         let Self { families, next, texts, options, geometry, .. } = self;
         next.clear();
@@ -389,7 +392,7 @@ impl Recorder {
                     return ControlFlow::Break(());
                 }
                 let id = SeriesId { family: record, id: view.id };
-                // At most 512 cells.
+                // The cast is safe, because a series contains at most 512.
                 let entry = Entry::new(id, cells as u16, floats);
                 next.push(entry, (0..cells).map(|cell| bits(schema, &view.cells, cell)));
                 ControlFlow::Continue(())
@@ -401,9 +404,9 @@ impl Recorder {
         false
     }
 
-    /// Writes the frame of what was collected.
+    /// Writes the frame of the collected series.
     fn encode(&mut self, time: u64) {
-        // As they come in a walk.
+        // The order of a walk.
         let order = |series: SeriesId| (series.family, series.id as u32);
         let Self { last, next, coder, frame, .. } = self;
         next.encode(last, time, order, coder, frame);
@@ -430,8 +433,9 @@ impl Recorder {
     }
 }
 
-/// Returns the number of cells to record for each series, and the bits of the cells of floats. The
-/// sums of all pairs are recorded as one, because each sum that changes takes some 8 bytes a tick.
+/// Returns the number of cells to record for each series, and the bits of its float cells. The sums
+/// of all pairs are recorded as a single sum, because each sum that changes takes about 8 bytes a
+/// tick.
 fn recorded(schema: &Schema) -> (usize, u64) {
     match usize::from(schema.pairs) {
         0 => (schema.cells.into(), schema.floats),
@@ -439,7 +443,7 @@ fn recorded(schema: &Schema) -> (usize, u64) {
     }
 }
 
-/// Returns the bits to record for the cell with that number among those that are recorded.
+/// Returns the bits to record for the recorded cell with this number.
 fn bits(schema: &Schema, cells: &SeriesCells<'_>, number: usize) -> u64 {
     let pairs = usize::from(schema.pairs);
     let cell = match number {

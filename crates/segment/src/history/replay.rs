@@ -1,4 +1,4 @@
-//! Reads what was recorded, while it is being written or after that. Nothing in it is trusted.
+//! Reads a recording, during or after its writing. The reader trusts none of the words.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -9,19 +9,21 @@ use crate::error::Error;
 use crate::lease::leader;
 use crate::segment::Segment;
 
-/// The series at one time.
+/// All recorded series at one time.
 #[derive(Debug)]
 pub struct Tick<'l> {
-    /// The segment's time in nanoseconds.
+    /// The time of the segment in nanoseconds.
     pub time: u64,
-    /// The wall clock's Unix time in nanoseconds, as it was set when the chunk of this tick began.
+    /// The wall clock's Unix time in nanoseconds. The clock was read when the chunk of this tick
+    /// began.
     pub unix: u64,
     list: &'l SeriesList,
 }
 
 impl<'l> Tick<'l> {
-    /// The series with their cells: the sums of an additive family, otherwise the cells as they
-    /// are. A cell of floats is its bits. Of pairs, the cells are one sum and then all counts.
+    /// Returns the series with their cells: sums for an additive family, otherwise plain values. A
+    /// float cell contains the float's bits. A series of pairs holds a single sum, followed by all
+    /// counts.
     pub fn series(&self) -> impl Iterator<Item = (SeriesId, &'l [u64])> + use<'l> {
         let mut values = &self.list.values[..];
         self.list.entries.iter().map_while(move |entry| {
@@ -31,38 +33,39 @@ impl<'l> Tick<'l> {
         })
     }
 
-    /// The number of cells of all series, which is what it took to read the tick.
+    /// Returns the number of cells of all series. This is also the cost of reading the tick.
     pub fn cells(&self) -> usize {
         self.list.values.len()
     }
 }
 
-/// What is known of a recording beside its ticks.
+/// Information on a recording and on its writer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingInfo {
     /// The number of ticks that were read.
     pub ticks: u64,
-    /// The nanoseconds from one tick to the next, as the last writer set them.
+    /// The nanoseconds from one tick to the next; set by the last writer.
     pub interval: u64,
-    /// The series that were not recorded, since there were too many; as of the last minute.
+    /// The number of series that were dropped because there were too many, counted within the last
+    /// minute.
     pub dropped: u64,
-    /// The token of the process that records, or did so last; 0 if it ended in good order.
+    /// The token of the process that records or was the last to do so; 0 if it ended in good order.
     pub owner: u64,
-    /// The segment's time at which the oldest chunk began: there are no ticks before. 0 if that is
-    /// not known.
+    /// The segment's time at the beginning of the oldest chunk. There are no earlier ticks. This is
+    /// 0 if the time is unknown.
     pub begun: u64,
-    /// The chunks that started over while they were read. Their ticks are missing.
+    /// The number of chunks that were overwritten while they were read. Their ticks are missing.
     pub overwritten: u64,
-    /// What contradicts the layout, and was left out because of it: the byte of the file, or of the
-    /// record's cells if it was not read from a file.
+    /// The contradictions with the layout, and the skipped parts. The byte counts from the
+    /// beginning of the file, or of the record's cells if they were not read from a file.
     pub damage: Vec<(u64, String)>,
 }
 
-/// Reads what was recorded in a segment, from the segment's time `since` on, and perhaps some ticks
-/// before it. `None` if nothing ever was.
+/// Reads the recording of a segment, from the segment's time `since` on. The first ticks may be
+/// from before that time. Returns `None` if the segment was never recorded.
 ///
 /// # Errors
-/// A recorder of another version, and a damaged list of records.
+/// If the recorder is of another version, or the list of records is damaged.
 pub fn replay(
     segment: &Segment,
     since: u64,
@@ -76,11 +79,11 @@ pub fn replay(
     Ok(record.map(|record| replay_words(record.cells(), since..=u64::MAX, &mut visit)))
 }
 
-/// The cells that may be read for each word of the record: an idle series costs next to nothing in
-/// the record, but must be visited at each tick.
+/// The cells that may be read for each word of the record. This bounds the work, because an idle
+/// series takes almost no words, but must be visited at each tick.
 const CELLS_PER_WORD: usize = 1 << 12;
 
-/// As [`replay`], for the words of a record, and up to the end of `times`, or until `visit` breaks.
+/// Like [`replay`], for the words of a record. Stops at the end of `times`, or when `visit` breaks.
 pub(crate) fn replay_words(
     memory: &impl Load,
     times: RangeInclusive<u64>,
@@ -105,7 +108,7 @@ pub(crate) fn replay_words(
     }
     let laps = geometry.laps(memory);
     let begun = begun(&laps, &mut replayed.damage);
-    // A chunk without frames has no ticks.
+    // A chunk without frames contains no ticks.
     let oldest = laps.iter().position(|lap| lap.first.is_some());
     replayed.begun = oldest.and_then(|oldest| begun[oldest]).unwrap_or(0);
     let mut budget = memory.words().saturating_mul(CELLS_PER_WORD);
@@ -153,8 +156,8 @@ pub(crate) fn replay_words(
     replayed
 }
 
-/// When each lap began, where that is known. TIME has no checksum: it counts if the first frame has
-/// the same time, and if no lap before it began later.
+/// Returns the beginning of each lap, if it is known. Because TIME has no checksum, it must match
+/// the first frame's time, and must not be before the beginning of an earlier lap.
 fn begun(laps: &[Lap], damage: &mut Vec<(u64, String)>) -> Vec<Option<u64>> {
     let mut last = 0;
     let times = laps.iter().map(|lap| {

@@ -1,36 +1,39 @@
-//! The ring of chunks: how a frame becomes visible, and how a reader notices that a chunk starts
-//! over while it reads.
+//! The ring of chunks: how a frame becomes visible, and how a reader notices that a chunk is
+//! overwritten while it reads.
 //!
-//! A chunk belongs to one *lap*, whose number is its SEQUENCE: lap `n` uses chunk `(n - 1) mod
-//! CHUNKS`. Within a lap, frames are only added; a store of COMMITTED publishes each. To start a
-//! lap, the writer sets SEQUENCE to 0, then COMMITTED, and then SEQUENCE to the lap. A reader
-//! copies what is committed between two loads of SEQUENCE (a seqlock; Boehm 2012, "Can seqlocks get
-//! along with programming language memory models?"). The writer may die between any two stores:
-//! then the last frame does not exist, or the oldest chunk is empty.
+//! Each use of a chunk is one *lap*, whose number is its SEQUENCE: lap `n` uses chunk `(n - 1) mod
+//! CHUNKS`. Within a lap, frames are only added, and a store of COMMITTED publishes each. To start
+//! a lap, the writer sets SEQUENCE to 0, then COMMITTED to 0, and then SEQUENCE to the lap's
+//! number. A reader copies the committed words between two loads of SEQUENCE (a seqlock; Boehm
+//! 2012, "Can seqlocks get along with programming language memory models?").
+//!
+//! The writer can die between any two stores. For example, if it dies before the store of
+//! COMMITTED, the last frame does not exist, and if it dies while it starts a lap, the oldest chunk
+//! is empty.
 
 use crate::hash::fnv1a_of;
 use crate::sync::{Ordering, fence};
 
-/// The words of a record of this kind, to be read. They may hold anything, and change meanwhile.
+/// The words of a recording, for reading. They are untrusted, and may change while you read them.
 pub(crate) trait Load {
-    /// Loads a word; 0 if it is not there. What is loaded later is at least as new.
+    /// Loads a word; 0 after the end. Later loads return values that are at least as new.
     fn load(&self, at: usize) -> u64;
 
-    /// Loads the words from one on, in any order.
+    /// Loads the words from `from` on, in any order.
     fn copy(&self, from: usize, into: &mut [u64]);
 
-    /// The number of words.
+    /// Returns the number of words.
     fn words(&self) -> usize;
 }
 
-/// The words, to be written by one process.
+/// The words of a recording, for its single writer.
 pub(super) trait Store: Load {
     fn store(&self, at: usize, value: u64, ordering: Ordering);
 }
 
 impl Load for crate::Cells {
     fn load(&self, at: usize) -> u64 {
-        // Acquire: as the trait says.
+        // Acquire, because the trait demands it.
         self.get(at).map_or(0, |cell| cell.load(Ordering::Acquire))
     }
 
@@ -53,7 +56,7 @@ impl Store for crate::Cells {
     }
 }
 
-/// The words of the record's head.
+/// Indexes into the head of the record.
 pub(super) mod head {
     pub(in super::super) const GEOMETRY: usize = 0;
     pub(in super::super) const INTERVAL: usize = 1;
@@ -62,7 +65,7 @@ pub(super) mod head {
     pub(in super::super) const END: usize = 8;
 }
 
-/// The words of a chunk's head.
+/// Indexes into the head of a chunk.
 mod chunk {
     pub(super) const SEQUENCE: usize = 0;
     pub(super) const COMMITTED: usize = 1;
@@ -71,34 +74,35 @@ mod chunk {
     pub(super) const END: usize = 8;
 }
 
-/// How many chunks there are, and how many words each has, with its head.
+/// The number of chunks, and the words of each, including its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Geometry {
     chunks: u32,
     words: u32,
 }
 
-/// The number of chunks of a new record: starting one over forgets a sixteenth.
+/// The number of chunks of a new record. Starting a lap forgets a sixteenth of the recording.
 const CHUNKS: u32 = 16;
-/// The most words of all chunks: a reader allocates what a chunk declares.
+/// The most words of all chunks. This bounds a reader's allocations, because it trusts a chunk's
+/// length.
 const MAX_WORDS: u64 = (64 << 20) / 8;
-/// The words of a chunk are a multiple of a line.
+/// The words of a chunk are a multiple of a cache line.
 const LINE: u32 = 8;
 
 impl Geometry {
-    /// The most words that fit into a record's cells.
+    /// Returns the largest geometry that fits into a record's cells.
     pub(super) fn of_cells(cells: u64) -> Option<Self> {
         let words = cells.checked_sub(head::END as u64)? / u64::from(CHUNKS);
         let words = u32::try_from(words).ok()? / LINE * LINE;
         (words > chunk::END as u32).then_some(Self { chunks: CHUNKS, words })
     }
 
-    /// All words, with the head of the record.
+    /// Returns the words of the record, including its head.
     pub(super) fn all_words(self) -> usize {
         head::END + self.chunks as usize * self.words as usize
     }
 
-    /// The words for the frames of a chunk.
+    /// Returns the words for the frames of a chunk.
     pub(super) fn frame_words(self) -> usize {
         self.words as usize - chunk::END
     }
@@ -109,7 +113,7 @@ impl Geometry {
 
     /// Reads the head of a record; `None` if it contradicts itself.
     pub(super) fn unpack(word: u64) -> Option<Self> {
-        // Truncation is meant: each cast keeps one half.
+        // The truncation is intended: each cast keeps one half.
         let (chunks, words) = (word as u32, (word >> 32) as u32);
         let is_sound = (2..=1 << 16).contains(&chunks)
             && words > chunk::END as u32
@@ -118,28 +122,30 @@ impl Geometry {
         is_sound.then_some(Self { chunks, words })
     }
 
-    /// The first word of the chunk of a lap.
+    /// Returns the first word of a lap's chunk.
     fn chunk_of(self, lap: u64) -> usize {
         let index = lap.wrapping_sub(1) % u64::from(self.chunks);
-        // Less than 2^32 words.
+        // The index is less than 2^32 words.
         head::END + (index * u64::from(self.words)) as usize
     }
 
-    /// The lap that a chunk belongs to, and where it is; `None` if it belongs to none.
+    /// Returns a chunk's lap and its first word; `None` if the chunk belongs to no lap.
     fn lap(self, memory: &impl Load, index: u32) -> Option<(u64, usize)> {
         let at = head::END + index as usize * self.words as usize;
         let lap = memory.load(at + chunk::SEQUENCE);
         (lap != 0 && self.chunk_of(lap) == at).then_some((lap, at))
     }
 
-    /// The laps of all chunks, oldest first. A chunk that starts over meanwhile is left out.
+    /// Returns the laps of all chunks, oldest first. A chunk that is overwritten at the same time
+    /// is skipped.
     pub(super) fn laps(self, memory: &impl Load) -> Vec<Lap> {
         let laps = (0..self.chunks).filter_map(|index| {
             let (number, at) = self.lap(memory, index)?;
             let time = memory.load(at + chunk::TIME);
             let has_frames = memory.load(at + chunk::COMMITTED) > 0;
             let first = has_frames.then(|| memory.load(at + chunk::END + FRAME_TIME));
-            // At least as new as the words above: if one is of the next lap, this one has ended.
+            // The load is at least as new as the words above. If one of them is from the next lap,
+            // this load sees that the lap has ended.
             let is_same = memory.load(at + chunk::SEQUENCE) == number;
             is_same.then_some(Lap { number, at, time, first })
         });
@@ -148,11 +154,11 @@ impl Geometry {
         laps
     }
 
-    /// Reads the chunk of a lap; `None` if the chunk belongs to another lap by now.
+    /// Copies the chunk of a lap; `None` if the chunk belongs to another lap by now.
     pub(super) fn read(self, memory: &impl Load, lap: u64) -> Option<ChunkCopy> {
         let at = self.chunk_of(lap);
-        // Acquire, in `load`: sees what was stored before the lap began, and before each frame was
-        // committed.
+        // Acquire, in `load`: sees the stores from before the lap began, and from before each frame
+        // was committed.
         if memory.load(at + chunk::SEQUENCE) != lap {
             return None;
         }
@@ -162,7 +168,8 @@ impl Geometry {
         let count = if is_whole { committed as usize } else { there };
         let mut words = vec![0; chunk::END + count];
         memory.copy(at, &mut words);
-        // Acquire: if a word above is of the next lap, the load below sees that this one has ended.
+        // Acquire: if a word above is from the next lap, the load below sees that this lap has
+        // ended.
         fence(Ordering::Acquire);
         if memory.load(at + chunk::SEQUENCE) != lap {
             return None;
@@ -172,20 +179,20 @@ impl Geometry {
     }
 }
 
-/// The lap of a chunk, as its head says.
+/// The lap of a chunk, read from the chunk's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lap {
     pub(super) number: u64,
-    /// Where the chunk is in the record.
+    /// The first word of the chunk in the record.
     at: usize,
-    /// TIME, which no checksum covers.
+    /// The chunk's TIME, which no checksum covers.
     pub(super) time: u64,
-    /// The time of the first frame, if there is one. A writer makes both the same.
+    /// The time of the first frame, if there is one. A writer sets both times to the same value.
     pub(super) first: Option<u64>,
 }
 
 impl Lap {
-    /// Where TIME is in the record.
+    /// Returns the word of TIME in the record.
     pub(super) fn time_at(&self) -> usize {
         self.at + chunk::TIME
     }
@@ -194,39 +201,39 @@ impl Lap {
 /// A copy of a chunk.
 #[derive(Debug)]
 pub(super) struct ChunkCopy {
-    /// Where its head is in the record.
+    /// The word of its head in the record.
     at: usize,
     lap: u64,
-    /// The segment's time when the lap began.
+    /// The time of the segment at the beginning of the lap.
     pub(super) time: u64,
-    /// The wall clock's at that time.
+    /// The wall clock's time at the beginning of the lap.
     pub(super) unix: u64,
     /// Whether COMMITTED is in bounds.
     pub(super) is_whole: bool,
     words: Vec<u64>,
 }
 
-/// The bits of a frame's first word: its length in words, and a mark.
+/// The bits of a frame's first word that contain its length in words.
 const LENGTH: u64 = (1 << 24) - 1;
-/// Nothing in the frame depends on earlier ones.
+/// The mark of a key frame: a frame that depends on no earlier one.
 pub(super) const KEY: u64 = 1 << 24;
-/// The word of a frame that has its time.
+/// The word of a frame that contains its time.
 const FRAME_TIME: usize = 1;
 
 impl ChunkCopy {
-    /// The time of its first frame, which is sound if `frames` visits one.
+    /// Returns the time of its first frame. You can trust it if `frames` visits a frame.
     pub(super) fn first(&self) -> Option<u64> {
         self.words.get(FRAME_TIME).copied()
     }
 
-    /// Calls `visit` with the words of one frame after the other; each begins with the frame's
-    /// marks. Ends at the first one that `visit` refuses, or that contradicts its length or its
-    /// checksum, and returns where in the record that is.
+    /// Calls `visit` with the words of each frame; the first word contains the marks. Stops at the
+    /// first frame that `visit` refuses, or whose length or checksum is wrong, and returns its word
+    /// in the record.
     pub(super) fn frames(&self, mut visit: impl FnMut(&[u64]) -> bool) -> Result<(), usize> {
         let mut rest = &self.words[..];
         while let Some(&first) = rest.first() {
             let at = self.at + chunk::END + self.words.len() - rest.len();
-            // At most 2^24.
+            // The length is less than 2^24.
             let length = (first & LENGTH) as usize;
             if length == 0 || length > rest.len() {
                 return Err(at);
@@ -241,7 +248,8 @@ impl ChunkCopy {
     }
 }
 
-/// The checksum of a frame, 32 bits. Frames of an earlier lap have another one.
+/// Returns the 32-bit checksum of a frame. It covers the lap, so a frame of an earlier lap does not
+/// match.
 fn check(lap: u64, frame: &[u64]) -> u64 {
     let first = frame.first().map_or(0, |word| word & u64::from(u32::MAX));
     let words = [lap, first].into_iter().chain(frame.iter().skip(1).copied());
@@ -249,12 +257,11 @@ fn check(lap: u64, frame: &[u64]) -> u64 {
     (hash ^ hash >> 32) & u64::from(u32::MAX)
 }
 
-/// The writer's position: the lap that was begun last, and the words that are committed in its
-/// chunk.
+/// The writer's position: the last lap that was begun, and the committed words of its chunk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
     pub(super) geometry: Geometry,
-    /// 0 before the first.
+    /// The number of the lap; 0 before the first.
     lap: u64,
     committed: usize,
     /// The time of the last frame that the last writer committed.
@@ -262,8 +269,8 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Where the last writer was. The chunk that it left is continued only if all of it is sound,
-    /// and if it has a frame: the first one has the time of the lap.
+    /// Finds the position of the last writer. Its chunk is continued only if all frames are sound
+    /// and there is at least one, because the first frame must have the time of the lap.
     pub(super) fn find(memory: &impl Load, geometry: Geometry) -> Self {
         let full = geometry.frame_words();
         let laps = (0..geometry.chunks).filter_map(|index| geometry.lap(memory, index));
@@ -281,12 +288,12 @@ impl Position {
         Self { geometry, lap, committed, time }
     }
 
-    /// Whether a frame of that many words fits into the chunk.
+    /// Returns whether a frame of that many words fits into the chunk.
     pub(super) fn has_room(&self, words: usize) -> bool {
         words <= self.geometry.frame_words().saturating_sub(self.committed)
     }
 
-    /// Starts the next chunk over.
+    /// Starts the next lap.
     pub(super) fn start(&mut self, memory: &impl Store, time: u64, unix: u64) {
         self.lap = self.lap.wrapping_add(1).max(1);
         self.committed = 0;
@@ -298,12 +305,12 @@ impl Position {
         for (word, value) in words {
             memory.store(at + word, value, Ordering::Relaxed);
         }
-        // Release: a reader that sees the lap sees that nothing is committed yet.
+        // Release: a reader that sees the lap sees that no frame is committed yet.
         memory.store(at + chunk::SEQUENCE, self.lap, Ordering::Release);
     }
 
-    /// Adds a frame, for which there is room. Its first word has the marks; the length and the
-    /// checksum are filled in.
+    /// Adds a frame, if there is room. Its first word contains the marks; this fills in the length
+    /// and the checksum.
     pub(super) fn commit(&mut self, memory: &impl Store, frame: &mut [u64]) {
         let length = frame.len();
         if length == 0 || length as u64 > LENGTH || !self.has_room(length) {
@@ -321,7 +328,7 @@ impl Position {
     }
 }
 
-/// The model for loom: two chunks, with room for two words each.
+/// A model for loom: two chunks, with room for two words each.
 #[cfg(loom)]
 pub mod model {
     use super::*;
@@ -340,13 +347,12 @@ pub mod model {
     }
 
     impl Chunks {
-        /// Empty chunks.
+        /// Returns empty chunks.
         pub fn new() -> Self {
             Self(Cells::private(GEOMETRY.all_words()))
         }
 
-        /// Starts a number of laps with a number of frames in each. A frame holds the number of its
-        /// lap.
+        /// Starts a number of laps with a number of frames each. A frame contains its lap's number.
         pub fn write(&self, laps: u64, frames: u64) {
             let mut position = Position::find(&self.0, GEOMETRY);
             for _ in 0..laps {
@@ -357,7 +363,7 @@ pub mod model {
             }
         }
 
-        /// Reads a lap: the number of its frames, or `None` if its chunk belongs to another one.
+        /// Returns the number of a lap's frames, or `None` if its chunk belongs to another lap.
         pub fn read(&self, lap: u64) -> Option<u64> {
             let chunk = GEOMETRY.read(&self.0, lap)?;
             assert_eq!((chunk.time, chunk.is_whole), (lap, true));
@@ -382,11 +388,11 @@ mod tests {
 
     const GEOMETRY: Geometry = Geometry { chunks: 3, words: 24 };
 
-    /// Memory that remembers all stores.
+    /// Memory that logs all stores.
     #[derive(Default)]
     struct LoggedMemory(RefCell<(Vec<u64>, Log)>);
 
-    /// Where something was stored, and what.
+    /// The place and the value of each store.
     type Log = Vec<(usize, u64)>;
 
     impl Load for LoggedMemory {
@@ -412,7 +418,7 @@ mod tests {
         }
     }
 
-    /// The numbers in all frames, oldest first.
+    /// Returns the numbers in all frames, oldest first.
     fn numbers(memory: &impl Load) -> Vec<u64> {
         let mut numbers = Vec::new();
         for lap in GEOMETRY.laps(memory) {
@@ -429,7 +435,7 @@ mod tests {
         numbers
     }
 
-    /// Writes frames of one to four words, with the numbers from `first` on.
+    /// Writes frames of one to four words, numbered from `first` on.
     fn write(memory: &impl Store, first: u64, count: u64) {
         let mut position = Position::find(memory, GEOMETRY);
         for number in first..first + count {
@@ -456,10 +462,10 @@ mod tests {
             assert!(newest == last || newest == last + 1, "{seen:?}");
             let expected: Vec<u64> = (newest + 1 - seen.len() as u64..=newest).collect();
             assert_eq!(seen, expected, "after {step}");
-            // Two chunks of three, of 16 words, of frames of at most four.
+            // Two of three chunks survive, each of 16 words, with frames of at most four.
             assert!(seen.len() as u64 >= newest.min(8), "{seen:?}");
             last = newest;
-            // The next writer goes on from there.
+            // The next writer continues from there.
             if step % 7 == 0 {
                 let next = LoggedMemory(RefCell::new((replayed.0.borrow().0.clone(), Vec::new())));
                 write(&next, newest + 1, 3);
@@ -498,7 +504,7 @@ mod tests {
         let memory = LoggedMemory::default();
         write(&memory, 1, 1);
         Position::find(&memory, GEOMETRY).start(&memory, 50, 0);
-        // Another writer, much later.
+        // Much later, another writer starts.
         write(&memory, 99, 1);
         assert_eq!(numbers(&memory), [1, 99]);
         let times: Vec<_> =
@@ -506,7 +512,7 @@ mod tests {
         assert_eq!(times, [(1, Some(1)), (50, None), (99, Some(99))]);
     }
 
-    /// Memory in which a chunk starts over when its SEQUENCE, at this word, was loaded once.
+    /// Memory where a chunk starts a new lap after this word, its SEQUENCE, was loaded once.
     struct RacedMemory(LoggedMemory, std::cell::Cell<Option<usize>>);
 
     impl Load for RacedMemory {
