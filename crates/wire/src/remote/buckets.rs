@@ -1,5 +1,5 @@
-//! The buckets of native histograms, as Prometheus' protobuf messages have them: runs of buckets,
-//! and the differences between their counts, or the counts themselves.
+//! The buckets of native histograms in Prometheus' protobuf messages. A message contains runs of
+//! buckets, and either the differences between their counts or the counts themselves.
 
 use alloc::vec::Vec;
 
@@ -11,11 +11,11 @@ use crate::reader::{Reader, unzigzag};
 /// The buckets of a native histogram on one side of zero.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// Runs of buckets: the distance from the end of the one before, and the number of buckets.
+    /// Runs of buckets: the distance from the end of the previous run, and the number of buckets.
     spans: Vec<(i32, u32)>,
     /// The differences between the counts of buckets.
     deltas: Vec<i64>,
-    /// The counts of buckets, in a histogram of floats.
+    /// The counts of the buckets, used only by a histogram of floats.
     counts: Vec<f64>,
 }
 
@@ -26,19 +26,19 @@ impl Side {
         self.counts.clear();
     }
 
-    /// Whether no run of buckets was read.
+    /// Returns whether the message contained no run of buckets.
     pub(super) fn has_no_spans(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The number of buckets that were read.
+    /// Returns the number of buckets that were read.
     pub(super) fn len(&self) -> usize {
         self.deltas.len().max(self.counts.len())
     }
 
-    /// Reads a field, whose tag is given as if that of the spans were 2, those of the differences 8
-    /// and 10, and those of the counts 17 and 18. There may be `most` buckets, and one span more:
-    /// an empty one marks native histograms.
+    /// Reads one field. The caller translates the tag: 2 stands for the spans, 8 and 10 for the
+    /// differences, 17 and 18 for the counts. A side can contain at most `most` buckets and one
+    /// span more, because an empty span marks a native histogram.
     pub(super) fn field(
         &mut self,
         tag: u64,
@@ -82,7 +82,7 @@ impl Side {
         Ok(())
     }
 
-    /// Appends the buckets: index and count, by index.
+    /// Appends the index and the count of each bucket, sorted by index.
     pub(super) fn expand(&self, out: &mut Vec<(i32, f64)>) -> Result<(), Fault> {
         const COUNTS: Fault = Fault::malformed("spans with one bucket for each count");
         const INDEX: Fault = Fault::malformed("indices of buckets that fit in 32 bits");
@@ -118,7 +118,7 @@ impl Side {
     }
 }
 
-/// Reads a zigzag number of 32 bits.
+/// Reads a 32-bit zigzag number.
 pub(super) fn signed(input: &mut Reader<'_>) -> Result<i32, Fault> {
     let before = *input;
     i32::try_from(unzigzag(input.varint("a number")?)).map_err(|_| {
@@ -127,7 +127,7 @@ pub(super) fn signed(input: &mut Reader<'_>) -> Result<i32, Fault> {
     })
 }
 
-/// Appends to a list of at most this length.
+/// Appends to a list, which can grow to at most `most` items.
 fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> Result<(), Fault> {
     if list.len() >= most {
         return Err(Fault::too_large("a histogram with fewer buckets"));

@@ -1,4 +1,4 @@
-//! Protobuf fields, nested as in requests.
+//! Reads nested protobuf fields.
 
 use core::str;
 
@@ -6,19 +6,20 @@ use crate::error::{Error, Fault};
 use crate::protobuf::{TAG, bytes, skip};
 use crate::reader::Reader;
 
-/// How many bytes a base-128 number has.
+/// Returns the number of bytes of a base-128 number.
 pub(super) fn varint_len(number: u64) -> usize {
-    // A seventh of the bits, rounded up, for up to 64 of them: without a division.
+    // Divides the number of bits by seven, rounding up. This formula is right for up to 64 bits and
+    // needs no division.
     let bits = 64 - (number | 1).leading_zeros() as usize;
     (9 * bits + 64) / 64
 }
 
-/// How many bytes a field with a tag of one byte and a body of this length has.
+/// Returns the number of bytes of a field with a one-byte tag and a body of this length.
 pub(super) fn field_len(len: usize) -> usize {
     1 + varint_len(len as u64) + len
 }
 
-/// Calls the function with the tag of each field; the function reads the body.
+/// Calls `read` with the tag of each field. The function must read the field's body.
 pub(super) fn each_field<'a>(
     input: &mut Reader<'a>,
     mut read: impl FnMut(u64, &mut Reader<'a>) -> Result<(), Fault>,
@@ -29,7 +30,7 @@ pub(super) fn each_field<'a>(
     Ok(())
 }
 
-/// The same for the next field.
+/// Calls `read` for the next field only.
 pub(super) fn one_field<'a, T>(
     input: &mut Reader<'a>,
     read: impl FnOnce(u64, &mut Reader<'a>) -> Result<T, Fault>,
@@ -45,8 +46,8 @@ pub(super) fn one_field<'a, T>(
     })
 }
 
-/// Reads a message in a field. A fault in it leaves the input at the fault, and is never that of an
-/// incomplete input, since more bytes after the field cannot repair it.
+/// Reads a message in a field. On a fault, the input stays at the fault. The fault is never
+/// reported as incomplete input, because more bytes after the field cannot repair it.
 pub(super) fn nested<'a, T>(
     input: &mut Reader<'a>,
     read: impl FnOnce(&mut Reader<'a>) -> Result<T, Fault>,
@@ -63,7 +64,7 @@ pub(super) fn nested<'a, T>(
     })
 }
 
-/// The same fault, but not that of an incomplete input.
+/// Turns a fault of incomplete input into a final one.
 #[cold]
 pub(super) fn complete(fault: Fault) -> Fault {
     if !fault.is_incomplete() {
@@ -72,7 +73,7 @@ pub(super) fn complete(fault: Fault) -> Fault {
     Fault::malformed(Error::writing("", fault).expected())
 }
 
-/// Reads text in a field.
+/// Reads a string in a field.
 pub(super) fn text<'a>(input: &mut Reader<'a>) -> Result<&'a str, Fault> {
     let before = *input;
     let bytes = bytes(input)?;
@@ -82,8 +83,8 @@ pub(super) fn text<'a>(input: &mut Reader<'a>) -> Result<&'a str, Fault> {
     })
 }
 
-/// Skips a field that the message does not have. `known` has a bit for each field that it has; such
-/// a field is a fault here, since it has another wire type.
+/// Skips an unknown field. `known` contains a bit for each field of the message. Such a field is a
+/// fault here, because its wire type differs.
 pub(super) fn skip_unknown(input: &mut Reader<'_>, tag: u64, known: u32) -> Result<(), Fault> {
     if tag >> 3 < 32 && known >> (tag >> 3) & 1 == 1 {
         return Err(Fault::malformed("a field with the wire type that it has in the message"));

@@ -1,12 +1,12 @@
-//! Packets on a stream, each after its length.
+//! Packets on a stream, each prefixed with its length.
 
 use alloc::vec::Vec;
 use core::mem;
 
 use super::lines::Cut;
 
-/// Puts packets of StatsD's lines together from the pieces of a stream, each of which comes after
-/// its length: four bytes, little-endian. So do clients of Datadog write to a unix socket
+/// Reassembles StatsD packets from the pieces of a stream. Each packet is prefixed with its length
+/// in four little-endian bytes. Datadog's clients use this framing on a unix socket
 /// (`unixstream://`).
 ///
 /// ```
@@ -24,21 +24,21 @@ use super::lines::Cut;
 /// ```
 #[derive(Clone, Debug)]
 pub struct FrameBuffer {
-    /// The beginning of a frame, with its length.
+    /// The beginning of a frame, including its length.
     held: Vec<u8>,
     max_frame: usize,
-    /// Bytes of a frame that is too long, which are skipped.
+    /// The number of bytes still to skip, because their frame is too long.
     skipping: usize,
 }
 
 impl FrameBuffer {
-    /// A buffer for packets of at most this many bytes.
+    /// Creates a buffer for packets of at most this many bytes.
     pub fn new(max_frame: usize) -> FrameBuffer {
         FrameBuffer { held: Vec::new(), max_frame, skipping: 0 }
     }
 
-    /// Adds a piece of the input, and calls the function with each packet that it completes. Only a
-    /// packet that a piece ends within is copied. One that is too long is skipped.
+    /// Adds a piece of the input and calls `each` for every packet that is now complete. Only a
+    /// packet that spans two pieces is copied. A packet that is too long is skipped.
     pub fn push(&mut self, mut piece: &[u8], mut each: impl FnMut(Cut<'_>)) {
         while !piece.is_empty() {
             if self.skipping > 0 {
@@ -60,7 +60,7 @@ impl FrameBuffer {
         }
     }
 
-    /// Completes what is held as far as the piece suffices, and returns the rest of the piece.
+    /// Completes the held frame as far as the piece suffices, and returns the rest of the piece.
     fn hold<'a>(&mut self, piece: &'a [u8], each: &mut impl FnMut(Cut<'_>)) -> &'a [u8] {
         let missing = match split(&self.held) {
             Some((length, rest)) => length - rest.len(),
@@ -82,7 +82,7 @@ impl FrameBuffer {
     }
 }
 
-/// The length of a frame, and what there is of it.
+/// Splits off the length of a frame. The rest may be shorter than this length.
 fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
     Some((u32::from_le_bytes(*head) as usize, rest))

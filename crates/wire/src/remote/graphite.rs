@@ -1,14 +1,14 @@
-//! Lines of Graphite, as its server Carbon receives them: the plaintext protocol.
+//! Reads lines of Graphite's plaintext protocol, in the role of its server Carbon.
 //!
 //! ```text
 //! path value time
 //! path;tag=value;tag=value value time
 //! ```
 //!
-//! Spaces or tabs separate the three fields. A line ends with a line feed, which a carriage return
-//! may precede, or with the input. Empty lines are skipped. The time is in seconds since 1970, and
-//! may have a fraction; `-1` and `N` are the time at which the line arrives. The reader allocates
-//! nothing, and a line that is wrong is an error that leaves the other lines as they are.
+//! Spaces or tabs separate the three fields. A line ends with a line feed, an optional carriage
+//! return before it, or the end of the input. Empty lines are skipped. The time is in seconds since
+//! 1970 and can have a fraction. If you send `-1` or `N`, the time of arrival is used. The reader
+//! does not allocate, and an error affects only its own line.
 //!
 //! ```
 //! use quipu_wire::remote::graphite::GraphiteLines;
@@ -29,7 +29,8 @@
 use super::line_error::LineReason;
 use super::lines::{self, float};
 
-/// Reads whole lines: a datagram, or those of a stream ([`LineBuffer`](super::LineBuffer)).
+/// Reads complete lines, for example from a datagram, or from a stream through a
+/// [`LineBuffer`](super::LineBuffer).
 #[derive(Clone, Debug)]
 pub struct GraphiteLines<'a> {
     lines: lines::Lines<'a>,
@@ -40,19 +41,19 @@ pub struct GraphiteLines<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GraphiteSample<'a> {
-    /// The path, such as `servers.web1.load`, without tags; not empty.
+    /// The path without tags, such as `servers.web1.load`; not empty.
     pub path: &'a str,
     /// A finite number.
     pub value: f64,
-    /// Milliseconds since 1970; `None` for the time at which the line arrives.
+    /// Milliseconds since 1970, or `None` for the time of arrival.
     pub timestamp_ms: Option<i64>,
     tags: &'a str,
 }
 
-/// Why a line could not be read.
+/// The error for a line that could not be read.
 pub type GraphiteLineError = super::LineError<GraphiteReason>;
 
-/// What is wrong with a line.
+/// The reason why a line could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GraphiteReason {
@@ -65,7 +66,7 @@ pub enum GraphiteReason {
 }
 
 impl<'a> GraphiteLines<'a> {
-    /// Reads these lines.
+    /// Creates a reader of these lines.
     pub fn new(input: &'a [u8]) -> GraphiteLines<'a> {
         GraphiteLines { lines: lines::Lines::new(input), number: 0 }
     }
@@ -77,7 +78,7 @@ impl<'a> GraphiteLines<'a> {
         else {
             return Err(self.error(0, GraphiteReason::MalformedLine));
         };
-        // Fields are parts of the line.
+        // The fields are slices of the line.
         let at = |field: &str| field.as_ptr() as usize - line.as_ptr() as usize;
         let (path, tags) = name.split_once(';').unwrap_or((name, ""));
         if path.is_empty() {
@@ -114,7 +115,7 @@ impl<'a> Iterator for GraphiteLines<'a> {
     }
 }
 
-/// The outer `None` is a time that cannot be read, the inner one that of the arrival.
+/// Returns the time: the outer `None` is an error, the inner `None` means the time of arrival.
 fn timestamp_ms(text: &str) -> Option<Option<i64>> {
     if matches!(text, "-1" | "N") {
         return Some(None);
@@ -123,12 +124,12 @@ fn timestamp_ms(text: &str) -> Option<Option<i64>> {
     Some(Some((seconds * 1000.0 + 0.5) as i64))
 }
 
-/// The latest time: its milliseconds are exact in a double.
+/// The latest time. Up to here, milliseconds are exact in a double.
 const MAX_SECONDS: f64 = 9e12;
 
 impl<'a> GraphiteSample<'a> {
-    /// The tags, as name and value, in the order of the line. One that has no name, no value, or no
-    /// `=` between them is an error with its text.
+    /// Returns the tags, as name and value, in the order of the line. A tag without a name, a value
+    /// or an `=` between them is an error that contains the tag.
     pub fn tags(&self) -> impl Iterator<Item = Result<(&'a str, &'a str), &'a str>> + use<'a> {
         let tags = (!self.tags.is_empty()).then(|| self.tags.split(';'));
         tags.into_iter().flatten().map(|tag| match tag.split_once('=') {
@@ -151,7 +152,7 @@ impl LineReason for GraphiteReason {
 }
 
 impl GraphiteReason {
-    /// Its name, as the value of a label.
+    /// Returns the name of the reason. You can use it as a label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             GraphiteReason::MalformedLine => "malformed_line",

@@ -1,16 +1,17 @@
-//! Lines of InfluxDB's line protocol, as a server receives them from its clients.
+//! Reads lines of InfluxDB's line protocol, in the role of a server.
 //!
 //! ```text
 //! measurement,tag=value,tag=value field=1.5,field=2i,field=t,field="text" time
 //! ```
 //!
-//! A line ends with a line feed, which a carriage return may precede, or with the input. A line
-//! feed within the text of a field is a part of the text, so a text whose quote is not closed takes
-//! the lines after it along. Empty lines and those that begin with `#` are skipped. The tags and
-//! the time may be missing; the unit of the time is not in the line. A backslash before a comma, a
-//! space or, in tags and names of fields, an equals sign makes it a part of the text; any other
-//! backslash is a part of the text itself. The reader allocates nothing, and a line that is wrong
-//! is an error that leaves the other lines as they are.
+//! A line ends with a line feed, an optional carriage return before it, or the end of the input.
+//! Within a quoted field, a line feed is a part of the string, so a string without a closing quote
+//! swallows the lines after it. Empty lines and lines that begin with `#` are skipped.
+//!
+//! Tags and time are optional. The unit of the time is not in the line, so you need to know it from
+//! elsewhere. A backslash escapes a comma or a space, and in tags and field names also an equals
+//! sign. Any other backslash is an ordinary character. The reader does not allocate, and an error
+//! affects only its own line.
 //!
 //! ```
 //! use quipu_wire::remote::influx::{InfluxLines, FieldValue};
@@ -36,9 +37,9 @@
 //!
 //! | line | here | InfluxDB |
 //! |---|---|---|
-//! | a line feed after a backslash, but in no text | ends the line | a part of the line |
+//! | a line feed after a backslash, but outside of quotes | ends the line | a part of the line |
 //! | a float that is infinite or not a number | an error | an error |
-//! | a tag that is there twice | both | an error |
+//! | a tag that occurs twice | both | an error |
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -53,32 +54,33 @@ mod lines;
 
 pub use lines::InfluxLineBuffer;
 
-/// Reads whole lines of a stream ([`InfluxLineBuffer`]), or of a request.
+/// Reads complete lines of a request, or of a stream through an [`InfluxLineBuffer`].
 #[derive(Clone, Debug)]
 pub struct InfluxLines<'a> {
     rest: &'a [u8],
-    /// The line feeds before the rest.
+    /// The number of line feeds before the rest.
     before: u64,
 }
 
-/// The fields of a measurement at a time.
+/// The fields of one measurement at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct InfluxPoint<'a> {
-    /// The name of what was measured; not empty.
+    /// The name of the measurement; not empty.
     pub measurement: InfluxText<'a>,
-    /// The time since 1970, in the unit that the client says elsewhere.
+    /// The time since 1970. The client specifies its unit elsewhere, for example in the query of a
+    /// request.
     pub time: Option<i64>,
-    /// Correct tags and fields.
+    /// The tags and fields, already checked.
     tags: &'a str,
     fields: &'a str,
 }
 
-/// A text as it is in a line, with its escapes.
+/// A string that may contain escapes, borrowed from a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InfluxText<'a> {
     raw: &'a str,
-    /// Whether an equals sign may be escaped.
+    /// Whether a backslash can escape an equals sign.
     has_equals: bool,
 }
 
@@ -94,34 +96,34 @@ pub enum FieldValue {
     Unsigned(u64),
     /// `t`, `true`, `f` or `false`, also in capitals.
     Boolean(bool),
-    /// A text in quotes, which is not read.
+    /// A quoted string. Its contents are not kept.
     Text,
 }
 
-/// Why a line could not be read.
+/// The error for a line that could not be read.
 pub type InfluxLineError = super::LineError<InfluxReason>;
 
-/// What is wrong with a line.
+/// The reason why a line could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InfluxReason {
-    /// The line is not UTF-8, or has no measurement or no fields.
+    /// The line is not UTF-8, or lacks a measurement or fields.
     MalformedLine,
-    /// A tag has no name or no value.
+    /// A tag lacks a name or a value.
     MalformedTag,
-    /// A field has no name or no value.
+    /// A field lacks a name or a value.
     MalformedField,
-    /// The value of a field is not a finite number, a truth value, or a text in quotes.
+    /// The value of a field is not a finite number, a boolean, or a quoted string.
     MalformedValue,
     /// The time is not a whole number.
     MalformedTime,
 }
 
-/// Where a line is wrong, and why.
+/// The offset of an error in its line, and the reason.
 type InfluxFault = (usize, InfluxReason);
 
 impl<'a> InfluxLines<'a> {
-    /// Reads these lines.
+    /// Creates a reader of these lines.
     pub fn new(input: &'a [u8]) -> InfluxLines<'a> {
         InfluxLines { rest: input, before: 0 }
     }
@@ -187,18 +189,18 @@ impl<'a> InfluxPoint<'a> {
         Ok(Self { measurement, time, tags, fields })
     }
 
-    /// The tags, as name and value, in the order of the line. Neither is empty.
+    /// Returns the tags, as name and value, in the order of the line. Neither is empty.
     pub fn tags(&self) -> impl Iterator<Item = (InfluxText<'a>, InfluxText<'a>)> + use<'a> {
         items(self.tags, tag)
     }
 
-    /// The fields, as name and value, in the order of the line; at least one.
+    /// Returns the fields, as name and value, in the order of the line. There is at least one.
     pub fn fields(&self) -> impl Iterator<Item = (InfluxText<'a>, FieldValue)> + use<'a> {
         items(self.fields, field)
     }
 }
 
-/// What a function reads of a text that was checked, one item after another.
+/// Reads the items of a checked string one after another.
 fn items<'a, T>(
     text: &'a str,
     read: impl Fn(&'a str, usize) -> Result<(T, usize), InfluxFault>,
@@ -214,7 +216,7 @@ fn items<'a, T>(
     })
 }
 
-/// Reads a tag, and returns where it ends.
+/// Reads a tag and returns its end.
 fn tag(line: &str, at: usize) -> Result<((InfluxText<'_>, InfluxText<'_>), usize), InfluxFault> {
     let bytes = line.as_bytes();
     let equals = plain(bytes, at, *b"=, ");
@@ -229,7 +231,7 @@ fn tag(line: &str, at: usize) -> Result<((InfluxText<'_>, InfluxText<'_>), usize
     Ok(((text(&line[at..equals]), text(&line[equals + 1..end])), end))
 }
 
-/// Reads a field, and returns where it ends.
+/// Reads a field and returns its end.
 fn field(line: &str, at: usize) -> Result<((InfluxText<'_>, FieldValue), usize), InfluxFault> {
     let bytes = line.as_bytes();
     let equals = plain(bytes, at, *b"=, ");
@@ -255,21 +257,20 @@ fn field(line: &str, at: usize) -> Result<((InfluxText<'_>, FieldValue), usize),
     }
 }
 
-/// Where a text in quotes ends that begins at `at`.
+/// Returns the end of the quoted string that begins at `at`.
 fn quoted(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
-        // A backslash may end the line.
+        // A backslash can be the last byte.
         at = find(bytes, (at + 1).min(bytes.len()), *b"\"\\");
         match bytes.get(at)? {
             b'"' => return Some(at + 1),
-            // The character after it is a part of the text.
+            // Skips the character after the backslash.
             _ => at += 1,
         }
     }
 }
 
-/// The index of the first of these characters at or after `at` that has no backslash before it, or
-/// the length.
+/// Returns the index of the first unescaped `stops` character at or after `at`, or the length.
 fn plain<const N: usize>(bytes: &[u8], mut at: usize, stops: [u8; N]) -> usize {
     loop {
         at = find(bytes, at, stops);
@@ -280,7 +281,7 @@ fn plain<const N: usize>(bytes: &[u8], mut at: usize, stops: [u8; N]) -> usize {
     }
 }
 
-/// How many spaces are there.
+/// Counts the spaces at this position.
 fn spaces(bytes: &[u8], at: usize) -> usize {
     bytes[at..].iter().take_while(|byte| **byte == b' ').count()
 }
@@ -300,7 +301,7 @@ impl FieldValue {
         }
     }
 
-    /// The number that this is: 1 for true, 0 for false; none for a text.
+    /// Returns the value as a number: 1 for true, 0 for false, `None` for a string.
     pub fn number(self) -> Option<f64> {
         match self {
             Self::Float(number) => Some(number),
@@ -313,7 +314,7 @@ impl FieldValue {
 }
 
 impl<'a> InfluxText<'a> {
-    /// The text without escapes.
+    /// Returns the string without escapes.
     pub fn to_cow(self) -> Cow<'a, str> {
         if !self.raw.contains('\\') {
             return Cow::Borrowed(self.raw);
@@ -333,7 +334,8 @@ impl<'a> InfluxText<'a> {
 }
 
 impl InfluxLineError {
-    /// The same error in an input in which this number of lines comes before these.
+    /// Returns the error with a line number that is this much larger. Use this if your input
+    /// continues an earlier one.
     #[must_use]
     pub fn after(self, lines: u64) -> InfluxLineError {
         InfluxLineError { line: self.line + lines, ..self }
@@ -361,7 +363,7 @@ impl LineReason for InfluxReason {
 }
 
 impl InfluxReason {
-    /// Its name, as the value of a label.
+    /// Returns the name of the reason. You can use it as a label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             InfluxReason::MalformedLine => "malformed_line",
@@ -388,7 +390,7 @@ mod tests {
         read
     }
 
-    /// A line as tags and fields, each with a bar between.
+    /// Formats the tags and fields of a line with bars between them.
     fn shown(line: &str) -> String {
         let point = only(line).expect(line);
         let mut parts = vec![point.measurement.to_cow().into_owned()];

@@ -1,4 +1,4 @@
-//! The labels of a series, and how a message becomes samples.
+//! The labels of a series, and the conversion of messages to samples.
 
 use alloc::vec::Vec;
 use core::str;
@@ -9,11 +9,11 @@ use crate::message::Message;
 /// A label's name and value.
 pub type Label<'a> = (&'a str, &'a str);
 
-/// The label with the name of the metric.
+/// The label that contains the name of the metric.
 pub(super) const NAME: &str = "__name__";
 
-/// The labels sorted by name, without empty ones: a label with an empty value means the same as no
-/// label.
+/// Returns the labels sorted by name, without empty ones, because an empty value means the same as
+/// no label.
 pub(super) fn canonical<'l, 'a>(
     labels: &'l [Label<'a>],
     room: &'l mut Vec<Label<'a>>,
@@ -32,7 +32,7 @@ pub(super) fn canonical<'l, 'a>(
     Ok(labels)
 }
 
-/// Sorts by name; an error when a name appears twice.
+/// Sorts by name. Returns an error if a name appears twice.
 pub(super) fn sort(labels: &mut [Label<'_>]) -> Result<(), ()> {
     if labels.windows(2).all(|pair| pair[0].0 < pair[1].0) {
         return Ok(());
@@ -44,16 +44,16 @@ pub(super) fn sort(labels: &mut [Label<'_>]) -> Result<(), ()> {
     }
 }
 
-/// The labels of an id, `name=x,a=b` or just a name, sorted by name. The metric's name is one of
-/// them.
+/// Returns the labels of an id, `name=x,a=b` or only a name, sorted by name. They include the
+/// metric's name.
 pub(super) fn of_id(id: &[u8]) -> Result<Vec<Label<'_>>, Fault> {
     let id = str::from_utf8(id)
         .map_err(|_| Fault::unwritable("an id must be UTF-8: `name=x,label=value` or a name"))?;
     Ok(id_labels(id).unwrap_or_else(|| [(NAME, id)].into()))
 }
 
-/// The labels of an id of the form `name=x,a=b`, sorted by name; the name is that of the label
-/// `__name__`. `None` for any other id.
+/// Returns the labels of an id of the form `name=x,a=b`, sorted by name. The name becomes the label
+/// `__name__`. Returns `None` for any other id.
 pub fn id_labels(id: &str) -> Option<Vec<Label<'_>>> {
     let mut labels = Vec::new();
     let mut named = false;
@@ -73,7 +73,7 @@ pub fn id_labels(id: &str) -> Option<Vec<Label<'_>>> {
     named.then_some(labels)
 }
 
-/// The message as a metric.
+/// Unwraps a union to the metric that it contains.
 pub(super) fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     match message {
         Message::MetricUnion(union) => union.to_metric().ok_or(Fault::unwritable(
@@ -83,7 +83,8 @@ pub(super) fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     }
 }
 
-/// The sum of a batch. An empty batch has the sum 0, not the -0 with which sums begin.
+/// Returns the sum of a batch. This starts at +0, because `Iterator::sum` of an empty batch would
+/// be -0.
 pub(super) fn sum(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |sum, value| sum + value)
 }

@@ -1,8 +1,8 @@
-//! Why a line could not be read, in all formats whose lines are read one by one.
+//! The error for a line that could not be read, shared by all line-based formats.
 
 use core::fmt;
 
-/// Why a line could not be read: where the fault is, and what is wrong.
+/// The error for a line that could not be read: its position and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineError<R> {
     pub(super) line: u64,
@@ -10,27 +10,27 @@ pub struct LineError<R> {
     pub(super) reason: R,
 }
 
-/// What may be wrong with a line of a format.
+/// The reasons for errors in the lines of one format.
 pub(super) trait LineReason: Copy {
     /// The name of the format.
     const FORMAT: &'static str;
 
-    /// What is wrong, in a few words.
+    /// Describes the reason in a few words.
     fn problem(self) -> &'static str;
 }
 
 impl<R: Copy> LineError<R> {
-    /// The number of the line in the input, by its line feeds; that of the first line is 1.
+    /// Returns the line number in the input, from 1. Line feeds are counted.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// Where the fault is, in bytes from the beginning of the line.
+    /// Returns the offset of the fault, in bytes from the beginning of the line.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// What is wrong.
+    /// Returns the reason.
     pub fn reason(&self) -> R {
         self.reason
     }

@@ -1,5 +1,5 @@
-//! Lines of input: whole ones of a slice, checked once for UTF-8, and those of an input that comes
-//! in pieces. Numbers in them.
+//! Splits input into lines, and reads numbers. [`Lines`] takes a complete input and checks it for
+//! UTF-8 once. [`LineBuffer`] takes an input that arrives in pieces.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -8,13 +8,13 @@ use core::str;
 
 use memchr::{memchr, memrchr};
 
-/// Takes one line after another from an input, without line feeds.
+/// Returns the lines of an input one after another, without line feeds.
 #[cfg(any(feature = "exposition", feature = "graphite", feature = "statsd"))]
 #[derive(Clone, Debug)]
 pub(super) struct Lines<'a> {
-    /// Whole lines, which are UTF-8.
+    /// Complete lines, known to be UTF-8.
     text: &'a str,
-    /// What comes after them: nothing, or a line that is not UTF-8 and all that follows it.
+    /// The bytes after these lines: empty, or beginning with a line that is not UTF-8.
     rest: &'a [u8],
 }
 
@@ -26,13 +26,13 @@ impl<'a> Lines<'a> {
         lines
     }
 
-    /// Whether all lines were taken.
+    /// Returns whether all lines were taken.
     #[cfg(feature = "exposition")]
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.rest.is_empty()
     }
 
-    /// The next line, or how many of its bytes are UTF-8 if not all of them are.
+    /// Returns the next line. If it is not UTF-8, returns the length of its valid prefix.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Option<Result<&'a str, usize>> {
         if self.text.is_empty() {
@@ -61,7 +61,7 @@ impl<'a> Lines<'a> {
         Some(Err(valid))
     }
 
-    /// Moves lines from the rest to the text, up to one that is not UTF-8.
+    /// Moves lines from `rest` to `text`, up to a line that is not UTF-8.
     fn check(&mut self) {
         (self.text, self.rest) = match str::from_utf8(self.rest) {
             Ok(text) => (text, &[][..]),
@@ -74,7 +74,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Cuts an input that comes in pieces at its line feeds, so that a line is never read in two parts.
+/// Cuts an input that arrives in pieces into complete lines.
 ///
 /// ```
 /// use quipu_wire::remote::{Cut, LineBuffer};
@@ -92,31 +92,31 @@ impl<'a> Lines<'a> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct LineBuffer {
-    /// The beginning of a line.
+    /// The beginning of an incomplete line.
     held: Vec<u8>,
     max_line: usize,
-    /// Whether the line that has begun is too long.
+    /// Whether the current line is too long.
     is_skipping: bool,
 }
 
-/// A part of an input that was cut by a [`LineBuffer`]. The enum is complete.
+/// A part of an input, cut by a [`LineBuffer`]. The enum is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a line is too long or not")]
 pub enum Cut<'a> {
-    /// One or more lines, each with its line feed, except for the last one of an input.
+    /// One or more lines, each with its line feed. Only the last line of an input can lack it.
     Lines(&'a [u8]),
-    /// A line that is longer than the limit, which was skipped.
+    /// A line was skipped because it exceeds the limit.
     TooLong,
 }
 
 impl LineBuffer {
-    /// A buffer for lines of at most this many bytes, without their line feeds.
+    /// Creates a buffer for lines of at most this many bytes, without their line feeds.
     pub fn new(max_line: usize) -> LineBuffer {
         LineBuffer { held: Vec::new(), max_line, is_skipping: false }
     }
 
-    /// Adds a piece of the input, and calls the function with the lines that it completes. A line
-    /// that a piece ends within is copied; all others are not.
+    /// Adds a piece of the input and calls `each` for the lines that are now complete. Only a line
+    /// that spans two pieces is copied.
     pub fn push(&mut self, piece: &[u8], mut each: impl FnMut(Cut<'_>)) {
         let Some(last) = memrchr(b'\n', piece) else {
             return self.hold(piece);
@@ -140,8 +140,8 @@ impl LineBuffer {
         self.hold(rest);
     }
 
-    /// Ends the input: calls the function with its last line, if no line feed ended it. The buffer
-    /// is then as new.
+    /// Ends the input: calls `each` with the last line if it lacks a line feed. Afterwards, you can
+    /// reuse the buffer.
     pub fn finish(&mut self, mut each: impl FnMut(Cut<'_>)) {
         if mem::take(&mut self.is_skipping) {
             each(Cut::TooLong);
@@ -151,7 +151,7 @@ impl LineBuffer {
         self.held.clear();
     }
 
-    /// Hands whole lines out, without those that are too long.
+    /// Passes on complete lines, except those that are too long.
     fn cut(&self, lines: &[u8], each: &mut impl FnMut(Cut<'_>)) {
         if lines.is_empty() {
             return;
@@ -186,15 +186,15 @@ impl LineBuffer {
     }
 }
 
-/// The index of the first of these ASCII characters at or after `at`, or the length.
+/// Returns the index of the first of these ASCII characters at or after `at`, or the length.
 ///
-/// It examines eight bytes at a time. A loop over the bytes of a line took three times the
-/// instructions; a call of memchr costs more than a name or a tag has to examine.
+/// This examines eight bytes at a time. A loop over single bytes took three times the instructions.
+/// A call of memchr costs too much, because names and tags are short.
 #[inline(always)]
 pub(super) fn find<const N: usize>(bytes: &[u8], at: usize, needles: [u8; N]) -> usize {
     scan(bytes, at, |word| {
         let marks = needles.map(|needle| {
-            // The lowest byte that is zero gets its top bit, and no byte below it does.
+            // Sets the top bit of the lowest byte that is zero. Lower bytes keep a clear top bit.
             let zero = word ^ (ONES * u64::from(needle));
             zero.wrapping_sub(ONES) & !zero
         });
@@ -202,13 +202,12 @@ pub(super) fn find<const N: usize>(bytes: &[u8], at: usize, needles: [u8; N]) ->
     })
 }
 
-/// Where a name ends that begins at `at`: at a byte that is neither a letter or digit of ASCII nor
-/// an underscore nor, if there may be colons, a colon.
+/// Returns the end of the name that begins at `at`. A name consists of ASCII letters, digits and
+/// underscores, and of colons if `COLONS` is true.
 #[cfg(feature = "exposition")]
 #[inline(always)]
 pub(super) fn name_end<const COLONS: bool>(bytes: &[u8], at: usize) -> usize {
-    // In each byte without its top bit, the top bit after an addition tells whether the byte is at
-    // least this one.
+    // Adding to the low seven bits of each byte sets the top bit if the byte is at least `first`.
     let from = |word: u64, first: u8| word + ONES * u64::from(0x80 - first);
     scan(bytes, at, |word| {
         let low = word & !(ONES << 7);
@@ -222,8 +221,8 @@ pub(super) fn name_end<const COLONS: bool>(bytes: &[u8], at: usize) -> usize {
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 
-/// Where the function sets the top bit of a byte, from `at` on. In each word, only the lowest of
-/// these bits has to be right.
+/// Returns the first position from `at` on where `marks` sets the top bit of a byte. Only the
+/// lowest top bit in each word must be correct.
 #[inline(always)]
 fn scan(bytes: &[u8], at: usize, marks: impl Fn(u64) -> u64) -> usize {
     let mut rest = &bytes[at..];
@@ -238,7 +237,7 @@ fn scan(bytes: &[u8], at: usize, marks: impl Fn(u64) -> u64) -> usize {
         return bytes.len();
     }
     let word = match bytes.last_chunk::<8>() {
-        // The last bytes are examined together with some before them.
+        // The last bytes are examined together with some bytes before them.
         Some(word) => u64::from_le_bytes(*word) >> (64 - 8 * rest.len()),
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     };
@@ -246,8 +245,8 @@ fn scan(bytes: &[u8], at: usize, marks: impl Fn(u64) -> u64) -> usize {
     bytes.len() - rest.len() + (found.trailing_zeros() as usize / 8).min(rest.len())
 }
 
-/// Reads a number as `strtod` and Go's `ParseFloat` do, without hexadecimal ones. A number whose
-/// magnitude is beyond the range of a double is refused.
+/// Reads a decimal number with the rules of `strtod` and Go's `ParseFloat`, but refuses a magnitude
+/// beyond the range of a double. Hexadecimal numbers are not supported.
 #[inline]
 pub(super) fn float(text: &str) -> Option<f64> {
     let (is_negative, digits) = match text.as_bytes() {
@@ -255,7 +254,8 @@ pub(super) fn float(text: &str) -> Option<f64> {
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),
     };
-    // A quotient of two numbers that a double has exactly is rounded once, and so correctly.
+    // If a double can represent both numbers exactly, their quotient is rounded once, so this is
+    // the correct result.
     let (mut mantissa, mut point) = (0_u64, None);
     if digits.len() > EXACT_DIGITS + 1 {
         return long_float(text);
@@ -293,7 +293,7 @@ fn long_float(text: &str) -> Option<f64> {
     }
 }
 
-/// How many digits a double has exactly, whatever they are.
+/// The number of digits that a double always represents exactly.
 const EXACT_DIGITS: usize = 15;
 
 const POWERS: [f64; EXACT_DIGITS + 2] =

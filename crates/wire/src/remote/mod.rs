@@ -1,7 +1,7 @@
-//! Formats that carry samples of many series to a server: Prometheus' remote write 1.0 and 2.0
-//! ([`write`](mod@write)), whose bodies are compressed with [`snappy`], OpenTelemetry's metrics
-//! ([`otlp`]), the lines of clients of StatsD ([`statsd`]), Graphite ([`graphite`]) and InfluxDB
-//! ([`influx`]), and the formats that programs expose and push ([`exposition`]).
+//! Formats that carry samples of many series to a server. Use [`write`](mod@write) for Prometheus'
+//! remote write 1.0 and 2.0, with bodies compressed by [`snappy`], and [`otlp`] for OpenTelemetry's
+//! metrics. [`statsd`], [`graphite`] and [`influx`] read the lines that clients of these servers
+//! send. [`exposition`] reads the formats that programs expose and push.
 //!
 //! ```
 //! # #[cfg(all(feature = "remote-write", feature = "snappy"))] {
@@ -33,20 +33,20 @@
 //!
 //! # From messages to series
 //!
-//! An id of the form `name=x,a=b` is the name `x` and the label `a` with the value `b`, in any
-//! order. Any other id is itself the name. It is not sanitized, since names may be any UTF-8. An id
-//! that is not UTF-8 cannot be written.
+//! An id of the form `name=x,a=b` means the name `x` and the label `a` with the value `b`, in any
+//! order. Any other id is used as the name. You need not sanitize an id, because names can be any
+//! UTF-8. An id that is not UTF-8 cannot be written.
 //!
 //! | message | remote write | OTLP |
 //! |---|---|---|
 //! | [`Counter`](crate::Counter) | a sample, as a double | a monotonic, cumulative sum |
 //! | [`Gauge`](crate::Gauge) | a sample | a gauge |
 //! | [`BatchTimer`](crate::BatchTimer) | samples `name_sum` and `name_count` | a histogram: delta |
-//! | [`MetricUnion`](crate::MetricUnion) | as the metric that its type says | the same |
+//! | [`MetricUnion`](crate::MetricUnion) | like the metric of its type | the same |
 //!
-//! A batch timer's samples cover that batch alone. So does its histogram, which has the count, the
-//! sum, the smallest and the largest value, but no buckets. A counter's value beyond 2^53 is
-//! rounded where it becomes a double.
+//! The samples of a batch timer cover only that batch. This is also true for its histogram, which
+//! contains the count, the sum, the smallest and the largest value, but no buckets. A counter's
+//! value beyond 2^53 is rounded when it becomes a double.
 
 #[cfg(any(feature = "exposition", feature = "remote-write"))]
 mod buckets;

@@ -11,7 +11,7 @@ use crate::error::{Error, Fault};
 const FORMAT: &str = "snappy";
 const LIMIT: Fault = Fault::unwritable("a block must have less than 4 GiB");
 
-/// Appends the bytes, compressed: the body of a remote write.
+/// Compresses the bytes and appends the result, for example the body of a remote write.
 ///
 /// # Errors
 ///
@@ -21,15 +21,15 @@ pub fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Compresses one block after the other. It keeps its memory for the next one.
+/// Compresses blocks one after another, and reuses its memory.
 pub struct Compressor {
     encoder: raw::Encoder,
-    /// Has at least the room for the last block.
+    /// A buffer of at least the size of the last block.
     block: Vec<u8>,
 }
 
 impl Compressor {
-    /// Returns the bytes, compressed: the body of a remote write.
+    /// Compresses the bytes and returns the result, for example the body of a remote write.
     ///
     /// # Errors
     ///
@@ -61,12 +61,12 @@ impl fmt::Debug for Compressor {
     }
 }
 
-/// Appends the bytes that a block was compressed from, at most `limit`. The length that the block
-/// states is checked before anything is allocated.
+/// Uncompresses a block and appends the result, at most `limit` bytes. The block's length field is
+/// checked before any allocation.
 ///
 /// # Errors
 ///
-/// When the block states a length beyond the limit, or is not a block. The buffer is then
+/// When the length field exceeds the limit, or the bytes are not a block. The buffer is then
 /// unchanged.
 pub fn uncompress(block: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     let wrong = |fault| Err(Error::reading(FORMAT, 0, fault));
@@ -104,7 +104,7 @@ mod tests {
         for bytes in [vec![], b"abc".to_vec(), vec![7; 1 << 20], (0..=255).collect::<Vec<u8>>()] {
             let mut block = b"x".to_vec();
             compress(&bytes, &mut block).unwrap();
-            // One that was used for others writes the same.
+            // A used compressor produces the same bytes.
             assert_eq!(compressor.compress(&bytes).unwrap(), &block[1..]);
             let mut out = b"y".to_vec();
             uncompress(&block[1..], bytes.len(), &mut out).unwrap();

@@ -1,9 +1,9 @@
-//! Lines of StatsD and of its dialects, as a server receives them from its clients.
+//! Reads lines of StatsD and its dialects, in the role of a server.
 //!
-//! Unlike the formats [`Statsd`](crate::Statsd) and [`DogStatsd`](crate::DogStatsd), which read
-//! messages, this reader keeps what a server needs: values that are not whole, changes of gauges,
-//! sample rates, and tags apart from the name. It allocates nothing, and a line that is wrong is
-//! an error that leaves the other lines as they are.
+//! Use the formats [`Statsd`](crate::Statsd) and [`DogStatsd`](crate::DogStatsd) to read messages.
+//! This reader keeps more, because a server needs it: fractional values, changes of gauges, sample
+//! rates, and tags separate from the name. The reader does not allocate, and an error affects only
+//! its own line.
 //!
 //! ```
 //! use quipu_wire::remote::statsd::{StatsdLine, StatsdLines, Tags, StatsdType};
@@ -34,10 +34,10 @@
 //! name:1|c:2|g|@0.5           several samples, without Datadog's tags
 //! ```
 //!
-//! A line ends with a line feed, which a carriage return may precede, or with the input. Empty
-//! lines are skipped. Of the fields after the type, the container, the external data, the
-//! cardinality and any other of the form `word:text` are skipped, as Datadog's agent does; so is a
-//! time that is not a number.
+//! A line ends with a line feed, an optional carriage return before it, or the end of the input.
+//! Empty lines are skipped. After the type, the reader skips the same fields as Datadog's agent:
+//! the container, the external data, the cardinality, and any other field of the form `word:text`.
+//! A time that is not a number is skipped too.
 //!
 //! | tags | example | in [`Tags`] |
 //! |---|---|---|
@@ -48,17 +48,18 @@
 //!
 //! # Differences from statsd_exporter
 //!
-//! The reasons of errors are those of `statsd_exporter`. Where the two differ:
+//! The reasons of errors have the names from `statsd_exporter`. These lines are handled
+//! differently:
 //!
 //! | line | here | statsd_exporter |
 //! |---|---|---|
 //! | several values of a counter or gauge | all of them | an error |
-//! | a value that is infinite or not a number | an error | taken |
-//! | a rate that is not a number, or beyond 0 to 1 | an error | an error, and a sample |
+//! | a value that is infinite or not a number | an error | accepted |
+//! | a rate that is not a number, or beyond 0 to 1 | an error | an error and a sample |
 //! | an unknown field, more than four fields | skipped, if of the form `word:text` | an error |
 //! | tags in two fields | an error | all of them |
-//! | a sample that is wrong, among several in a line | the line ends there | it is skipped |
-//! | a name that has nothing but tags | an error | an empty name |
+//! | a malformed sample, among several in a line | the line ends there | it is skipped |
+//! | a name that consists only of tags | an error | an empty name |
 //! | brackets in the wrong order, `a][b` | a part of the name | it panics |
 
 use core::fmt;
@@ -68,8 +69,8 @@ use memchr::memmem;
 use super::line_error::LineReason;
 use super::lines::{self, find, float};
 
-/// Which forms of tags a reader knows. Those of another form are a part of the name or, if
-/// Datadog's, skipped.
+/// The forms of tags that a reader recognizes. Tags of any other form are a part of the name;
+/// Datadog's are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "to be made by literals")]
 #[allow(clippy::struct_excessive_bools, reason = "each form is independent of the others")]
@@ -84,37 +85,38 @@ pub struct Tags {
     pub signalfx: bool,
 }
 
-/// Reads the lines of a packet, or whole lines of a stream ([`LineBuffer`](super::LineBuffer)).
+/// Reads the lines of a packet, or complete lines of a stream through a
+/// [`LineBuffer`](super::LineBuffer).
 #[derive(Clone, Debug)]
 pub struct StatsdLines<'a> {
     lines: lines::Lines<'a>,
     number: u64,
     tags: Tags,
-    /// Whether the current line has more samples.
+    /// The rest of the current line, if it contains more samples.
     more: Option<More<'a>>,
 }
 
-/// The samples of a line that were not read yet.
+/// The unread samples of a line.
 #[derive(Clone, Copy, Debug)]
 struct More<'a> {
     line: &'a str,
-    /// Where the next one begins.
+    /// The offset of the next sample.
     at: usize,
     name: Name<'a>,
     name_tags: &'a str,
-    /// Whether none was read yet.
+    /// Whether the next sample is the first one.
     is_first: bool,
 }
 
-/// A line that was read.
+/// A parsed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StatsdLine<'a> {
     /// One or more values of a metric.
     Sample(StatsdSample<'a>),
-    /// An event of Datadog: the line as it is. It is not checked.
+    /// An event of Datadog: the unchanged line, without any check.
     Event(&'a str),
-    /// A service check of Datadog: the line as it is. It is not checked.
+    /// A service check of Datadog: the unchanged line, without any check.
     ServiceCheck(&'a str),
 }
 
@@ -126,27 +128,27 @@ pub struct StatsdSample<'a> {
     pub name: Name<'a>,
     /// The type.
     pub kind: StatsdType,
-    /// Which part of the events was sent: more than 0, and at most 1.
+    /// The sample rate: the part of the events that was sent, above 0 and at most 1.
     pub rate: f64,
-    /// The time in seconds since 1970, if the client gave one.
+    /// The time in seconds since 1970, if the client sent one.
     pub timestamp: Option<i64>,
     values: &'a str,
     /// The length of the first value.
     first: usize,
-    /// Where the values are.
+    /// The position of the values.
     line: u64,
     offset: usize,
     tags: &'a str,
     separator: u8,
 }
 
-/// The name of a metric. SignalFx's tags may be within it, and it then has two parts.
+/// The name of a metric. It can consist of two parts, because SignalFx writes tags within the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_structs, reason = "a name has these parts")]
 pub struct Name<'a> {
-    /// All of it, or what comes before the tags.
+    /// The complete name, or the part before the tags.
     pub head: &'a str,
-    /// What comes after SignalFx's tags; empty for most names.
+    /// The part after SignalFx's tags; empty for most names.
     pub tail: &'a str,
 }
 
@@ -162,9 +164,9 @@ pub enum StatsdType {
     Gauge,
     /// `h`: values of a histogram.
     Histogram,
-    /// `m`: events are counted, and their rate is shown.
+    /// `m`: events are counted and reported as a rate.
     Meter,
-    /// `s`: different values are counted; see [`StatsdSample::text`].
+    /// `s`: distinct values are counted; see [`StatsdSample::text`].
     Set,
     /// `ms`: durations in milliseconds.
     Timer,
@@ -174,39 +176,41 @@ pub enum StatsdType {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "a value has nothing else")]
 pub struct StatsdValue {
-    /// A finite number, as it was sent: not divided by the rate.
+    /// A finite number, not divided by the sample rate.
     pub number: f64,
-    /// Whether it was sent with a sign: in StatsD, a gauge then changes by the number.
+    /// Whether the number begins with a sign. In StatsD, a sign means that a gauge changes by this
+    /// number.
     pub is_signed: bool,
 }
 
-/// Why a line, or a value of it, could not be read.
+/// The error for a line or a value that could not be read.
 pub type StatsdLineError = super::LineError<StatsdReason>;
 
-/// What is wrong with a line, with the names that `statsd_exporter` has for it.
+/// The reason why a line could not be read, with the names from `statsd_exporter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StatsdReason {
-    /// The type is not known.
+    /// The type is unknown.
     IllegalEvent,
-    /// The sample rate is not a number more than 0 and at most 1.
+    /// The sample rate is not a number above 0 and up to 1.
     InvalidSampleFactor,
-    /// A field after the type is empty, not known, or repeated.
+    /// A field after the type is empty, unknown or repeated.
     MalformedComponent,
     /// The line is not UTF-8, or not a name, a colon, a value, a bar, and a type.
     MalformedLine,
     /// A value is not a finite number.
     MalformedValue,
-    /// The name has tags, and so has the sample; or a line of several samples has Datadog's tags.
+    /// Both the name and the sample contain tags, or a line of several samples contains Datadog's
+    /// tags.
     MixedTaggingStyles,
 }
 
 impl Tags {
     /// All forms.
     pub const ALL: Tags = Tags { datadog: true, influxdb: true, librato: true, signalfx: true };
-    /// Datadog's tags alone.
+    /// Only Datadog's tags.
     pub const DATADOG: Tags = Tags { datadog: true, ..Tags::NONE };
-    /// No tags, as in StatsD.
+    /// No tags, like in the original StatsD.
     pub const NONE: Tags =
         Tags { datadog: false, influxdb: false, librato: false, signalfx: false };
 
@@ -216,7 +220,7 @@ impl Tags {
 }
 
 impl<'a> StatsdLines<'a> {
-    /// Reads lines with tags of these forms.
+    /// Creates a reader of lines with tags of these forms.
     pub fn new(input: &'a [u8], tags: Tags) -> StatsdLines<'a> {
         StatsdLines { lines: lines::Lines::new(input), number: 0, tags, more: None }
     }
@@ -243,7 +247,7 @@ impl<'a> StatsdLines<'a> {
         self.tagged_name(line)
     }
 
-    /// Reads a line whose name has a character that may begin tags, or is not a name.
+    /// Reads a line whose name contains a character that can begin tags, or is malformed.
     #[inline(never)]
     fn tagged_name(&mut self, line: &'a str) -> Result<StatsdLine<'a>, StatsdLineError> {
         let colon = find(line.as_bytes(), 0, [b':']);
@@ -268,7 +272,7 @@ impl<'a> StatsdLines<'a> {
                     let name = Name { head: &name[..open], tail: &name[close + 1..] };
                     (name, &whole.head[open + 1..close])
                 }
-                // One bracket alone is a part of the name.
+                // A single bracket is a part of the name.
                 _ => (whole, ""),
             };
         }
@@ -279,7 +283,7 @@ impl<'a> StatsdLines<'a> {
         }
     }
 
-    /// Reads another sample of the line.
+    /// Reads the next sample of the line.
     #[cold]
     fn next_sample(&mut self) -> Option<Result<StatsdLine<'a>, StatsdLineError>> {
         let more = self.more.take()?;
@@ -329,7 +333,7 @@ impl<'a> StatsdLines<'a> {
         };
         let end = self.fields(line, end, &mut sample)?;
         if end < bytes.len() {
-            // After the colon, there is another sample of the same name.
+            // A colon begins another sample of the same name.
             let has_tags = || memmem::find(&bytes[end..], b"|#").is_some();
             if self.tags.datadog && from.is_first && has_tags() {
                 return Err(self.error(end, StatsdReason::MixedTaggingStyles));
@@ -340,7 +344,7 @@ impl<'a> StatsdLines<'a> {
     }
 
     /// Reads the fields after the type, up to the end of the line or the colon before the next
-    /// sample. Returns where that is.
+    /// sample. Returns this position.
     #[inline(always)]
     fn fields(
         &self,
@@ -436,8 +440,8 @@ impl<'a> Iterator for StatsdLines<'a> {
 }
 
 impl<'a> StatsdSample<'a> {
-    /// The values, in the order of the line. Most lines have one. Of a set, they are those that are
-    /// numbers; see [`text`](StatsdSample::text).
+    /// Returns the values in the order of the line. Most lines contain one value. For a set, this
+    /// returns the members that are numbers; use [`text`](StatsdSample::text) to get all.
     #[inline]
     pub fn values(&self) -> impl Iterator<Item = Result<StatsdValue, StatsdLineError>> + use<'a> {
         let (line, mut offset) = (self.line, self.offset);
@@ -466,15 +470,15 @@ impl<'a> StatsdSample<'a> {
         })
     }
 
-    /// The values as text: that of a set may be any text.
+    /// Returns the unparsed values. Use this for a set, because its members can be any string.
     pub fn text(&self) -> &'a str {
         self.values
     }
 
-    /// The tags, as name and value, in the order of the line. One that has no name, no value, or no
-    /// separator between them is an error with its text.
+    /// Returns the tags, as name and value, in the order of the line. A tag without a name, a value
+    /// or a separator is an error that contains the tag.
     ///
-    /// Datadog's clients may send tags without a value, which other systems have no use for.
+    /// Datadog's clients can send tags without a value. Other systems cannot use these.
     #[inline]
     pub fn tags(&self) -> impl Iterator<Item = Result<(&'a str, &'a str), &'a str>> + use<'a> {
         let separator = self.separator;
@@ -486,7 +490,7 @@ impl<'a> StatsdSample<'a> {
             let bytes = rest.as_bytes();
             let split = find(bytes, 0, [separator, b',']);
             let end = find(bytes, split, [b',']);
-            // A client for PHP repeats the mark before each tag.
+            // A PHP client repeats the mark before each tag.
             let begin = usize::from(separator == b':' && bytes[0] == b'#');
             let tag = rest;
             rest = rest.get(end + 1..).unwrap_or_default();
@@ -500,8 +504,8 @@ impl<'a> StatsdSample<'a> {
 }
 
 impl StatsdSample<'_> {
-    /// Where a field ends that begins at `at`. A colon begins another sample, except after
-    /// Datadog's tags.
+    /// Returns the end of the field that begins at `at`. A colon begins another sample, except
+    /// after Datadog's tags.
     fn field_end(&self, bytes: &[u8], at: usize) -> usize {
         match self.separator {
             b':' => find(bytes, at, [b'|']),
@@ -541,7 +545,7 @@ impl LineReason for StatsdReason {
 }
 
 impl StatsdReason {
-    /// Its name, as in the label `reason` of `statsd_exporter`.
+    /// Returns the value of `statsd_exporter`'s label `reason`.
     pub const fn as_str(self) -> &'static str {
         match self {
             StatsdReason::IllegalEvent => "illegal_event",

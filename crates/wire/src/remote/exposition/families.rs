@@ -1,4 +1,4 @@
-//! Assembles the samples of text into families.
+//! Assembles samples into families.
 
 use alloc::borrow::Cow;
 use core::fmt;
@@ -12,8 +12,8 @@ use super::{FamilyType, Limits};
 use crate::hash::Secrets;
 use crate::remote::lines::float;
 
-/// Assembles the samples of text into families, in which each metric is complete: a histogram with
-/// its buckets, a summary with its quantiles.
+/// Assembles samples, which a line contains one at a time, into families. In a family, each metric
+/// is complete: a histogram with its buckets, a summary with its quantiles.
 ///
 /// ```
 /// use quipu_wire::remote::exposition::text::{TextFormat, Options, TextReader};
@@ -39,43 +39,42 @@ use crate::remote::lines::float;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The lines of a family come together, as both formats demand: if they come in two parts, these
-/// are two families, of which the second has no type. Within a family, the order does not matter. A
-/// sample that belongs to no family that was announced forms a separate family, whose type is not
-/// known.
+/// Both formats demand that the lines of a family are adjacent. If they arrive in two parts, you
+/// get two families, and the second one is untyped. The order within a family does not matter. A
+/// sample that belongs to no announced family forms a separate family of unknown type.
 #[derive(Debug)]
 pub struct Families {
     format: TextFormat,
     store: Store,
-    /// The metrics of the family by their labels.
+    /// The metrics of the current family, found by their labels.
     table: HashTable<u32>,
     secrets: Secrets,
-    /// Whether a family has begun, and what it has.
+    /// Whether a family has begun, and which of its metadata lines were read.
     is_begun: bool,
     has_type: bool,
     has_help: bool,
     has_unit: bool,
 }
 
-/// Why a line is not a part of a family. It is left out; the family goes on.
+/// The reason why a line is not a part of its family. Only this line is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FamilyError {
-    /// The metric already has this value, or the family this text, type or unit.
+    /// The metric already has this value, or the family already has this help text, type or unit.
     Duplicate,
     /// Two labels have the same name.
     DuplicateLabel,
     /// A bucket has no label `le` that is a number, or a quantile no label `quantile`.
     MalformedBound,
-    /// The text, the type or the unit comes after samples of the family.
+    /// The help text, the type or the unit follows samples of the family.
     Misplaced,
-    /// A sample of this name is not part of a family of this type.
+    /// A family of this type has no samples with this name.
     Unexpected,
     /// A limit is exceeded.
     TooLarge,
 }
 
-/// Which part of a metric a sample is.
+/// The part of a metric that a sample represents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Value,
@@ -87,9 +86,9 @@ enum Part {
 }
 
 impl Families {
-    /// No families yet, of lines in this format. In OpenMetrics, the samples of a counter have the
-    /// name of the family with a suffix, `_total` or `_created`; in Prometheus' format they have
-    /// the name itself, and one with a suffix belongs to another family.
+    /// Creates an assembler for lines of this format. In OpenMetrics, the samples of a counter are
+    /// called like the family plus a suffix, `_total` or `_created`. In Prometheus' format they are
+    /// called exactly like the family, and a name with a suffix belongs to another family.
     pub fn new(format: TextFormat, limits: Limits) -> Families {
         Families {
             format,
@@ -103,15 +102,15 @@ impl Families {
         }
     }
 
-    /// Adds a line. If it begins another family, the function is called with the one before.
+    /// Adds a line. If this line begins another family, calls `each` with the family before.
     ///
-    /// Of two buckets of a metric with the same bound, such as `le="1"` and `le="1.0"`, or two
-    /// quantiles, the first one stays; the other is left out when the family is complete, which is
-    /// no error. So is a time of creation that is not a number.
+    /// If two buckets of a metric share a bound, for example `le="1"` and `le="1.0"`, the first one
+    /// wins and the other is dropped when the family is complete. This is not an error. The same
+    /// holds for two equal quantiles. A creation time that is not a number is dropped too.
     ///
     /// # Errors
     ///
-    /// When the line is not a part of its family. It is left out.
+    /// When the line is not a part of its family. You can continue with the next line.
     pub fn push(
         &mut self,
         item: &Item<'_, '_>,
@@ -140,7 +139,7 @@ impl Families {
         Ok(())
     }
 
-    /// Completes the last family, and calls the function with it. More lines may follow.
+    /// Completes the last family and passes it to `each`. More lines may follow.
     pub fn finish(&mut self, mut each: impl FnMut(Family<'_>)) {
         self.store.complete();
         if !self.store.slots.is_empty() {
@@ -152,7 +151,7 @@ impl Families {
         (self.has_type, self.has_help, self.has_unit) = (false, false, false);
     }
 
-    /// Begins a family of this name, unless it is the current one.
+    /// Begins a family of this name, unless it is already the current one.
     fn announce(
         &mut self,
         name: Text<'_>,
@@ -194,14 +193,15 @@ impl Families {
         let mark = self.store.mark();
         let added = self.add(part, sample);
         if added.is_err() {
-            // Only a metric that was there before refuses a value, so no metric has labels or an
-            // exemplar from after the mark.
+            // Only a metric from before the mark can refuse a value. So no metric refers to labels
+            // or an exemplar after the mark.
             self.store.back_to(mark);
         }
         added
     }
 
-    /// Adds a sample to its metric. If that fails, the store may have its labels and its exemplar.
+    /// Adds a sample to its metric. On an error, the store may keep the sample's labels and
+    /// exemplar; the caller removes them.
     fn add(&mut self, part: Part, sample: &TextSample<'_, '_>) -> Result<(), FamilyError> {
         let (bound, except) = match part {
             Part::Bucket => (bound(sample.labels, "le")?, "le"),
@@ -220,7 +220,8 @@ impl Families {
         self.put(index, part, bound, sample, exemplar)
     }
 
-    /// Which part of the current family's metrics a sample of this name is, if it belongs to it.
+    /// Returns the part of the current family that a sample of this name represents, or `None` if
+    /// the sample belongs to another family.
     fn part(&self, name: &str) -> Option<Result<Part, FamilyError>> {
         if !self.is_begun {
             return None;
@@ -246,7 +247,7 @@ impl Families {
         }))
     }
 
-    /// Adds labels, without one and without those that are empty.
+    /// Adds the labels except `except` and empty ones.
     fn labels(
         &mut self,
         labels: &[TextLabel<'_>],
@@ -261,7 +262,8 @@ impl Families {
         Ok(self.store.sort_labels(mark)?)
     }
 
-    /// The metric with these labels, which were added just now. They are forgotten if it exists.
+    /// Returns the metric with these labels, which were added just now. If the metric already
+    /// exists, the new copy of its labels is removed.
     fn slot(&mut self, labels: Span, mark: Mark) -> u32 {
         let Families { store, table, secrets, .. } = self;
         let is_same = |store: &Store, index: u32| {
@@ -271,7 +273,7 @@ impl Families {
             other.len() == labels.len()
                 && pairs.all(|(a, b)| a.0.len == b.0.len && store.pair(*a) == store.pair(*b))
         };
-        // Most samples of a histogram follow another one of the same metric.
+        // Most samples of a histogram follow another sample of the same metric.
         let last = (store.slots.len() as u32).checked_sub(1);
         if let Some(last) = last.filter(|last| is_same(store, *last)) {
             store.back_to(mark);
@@ -307,7 +309,7 @@ impl Families {
             }
             Part::Count => set(&mut slot.count, sample.value)?,
             Part::Sum => set(&mut slot.sum, sample.value)?,
-            // A time beyond the range of milliseconds is the nearest one within.
+            // A time beyond the range of milliseconds is clamped.
             Part::Created => set(&mut slot.created_ms, (sample.value * 1000.0) as i64)?,
             Part::Bucket | Part::Quantile => {
                 store.points.push(PointSlot { slot: index, bound, value: sample.value, exemplar });
@@ -317,7 +319,7 @@ impl Families {
         Ok(())
     }
 
-    /// Adds an exemplar, and returns its number.
+    /// Adds an exemplar and returns its number.
     fn exemplar(&mut self, exemplar: &LineExemplar<'_, '_>) -> Result<u32, FamilyError> {
         let LineExemplar { value, timestamp_ms, .. } = *exemplar;
         let mark = self.store.mark();
@@ -327,8 +329,8 @@ impl Families {
     }
 }
 
-/// A hash of labels. Names and values have their own, so that it covers where a name ends:
-/// otherwise, a sender could choose labels that collide, whatever the secrets are.
+/// Hashes labels. Names and values are hashed separately, because the hash must depend on where a
+/// name ends. Otherwise a sender could choose colliding labels, whatever the secrets are.
 fn hash(store: &Store, secrets: &Secrets, labels: Span) -> u64 {
     let chain = |all: u64, text: Span| {
         let hash = secrets.hash(store.bytes(text));
@@ -338,13 +340,13 @@ fn hash(store: &Store, secrets: &Secrets, labels: Span) -> u64 {
     pairs.fold(0, |all, (name, value)| chain(chain(all, *name), *value))
 }
 
-/// The number in the label that says which bucket or quantile a sample is.
+/// Returns the number in the label that identifies a bucket or a quantile.
 fn bound(labels: &[TextLabel<'_>], name: &str) -> Result<f64, FamilyError> {
     let label = labels.iter().find(|label| label.name == *name);
     label
         .and_then(|label| float(&label.value.to_cow()))
         .filter(|bound| !bound.is_nan())
-        // Of the two zeros, the positive one.
+        // Turns -0 into +0.
         .map(|bound| bound + 0.0)
         .ok_or(FamilyError::MalformedBound)
 }
@@ -379,7 +381,7 @@ impl From<Twice> for FamilyError {
 }
 
 impl FamilyError {
-    /// Its name, such as `malformed_bound`, for a label of a metric.
+    /// Returns the name of the reason, such as `malformed_bound`. You can use it as a label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             FamilyError::Duplicate => "duplicate",

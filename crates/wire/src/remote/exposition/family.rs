@@ -1,11 +1,11 @@
-//! What a family of metrics has, in whichever format it came.
+//! A family of metrics, the same for every format.
 
 use core::fmt;
 
 use super::FamilyType;
 use super::store::{Form, MetricSlot, PointSlot, Span, Store};
 
-/// A family: the metrics of one name, which differ in their labels. It borrows from what read it.
+/// A family: metrics that share a name and differ in their labels. It borrows from its reader.
 #[derive(Clone, Copy)]
 pub struct Family<'f> {
     pub(super) store: &'f Store,
@@ -24,18 +24,18 @@ pub struct FamilyMetric<'f> {
 pub enum MetricValue<'f> {
     /// Of a counter.
     Counter {
-        /// How much was counted.
+        /// The number of events.
         total: f64,
-        /// An event that was counted.
+        /// An example of a counted event.
         exemplar: Option<Exemplar<'f>>,
     },
-    /// Of a gauge, an info or a state.
+    /// Of a gauge, an info metric or a state.
     Gauge(f64),
-    /// Of a histogram, or one of gauges.
+    /// Of a histogram or a gauge histogram.
     Histogram(Histogram<'f>),
     /// Of a summary.
     Summary(Summary<'f>),
-    /// Of a metric whose type is not known.
+    /// Of a metric of unknown type.
     Unknown(f64),
 }
 
@@ -43,10 +43,10 @@ pub enum MetricValue<'f> {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Histogram<'f> {
-    /// How many values were observed. Text may leave it out; then it is the count of the last
-    /// bucket, if that is the one without a bound.
+    /// The number of observed values. If the input omits it, this is the count of the last bucket,
+    /// provided that this bucket is unbounded.
     pub count: Option<f64>,
-    /// Their sum.
+    /// The sum of the observed values.
     pub sum: Option<f64>,
     /// The native part.
     pub native: Option<Native<'f>>,
@@ -58,11 +58,11 @@ pub struct Histogram<'f> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Bucket<'f> {
-    /// The greatest value that belongs to it; infinite for the last one.
+    /// The greatest value that belongs to this bucket; infinite for the last one.
     pub upper_bound: f64,
-    /// How many values are in it and in all buckets before it.
+    /// The number of values in this bucket and in all buckets before.
     pub cumulative_count: f64,
-    /// An event that was counted in it.
+    /// An example of a value in this bucket.
     pub exemplar: Option<Exemplar<'f>>,
 }
 
@@ -70,11 +70,11 @@ pub struct Bucket<'f> {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Native<'f> {
-    /// Says where the buckets' bounds are: powers of `2^(2^-schema)`.
+    /// The resolution: the bounds of the buckets are powers of `2^(2^-schema)`.
     pub schema: i32,
     /// The greatest absolute value of the zero bucket.
     pub zero_threshold: f64,
-    /// How many values are in the zero bucket.
+    /// The number of values in the zero bucket.
     pub zero_count: f64,
     /// The buckets of negative values: index and count, by index.
     pub negative: &'f [(i32, f64)],
@@ -88,9 +88,9 @@ pub struct Native<'f> {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Summary<'f> {
-    /// How many values were observed.
+    /// The number of observed values.
     pub count: Option<f64>,
-    /// Their sum.
+    /// The sum of the observed values.
     pub sum: Option<f64>,
     points: &'f [PointSlot],
 }
@@ -101,57 +101,58 @@ pub struct Summary<'f> {
 pub struct Exemplar<'f> {
     /// The value of the event.
     pub value: f64,
-    /// Its time in milliseconds since 1970.
+    /// The time of the event in milliseconds since 1970.
     pub timestamp_ms: Option<i64>,
     store: &'f Store,
     labels: Span,
 }
 
 impl<'f> Family<'f> {
-    /// The name. That of a counter ends in `_total` in Prometheus' formats, but not in OpenMetrics.
+    /// Returns the name. A counter's name ends in `_total` in Prometheus' formats, but not in
+    /// OpenMetrics.
     pub fn name(self) -> &'f str {
         self.store.text(self.store.name)
     }
 
-    /// The help text, or an empty one.
+    /// Returns the help text, which can be empty.
     pub fn help(self) -> &'f str {
         self.store.text(self.store.help)
     }
 
-    /// The unit, or an empty text.
+    /// Returns the unit, which can be empty.
     pub fn unit(self) -> &'f str {
         self.store.text(self.store.unit)
     }
 
-    /// The type.
+    /// Returns the type.
     pub fn kind(self) -> FamilyType {
         self.store.kind
     }
 
-    /// The metrics, in the order in which they came.
+    /// Returns the metrics in the order of the input.
     pub fn metrics(self) -> impl ExactSizeIterator<Item = FamilyMetric<'f>> {
         self.store.slots.iter().map(move |slot| FamilyMetric { store: self.store, slot })
     }
 }
 
 impl<'f> FamilyMetric<'f> {
-    /// The labels by name, each name once, without those that have an empty value. A bound or a
-    /// quantile is not among them.
+    /// Returns the labels sorted by name. Each name occurs once, and labels with an empty value are
+    /// omitted. A bound or a quantile is not among the labels.
     pub fn labels(self) -> impl ExactSizeIterator<Item = (&'f str, &'f str)> {
         self.store.labels(self.slot.labels)
     }
 
-    /// The time of the value in milliseconds since 1970, if it has one.
+    /// Returns the time of the value in milliseconds since 1970, if the sender wrote one.
     pub fn timestamp_ms(self) -> Option<i64> {
         self.slot.timestamp_ms
     }
 
-    /// When counting began, in milliseconds since 1970, if that is known.
+    /// Returns the time when counting began, in milliseconds since 1970, if it is known.
     pub fn created_ms(self) -> Option<i64> {
         self.slot.created_ms
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(self) -> MetricValue<'f> {
         let FamilyMetric { store, slot } = self;
         let points = slot.points.slice(&store.points);
@@ -194,8 +195,8 @@ impl<'f> FamilyMetric<'f> {
 }
 
 impl<'f> Histogram<'f> {
-    /// The classic buckets, by bound. The last one, without a bound, may be missing: it has all
-    /// values.
+    /// Returns the classic buckets sorted by bound. The last bucket, without a bound, contains all
+    /// values and can be missing.
     pub fn buckets(self) -> impl ExactSizeIterator<Item = Bucket<'f>> {
         self.points.iter().map(move |point| Bucket {
             upper_bound: point.bound,
@@ -206,7 +207,7 @@ impl<'f> Histogram<'f> {
 }
 
 impl<'f> Native<'f> {
-    /// Events that were counted.
+    /// Returns some of the observed events.
     pub fn exemplars(self) -> impl Iterator<Item = Exemplar<'f>> {
         let Span { start, len } = self.exemplars;
         (start..start + len).filter_map(move |index| self.store.exemplar(index))
@@ -214,14 +215,14 @@ impl<'f> Native<'f> {
 }
 
 impl<'f> Summary<'f> {
-    /// The quantiles and their values, by quantile.
+    /// Returns pairs of quantile and value, sorted by quantile.
     pub fn quantiles(self) -> impl ExactSizeIterator<Item = (f64, f64)> + use<'f> {
         self.points.iter().map(|point| (point.bound, point.value))
     }
 }
 
 impl<'f> Exemplar<'f> {
-    /// The labels by name, each name once.
+    /// Returns the labels sorted by name. Each name occurs once.
     pub fn labels(self) -> impl ExactSizeIterator<Item = (&'f str, &'f str)> {
         self.store.labels(self.labels)
     }
@@ -244,7 +245,7 @@ impl Store {
     }
 }
 
-/// The items of an iterator as a list or a map.
+/// Formats the items of an iterator as a list or a map.
 struct Items<F>(F);
 
 impl<T: fmt::Debug, I: Iterator<Item = T>, F: Fn() -> I> fmt::Debug for Items<F> {

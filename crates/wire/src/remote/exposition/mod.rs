@@ -1,6 +1,7 @@
-//! What programs expose to scrapers and push to gateways: Prometheus' text format 0.0.4 and
-//! OpenMetrics 1.0 ([`text`]), and Prometheus' protobuf format ([`read_families`]). [`Families`]
-//! assembles the samples of text into families, as protobuf has them: [`Family`].
+//! Formats that programs expose to scrapers and push to gateways: Prometheus' text format 0.0.4 and
+//! OpenMetrics 1.0 ([`text`]), and Prometheus' protobuf format ([`read_families`]). Use
+//! [`Families`] to assemble the samples of the first two into families like those in protobuf:
+//! [`Family`].
 
 pub mod text;
 
@@ -19,43 +20,43 @@ pub use protobuf::read_families;
 pub enum FamilyType {
     /// A value that only grows.
     Counter,
-    /// A value that goes up and down.
+    /// A value that rises and falls.
     Gauge,
-    /// Counts of current values in buckets, which go up and down.
+    /// Counts of current values in buckets, which rise and fall.
     GaugeHistogram,
     /// Counts of observed values in buckets.
     Histogram,
     /// Facts in labels.
     Info,
-    /// One of several states.
+    /// A choice among several states.
     StateSet,
     /// Quantiles of observed values.
     Summary,
-    /// Not known: `untyped` in Prometheus' formats.
+    /// Unknown, called `untyped` in Prometheus' formats.
     #[default]
     Unknown,
 }
 
-/// How much of a family is kept at a time.
+/// Limits on the memory of the family that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "to be made by literals")]
 pub struct Limits {
-    /// How many samples a family may have: values, buckets and quantiles. Each takes at most about
+    /// The number of samples in a family: values, buckets and quantiles. Each takes at most about
     /// 150 bytes.
     pub samples: usize,
-    /// How many bytes its names, labels and texts may have. Each label takes 16 bytes more.
+    /// The number of bytes in its names, labels and description. Each label takes 16 bytes more.
     pub bytes: usize,
 }
 
 impl Limits {
-    /// Both limits capped at `i32::MAX`.
+    /// Caps both limits at `i32::MAX`.
     fn in_range(self) -> Limits {
         const MAX: usize = i32::MAX as usize;
         Limits { samples: self.samples.min(MAX), bytes: self.bytes.min(MAX) }
     }
 }
 
-/// A million samples, and 64 MiB of texts.
+/// A million samples and 64 MiB of strings.
 impl Default for Limits {
     fn default() -> Limits {
         Limits { samples: 1_000_000, bytes: 64 << 20 }

@@ -1,5 +1,5 @@
 //! Prometheus' protobuf format: messages `io.prometheus.client.MetricFamily` (`metrics.proto` of
-//! `prometheus/client_model`), each with its length before it.
+//! `prometheus/client_model`), each prefixed with its length.
 
 use super::family::Family;
 use super::store::{ExemplarSlot, Form, Full, MetricSlot, NativeSlot, PointSlot, Span, Store};
@@ -10,12 +10,11 @@ use crate::reader::Reader;
 use crate::remote::buckets::{Side, signed};
 use crate::remote::fields::{each_field, nested, skip_unknown, text};
 
-/// Reads families as pushed or exposed with the content type
-/// `application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited`,
-/// and calls the function with each.
+/// Reads families and calls the function with each. You get this format with the content type
+/// `application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited`.
 ///
-/// A length beyond the limit for texts is an error, as is a family with more samples than the
-/// limit. Counts are doubles: those beyond 2^53 are rounded.
+/// A family is an error if its encoded length exceeds `limits.bytes`, or if it contains too many
+/// samples. Counts are doubles, so a count beyond 2^53 is rounded.
 ///
 /// ```
 /// use quipu_wire::remote::exposition::{FamilyType, Limits, MetricValue, read_families};
@@ -34,8 +33,8 @@ use crate::remote::fields::{each_field, nested, skip_unknown, text};
 ///
 /// # Errors
 ///
-/// When it is not a sequence of such messages. The function was called with the families before the
-/// fault.
+/// When the input is not a sequence of such messages. By then, the function was called with the
+/// families before the fault.
 pub fn read_families(
     input: &[u8],
     limits: Limits,
@@ -62,7 +61,7 @@ pub fn read_families(
         .map_err(|fault| Error::reading("prometheus-protobuf", input.position() as u64, fault))
 }
 
-/// Memory that is kept between families.
+/// Memory that is reused for the next family.
 #[derive(Debug, Default)]
 struct Room {
     store: Store,
@@ -70,7 +69,7 @@ struct Room {
     positive: Side,
 }
 
-/// The fields of a histogram that are numbers.
+/// The numeric fields of a histogram.
 #[derive(Default)]
 struct Numbers {
     count: u64,
@@ -86,7 +85,7 @@ type Read<T = ()> = Result<T, Fault>;
 impl Room {
     fn family(&mut self, input: &mut Reader<'_>) -> Read {
         let start = *input;
-        // Without a type, a family is one of counters, as in protobuf.
+        // In protobuf, a family without a type consists of counters.
         let mut kind = FamilyType::Counter;
         each_field(input, |tag, input| match tag {
             0x0a => text(input).and_then(|text| self.text(text)).map(|span| self.store.name = span),
@@ -118,8 +117,8 @@ impl Room {
         let mark = self.store.mark();
         let mut form = None;
         let mut slot = MetricSlot::new(Span::default(), Form::Unknown);
-        // Labels are together in the store, so that exemplars, which have labels of their own,
-        // are read afterwards.
+        // Reads all labels before the exemplars. The labels of a metric must be adjacent in the
+        // store, and an exemplar adds labels too.
         let mut labels = *input;
         each_field(&mut labels, |tag, input| match tag {
             0x0a => nested(input, |input| self.label(input)),
@@ -224,7 +223,8 @@ impl Room {
         self.positive.clear();
         let mut numbers = Numbers::default();
         let mut bucket_input = *input;
-        // Exemplars of buckets come first, so that those of the histogram are together.
+        // Reads the exemplars of buckets first, because the histogram's own exemplars must be
+        // adjacent.
         each_field(&mut bucket_input, |tag, input| match tag {
             0x1a => nested(input, |input| self.bucket(input, index)),
             tag => skip_body(input, tag),
@@ -296,7 +296,7 @@ impl Room {
         Ok(())
     }
 
-    /// Reads an exemplar, and returns its number.
+    /// Reads an exemplar and returns its number.
     fn exemplar(&mut self, input: &mut Reader<'_>) -> Read<u32> {
         let mark = self.store.mark();
         let (mut value, mut timestamp_ms) = (0.0, None);
@@ -313,7 +313,7 @@ impl Room {
     }
 }
 
-/// Appends the buckets of a side to those of the family.
+/// Appends the buckets of one side to the family.
 fn expand(side: &Side, store: &mut Store) -> Read<Span> {
     store.take(side.len()).map_err(too_large)?;
     let start = store.native_buckets.len();
@@ -327,7 +327,7 @@ fn too_large(_: Full) -> Fault {
     Fault::too_large("a family with fewer samples and texts")
 }
 
-/// A count that may also be given as a float.
+/// Returns a count, which senders can also write as a float.
 fn either(count: u64, float: f64) -> f64 {
     if float > 0.0 { float } else { count as f64 }
 }
@@ -348,7 +348,7 @@ fn family_type(input: &mut Reader<'_>) -> Read<FamilyType> {
     })
 }
 
-/// Reads a message with a value alone: of a gauge, or of a metric whose type is not known.
+/// Reads a message that consists of one value: a gauge, or a metric of unknown type.
 fn number(input: &mut Reader<'_>, slot: &mut MetricSlot) -> Read {
     each_field(input, |tag, input| match tag {
         0x09 => double(input).map(|value| slot.value = value),
@@ -363,11 +363,11 @@ fn bound_of(input: &mut Reader<'_>) -> Read<f64> {
         *input = before;
         return Err(Fault::malformed("a bound or quantile that is a number"));
     }
-    // Of the two zeros, the positive one.
+    // Turns -0 into +0.
     Ok(bound + 0.0)
 }
 
-/// Reads a `google.protobuf.Timestamp` as milliseconds.
+/// Reads a `google.protobuf.Timestamp` in milliseconds.
 fn time(input: &mut Reader<'_>) -> Read<i64> {
     let (mut seconds, mut nanos) = (0_i64, 0_i64);
     let start = *input;
@@ -383,7 +383,7 @@ fn time(input: &mut Reader<'_>) -> Read<i64> {
     })
 }
 
-/// Skips any field, which is read another time.
+/// Skips any field, because another pass reads it.
 fn skip_body(input: &mut Reader<'_>, tag: u64) -> Read {
     crate::protobuf::skip(input, tag, 0)
 }

@@ -1,4 +1,4 @@
-//! The memory of a family that is being read. It is kept for the next one.
+//! The memory of the family that is being read. The next family reuses it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,12 +14,12 @@ pub(super) struct Store {
     pub(super) unit: Span,
     pub(super) kind: FamilyType,
     pub(super) slots: Vec<MetricSlot>,
-    /// Buckets and quantiles. When the family is complete, those of a metric are together.
+    /// Buckets and quantiles. Once the family is complete, the points of a metric are adjacent.
     pub(super) points: Vec<PointSlot>,
     pub(super) exemplars: Vec<ExemplarSlot>,
     pub(super) natives: Vec<NativeSlot>,
     pub(super) native_buckets: Vec<(i32, f64)>,
-    /// Labels: those of a metric or an exemplar are together, by name.
+    /// Labels. The labels of a metric or an exemplar are adjacent and sorted by name.
     pub(super) pairs: Vec<(Span, Span)>,
     texts: String,
     samples_left: usize,
@@ -49,7 +49,7 @@ pub(super) struct MetricSlot {
     pub(super) native: Option<u32>,
 }
 
-/// Which value a metric has.
+/// The value type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Counter,
@@ -62,7 +62,7 @@ pub(super) enum Form {
 /// A bucket or a quantile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PointSlot {
-    /// The metric.
+    /// The index of the metric.
     pub(super) slot: u32,
     pub(super) bound: f64,
     pub(super) value: f64,
@@ -86,15 +86,15 @@ pub(super) struct NativeSlot {
     pub(super) exemplars: Span,
 }
 
-/// A limit would be exceeded.
+/// The error for an exceeded limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// Two labels have the same name.
+/// The error for two labels with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Twice;
 
-/// How much of the lists is used.
+/// The used lengths of the lists.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     pairs: usize,
@@ -108,7 +108,8 @@ impl Span {
         list.get(start..start + self.len as usize).unwrap_or_default()
     }
 
-    /// The end of a list from there on. Limits keep lists short enough for the numbers.
+    /// Returns the range from `start` to the end of a list. The limits keep the lists short enough
+    /// for `u32`.
     pub(super) fn since<T>(start: usize, list: &[T]) -> Span {
         Span { start: start as u32, len: (list.len() - start) as u32 }
     }
@@ -151,7 +152,7 @@ impl Store {
         store
     }
 
-    /// Forgets the family, and keeps its memory.
+    /// Forgets the family but keeps its memory.
     pub(super) fn clear(&mut self) {
         let Store { slots, points, exemplars, natives, native_buckets, pairs, texts, .. } = self;
         slots.clear();
@@ -171,25 +172,25 @@ impl Store {
         self.texts.get(start..start + span.len as usize).unwrap_or_default()
     }
 
-    /// The bytes of a text, for comparisons.
+    /// Returns the bytes of a string, for comparisons.
     #[inline(always)]
     pub(super) fn bytes(&self, span: Span) -> &[u8] {
         span.slice(self.texts.as_bytes())
     }
 
-    /// The bytes of a label, name and value.
+    /// Returns the bytes of a label: name and value.
     pub(super) fn pair(&self, (name, value): (Span, Span)) -> &[u8] {
-        // The value was added right after the name.
+        // A value is stored right after its name.
         self.bytes(Span { start: name.start, len: name.len + value.len })
     }
 
-    /// Counts samples: metrics, buckets, quantiles, labels and exemplars.
+    /// Counts samples towards the limit: metrics, buckets, quantiles, labels and exemplars.
     pub(super) fn take(&mut self, samples: usize) -> Result<(), Full> {
         self.samples_left = self.samples_left.checked_sub(samples).ok_or(Full)?;
         Ok(())
     }
 
-    /// How many samples the limit still allows.
+    /// Returns how many samples the limit still allows.
     pub(super) fn samples_left(&self) -> usize {
         self.samples_left
     }
@@ -222,14 +223,14 @@ impl Store {
         Mark { pairs: pairs.len(), texts: texts.len(), exemplars: exemplars.len() }
     }
 
-    /// Forgets labels and exemplars that were added since.
+    /// Removes the labels and exemplars that were added since the mark.
     pub(super) fn back_to(&mut self, mark: Mark) {
         self.pairs.truncate(mark.pairs);
         self.texts.truncate(mark.texts);
         self.exemplars.truncate(mark.exemplars);
     }
 
-    /// Puts the labels that were added since in order.
+    /// Sorts the labels that were added since the mark.
     pub(super) fn sort_labels(&mut self, since: Mark) -> Result<Span, Twice> {
         let Store { pairs, texts, .. } = self;
         let name = |pair: &(Span, Span)| pair.0.slice(texts.as_bytes());
@@ -243,15 +244,15 @@ impl Store {
         Ok(Span::since(since.pairs, pairs))
     }
 
-    /// Completes the family: forgets metrics without a value, and puts the buckets and quantiles of
-    /// each metric together, by bound. Of two with the same bound, the first one stays.
+    /// Completes the family: removes metrics without a value, and sorts the buckets and quantiles
+    /// by metric and bound. If two share a bound, the first one stays.
     pub(super) fn complete(&mut self) {
         let Store { points, slots, .. } = self;
         if !matches!(self.kind.form(), Form::Histogram | Form::Summary) {
             slots.retain(|slot| slot.has_value);
         }
         let order = |a: &PointSlot, b: &PointSlot| {
-            // Bounds are numbers.
+            // Bounds are numbers, never NaN.
             a.slot.cmp(&b.slot).then(a.bound.total_cmp(&b.bound))
         };
         if !points.is_sorted_by(|a, b| order(a, b).is_le()) {

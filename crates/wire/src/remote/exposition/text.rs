@@ -1,4 +1,4 @@
-//! Prometheus' text format 0.0.4, and OpenMetrics 1.0, line by line.
+//! Reads Prometheus' text format 0.0.4 and OpenMetrics 1.0, line by line.
 //!
 //! - <https://prometheus.io/docs/instrumenting/exposition_formats/>
 //! - <https://prometheus.io/docs/specs/om/open_metrics_spec/>
@@ -22,19 +22,21 @@
 //! assert!(reader.next().is_none());
 //! ```
 //!
-//! Everything borrows from the input, and nothing is allocated but room for the labels of one line.
-//! Lines are checked for UTF-8 all at once. [`Stream`] reads an input that comes in pieces.
+//! All strings borrow from the input. The only allocation is the list of labels of one line. UTF-8
+//! is checked once for many lines, because this is faster than checking each line. If your input
+//! arrives in pieces, use [`Stream`].
 //!
-//! What is accepted is what Prometheus' server accepts, in both formats, with these exceptions:
+//! The reader accepts the same input as Prometheus' server, in both formats, with these exceptions:
 //!
-//! - A line feed within quotes is an error, as the specifications have it.
-//! - There must be a comma between labels, and a name of a label may appear only once.
-//! - The label `__name__` is an error: the name is before the braces, or the first in them.
-//! - A timestamp of Prometheus' format may have a sign.
+//! - A line feed within quotes is an error, like in the specifications.
+//! - Labels need a comma between them, and a label name can appear only once.
+//! - The label `__name__` is an error. Write the name before the braces, or as the first item
+//!   within.
+//! - A timestamp in Prometheus' format can have a sign.
 //! - A unit need not be the end of its family's name.
-//! - A space or a brace must follow a name, and a space the name in a comment.
-//! - Spaces may be around the type of a family in Prometheus' format.
-//! - Milliseconds of a time must fit in 64 bits.
+//! - A name needs a space or a brace after it, and in a comment a space.
+//! - In Prometheus' format, spaces can surround the type of a family.
+//! - A time in milliseconds must fit in 64 bits.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -51,7 +53,7 @@ mod template;
 
 pub use template::Template;
 
-/// Which of the two formats an input has.
+/// The format of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TextFormat {
@@ -61,20 +63,20 @@ pub enum TextFormat {
     OpenMetrics,
 }
 
-/// The format of an input, and limits.
+/// The format of an input and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
     /// The format.
     pub format: TextFormat,
-    /// How many bytes a line may have.
+    /// The most bytes in a line.
     pub max_line: usize,
-    /// How many labels a sample may have, and an exemplar. The time that a line takes grows with
-    /// the square of its labels: names are compared with each other.
+    /// The most labels of a sample, and of an exemplar. Keep this small, because each name is
+    /// compared with all others: the time grows with the square of the number of labels.
     pub max_labels: usize,
 }
 
-/// Reads the lines of an input.
+/// Reads the lines of a complete input.
 #[derive(Clone, Debug)]
 pub struct TextReader<'a> {
     lines: lines::Lines<'a>,
@@ -83,7 +85,7 @@ pub struct TextReader<'a> {
     exemplar_labels: Vec<TextLabel<'a>>,
 }
 
-/// Reads the lines of an input that comes in pieces of any size.
+/// Reads the lines of an input that arrives in pieces of any size.
 ///
 /// ```
 /// use quipu_wire::remote::exposition::text::{TextFormat, Item, Options, Stream};
@@ -104,29 +106,29 @@ pub struct TextReader<'a> {
 pub struct Stream {
     buffer: LineBuffer,
     state: State,
-    /// Room for the labels of a line. It is empty.
+    /// Empty vectors, kept for their allocations.
     room: [Vec<TextLabel<'static>>; 2],
 }
 
-/// What is known of the lines before.
+/// The state after the previous lines.
 #[derive(Clone, Copy, Debug)]
 struct State {
     options: Options,
-    /// How many lines there were.
+    /// The number of lines read.
     lines: u64,
-    /// Whether the mark at the end of OpenMetrics was seen, or found missing.
+    /// Whether the end mark of OpenMetrics was read, or reported as missing.
     is_ended: bool,
 }
 
-/// A line that was read.
+/// A parsed line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Item<'r, 'a> {
-    /// `# HELP`: the text of a family.
+    /// `# HELP`: the description of a family.
     Help {
         /// The family.
         name: Text<'a>,
-        /// The text.
+        /// The description.
         text: Text<'a>,
     },
     /// `# TYPE`: the type of a family.
@@ -136,7 +138,7 @@ pub enum Item<'r, 'a> {
         /// The type.
         kind: FamilyType,
     },
-    /// `# UNIT`: the unit of a family, in OpenMetrics alone.
+    /// `# UNIT`: the unit of a family, only in OpenMetrics.
     Unit {
         /// The family.
         name: Text<'a>,
@@ -145,9 +147,9 @@ pub enum Item<'r, 'a> {
     },
     /// A value.
     Sample(TextSample<'r, 'a>),
-    /// A comment, in Prometheus' format alone: what comes after `#`.
+    /// A comment, only in Prometheus' format: the rest of the line after `#`.
     Comment(&'a str),
-    /// The mark at the end of OpenMetrics, `# EOF`.
+    /// The end mark of OpenMetrics, `# EOF`.
     End,
 }
 
@@ -157,33 +159,34 @@ pub enum Item<'r, 'a> {
 pub struct TextSample<'r, 'a> {
     /// The name of the series.
     pub name: Text<'a>,
-    /// Its labels in the order of the line, each name once.
+    /// The labels in the order of the line. Each name occurs once.
     pub labels: &'r [TextLabel<'a>],
     /// The value.
     pub value: f64,
-    /// Its time in milliseconds since 1970. OpenMetrics has seconds, which are rounded.
+    /// The time in milliseconds since 1970. OpenMetrics uses seconds, which are rounded.
     pub timestamp_ms: Option<i64>,
-    /// An exemplar, in OpenMetrics alone.
+    /// An exemplar, only in OpenMetrics.
     pub exemplar: Option<LineExemplar<'r, 'a>>,
-    /// The number of its line in the input; that of the first line is 1.
+    /// The line number in the input, from 1.
     pub line: u64,
-    /// The line up to the end of the name and the labels. Most programs write those of a series in
-    /// the same way again and again.
+    /// The line up to the end of the name and the labels. You can use this as the key of a cache,
+    /// because most programs write a series the same way each time.
     pub encoded: &'a str,
 }
 
-/// Gets the lines of an input from a [`Stream`].
+/// Receives the lines of an input from a [`Stream`].
 pub trait Visitor {
-    /// Takes a line of Prometheus' format that the visitor knows, such as one that begins as
-    /// [`TextSample::encoded`] of a line before: [`value_and_time`] reads the rest. Returns false
-    /// for any other line, which is then read. `number` is as [`TextSample::line`].
+    /// Handles a line of Prometheus' format without parsing, and returns true if it recognized the
+    /// line. For example, the line can begin like [`TextSample::encoded`] of an earlier line; then
+    /// call [`value_and_time`] for the rest. If this returns false, the line is parsed and passed
+    /// to [`item`](Self::item). `number` counts lines like [`TextSample::line`].
     fn known(&mut self, line: &str, number: u64) -> bool;
 
-    /// Takes what was read of a line.
+    /// Receives a parsed line or its error.
     fn item(&mut self, item: Result<Item<'_, '_>, TextLineError>);
 }
 
-/// A visitor that knows no line.
+/// A visitor that parses every line.
 struct Each<F>(F);
 
 impl<F: FnMut(Result<Item<'_, '_>, TextLineError>)> Visitor for Each<F> {
@@ -200,11 +203,11 @@ impl<F: FnMut(Result<Item<'_, '_>, TextLineError>)> Visitor for Each<F> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LineExemplar<'r, 'a> {
-    /// Its labels in the order of the line, each name once.
+    /// The labels in the order of the line. Each name occurs once.
     pub labels: &'r [TextLabel<'a>],
     /// The value of the event.
     pub value: f64,
-    /// Its time in milliseconds since 1970.
+    /// The time of the event in milliseconds since 1970.
     pub timestamp_ms: Option<i64>,
 }
 
@@ -218,26 +221,26 @@ pub struct TextLabel<'a> {
     pub value: Text<'a>,
 }
 
-/// Text as it is in a line, where some characters are escaped. Two texts are equal if they mean the
-/// same.
+/// A string that may contain escapes, borrowed from a line. Two of them are equal if they are equal
+/// without escapes.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     raw: &'a str,
     escapes: Escapes,
 }
 
-/// Which characters a backslash changes.
+/// The characters that a backslash can escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escapes {
-    /// The text has no backslash.
+    /// The string contains no backslash.
     None,
-    /// `n` and a backslash, as in the help texts of Prometheus' format.
+    /// `n` and a backslash, used by `# HELP` in Prometheus' format.
     Help,
     /// `n`, a backslash and a quote.
     All,
 }
 
-/// Why a line could not be read.
+/// The error for a line that could not be read.
 pub type TextLineError = crate::remote::LineError<TextReason>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,51 +249,51 @@ struct TextFault {
     reason: TextReason,
 }
 
-/// What is wrong with a line.
+/// The reason why a line could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TextReason {
-    /// There is something after `# EOF`.
+    /// The input continues after `# EOF`.
     AfterEnd,
-    /// A name of a label appears twice.
+    /// A label name appears twice.
     DuplicateLabel,
-    /// The exemplar has no labels in braces, no value, or a time that is not a number.
+    /// The exemplar lacks labels in braces or a value, or its time is not a number.
     MalformedExemplar,
     /// The labels are not of the form `{name="value",name="value"}`.
     MalformedLabels,
     /// The name of a metric is missing or not valid, or appears twice.
     MalformedName,
-    /// The time is not a number, or something is after it.
+    /// The time is not a number, or more characters follow it.
     MalformedTimestamp,
-    /// The value is missing or not a number.
+    /// The value is missing, or is not a number.
     MalformedValue,
-    /// OpenMetrics: `# EOF` is missing at the end. The line is the last one.
+    /// OpenMetrics: `# EOF` is missing. The error names the last line.
     MissingEnd,
-    /// The line is longer than the limit.
+    /// The line exceeds the limit.
     TooLong,
-    /// There are more labels than the limit.
+    /// The labels exceed the limit.
     TooManyLabels,
-    /// OpenMetrics: a line that begins with `#` is none of those that the format has.
+    /// OpenMetrics: a line begins with `#` but is none of the known comments.
     UnknownComment,
-    /// The type of the family is none of those that the format has.
+    /// The format does not define this type.
     UnknownType,
     /// The line is not UTF-8.
     Utf8,
 }
 
 impl Options {
-    /// This format, with lines of up to 64 KiB and up to 64 labels.
+    /// Returns options for this format, with lines of up to 64 KiB and up to 64 labels.
     pub const fn new(format: TextFormat) -> Options {
         Options { format, max_line: 64 << 10, max_labels: 64 }
     }
 
-    /// Lines of at most this many bytes.
+    /// Sets the most bytes in a line.
     #[must_use]
     pub const fn max_line(self, max_line: usize) -> Options {
         Options { max_line, ..self }
     }
 
-    /// At most this many labels.
+    /// Sets the most labels of a sample or exemplar.
     #[must_use]
     pub const fn max_labels(self, max_labels: usize) -> Options {
         Options { max_labels, ..self }
@@ -298,7 +301,7 @@ impl Options {
 }
 
 impl<'a> TextReader<'a> {
-    /// Reads a whole input.
+    /// Creates a reader of a complete input.
     pub fn new(input: &'a [u8], options: Options) -> TextReader<'a> {
         let state = State { options, lines: 0, is_ended: false };
         TextReader::with(input, state, Default::default())
@@ -309,15 +312,15 @@ impl<'a> TextReader<'a> {
         TextReader { lines: lines::Lines::new(input), state, labels, exemplar_labels }
     }
 
-    /// The next line that is not empty, or `None` after the last one.
+    /// Returns the next line that is not empty, or `None` after the last one.
     #[allow(clippy::should_implement_trait, reason = "an item borrows from the reader")]
     pub fn next(&mut self) -> Option<Result<Item<'_, 'a>, TextLineError>> {
         let line = self.next_line()?;
         Some(line.and_then(|line| self.read(line)))
     }
 
-    /// The next line that has something in it. At the end of OpenMetrics, an error if the mark is
-    /// missing.
+    /// Returns the next line that is not empty. At the end of OpenMetrics, returns an error if the
+    /// end mark is missing.
     #[inline(always)]
     fn next_line(&mut self) -> Option<Result<&'a str, TextLineError>> {
         let max_line = self.state.options.max_line;
@@ -344,25 +347,25 @@ impl<'a> TextReader<'a> {
 }
 
 impl Stream {
-    /// Reads an input in this format.
+    /// Creates a stream for input in this format.
     pub fn new(options: Options) -> Stream {
         let state = State { options, lines: 0, is_ended: false };
         Stream { buffer: LineBuffer::new(options.max_line), state, room: Default::default() }
     }
 
-    /// Adds a piece of the input, and calls the function with the lines that it completes.
+    /// Adds a piece of the input and calls `each` for every line that is now complete.
     pub fn push(&mut self, piece: &[u8], each: impl FnMut(Result<Item<'_, '_>, TextLineError>)) {
         self.visit(piece, &mut Each(each));
     }
 
-    /// As [`Stream::push`], for a visitor.
+    /// Works like [`Stream::push`], with a visitor.
     pub fn visit(&mut self, piece: &[u8], visitor: &mut impl Visitor) {
         let Stream { buffer, state, room } = self;
         buffer.push(piece, |cut| read_cut(cut, state, room, visitor));
     }
 
-    /// Ends the input: calls the function with its last line, if no line feed ended it, and with an
-    /// error if OpenMetrics has no `# EOF`.
+    /// Ends the input. Calls `each` with the last line if it lacks a line feed, and with an error
+    /// if `# EOF` is missing in OpenMetrics.
     pub fn finish(mut self, each: impl FnMut(Result<Item<'_, '_>, TextLineError>)) {
         let Stream { buffer, state, room } = &mut self;
         let mut visitor = Each(each);
@@ -383,7 +386,7 @@ fn read_cut(
         Cut::Lines(lines) => {
             let mut reader = TextReader::with(lines, *state, mem::take(room));
             let may_know = state.options.format == TextFormat::Prometheus;
-            // The input does not end here.
+            // More pieces may follow, so this does not report a missing end mark.
             while !reader.lines.is_empty() {
                 match reader.next_line() {
                     Some(Ok(line)) if may_know && visitor.known(line, reader.state.lines) => {}
@@ -401,9 +404,9 @@ fn read_cut(
     }
 }
 
-/// Reads what comes after the labels of a sample in Prometheus' format: a space, a value, and
-/// perhaps a space and a time in milliseconds since 1970. `None` for anything else, and for the
-/// little that only [`TextReader`] reads: other spaces.
+/// Reads the rest of a sample after its labels in Prometheus' format: a space, a value, and
+/// optionally a space and a time in milliseconds since 1970. Returns `None` for anything else. This
+/// includes valid but rare input such as several spaces, which only [`TextReader`] can read.
 #[inline]
 pub fn value_and_time(text: &str) -> Option<(f64, Option<i64>)> {
     let text = text.strip_prefix(' ')?;
@@ -417,8 +420,8 @@ pub fn value_and_time(text: &str) -> Option<(f64, Option<i64>)> {
     Some((value, time))
 }
 
-/// Reads the value of a sample as both formats have it: what is a number in a line is one here. For
-/// callers that know what comes before the value.
+/// Reads the value of a sample. This accepts the same numbers as a line of either format, for
+/// callers that parsed the beginning of the line themselves.
 ///
 /// ```
 /// use quipu_wire::remote::exposition::text::number;
@@ -431,7 +434,7 @@ pub fn number(text: &str) -> Option<f64> {
     lines::float(text)
 }
 
-/// The allocation of these labels, for labels of another input.
+/// Reuses the allocation of these labels for another input.
 fn emptied<'b>(mut labels: Vec<TextLabel<'_>>) -> Vec<TextLabel<'b>> {
     labels.clear();
     labels.into_iter().map(|_| unreachable!("it is empty")).collect()
@@ -451,17 +454,17 @@ impl State {
 }
 
 impl<'a> Text<'a> {
-    /// The text, if nothing in it is escaped.
+    /// Returns the string, if it contains no escapes.
     pub fn as_str(self) -> Option<&'a str> {
         (self.escapes == Escapes::None).then_some(self.raw)
     }
 
-    /// The text as it is in the line, with backslashes.
+    /// Returns the string with its backslashes.
     pub fn raw(self) -> &'a str {
         self.raw
     }
 
-    /// The text: borrowed if nothing in it is escaped.
+    /// Returns the string without escapes. This borrows if there are none.
     pub fn to_cow(self) -> Cow<'a, str> {
         match self.as_str() {
             Some(text) => Cow::Borrowed(text),
@@ -469,13 +472,13 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Appends the text to another one.
+    /// Appends the string without escapes.
     pub fn append_to(self, text: &mut String) {
         text.extend(self.parts());
     }
 
-    /// The text in parts: those between escapes, and what an escape stands for. A backslash before
-    /// any other character stands for itself.
+    /// Returns the string in parts: the runs between escapes, and the meaning of each escape. A
+    /// backslash before any other character means itself.
     pub(super) fn parts(self) -> impl Iterator<Item = &'a str> {
         let mut rest = self.raw;
         core::iter::from_fn(move || {
@@ -555,7 +558,7 @@ impl LineReason for TextReason {
 }
 
 impl TextReason {
-    /// Its name, such as `malformed_labels`, for a label of a metric.
+    /// Returns the name of the reason, such as `malformed_labels`. You can use it as a label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             TextReason::AfterEnd => "after_end",

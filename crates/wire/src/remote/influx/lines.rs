@@ -1,5 +1,5 @@
-//! Where lines end: at a line feed that is not within the text of a field. The lines of an input
-//! that comes in pieces.
+//! Finds the ends of lines: a line feed that is not within a quoted field. This works on an input
+//! that arrives in pieces.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -7,21 +7,22 @@ use core::mem;
 use crate::remote::Cut;
 use crate::remote::lines::find;
 
-/// Finds the ends of lines, whose bytes may come in pieces.
+/// Finds the ends of lines, whose bytes can arrive in pieces.
 ///
-/// A quote after the equals sign of a field begins a text, also in a line that is wrong: what a
-/// client logs is then never read as a line, whatever is before it.
+/// A quote after the equals sign of a field begins a string, even in a malformed line. This matters
+/// because a string may contain anything, for example a logged request: its contents are never
+/// mistaken for a line, whatever precedes them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
     place: Place,
-    /// The byte before those that come.
+    /// The byte before the next piece.
     last: u8,
 }
 
-/// Where in a line the next byte is.
+/// The position of the next byte within a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// Before its first character that is not a space.
+    /// Before the first character, except spaces.
     #[default]
     Begin,
     Comment,
@@ -31,15 +32,15 @@ enum Place {
     Fields,
     /// After the equals sign of a field.
     Equals,
-    /// In the text of a field.
+    /// In a quoted string.
     Text,
-    /// After a backslash in such a text.
+    /// After a backslash in a quoted string.
     Escape,
 }
 
 impl Ends {
-    /// The index of the line feed that ends the line. The bytes after it are those of the next one.
-    /// `None` if the line goes on after these bytes.
+    /// Returns the index of the line feed that ends the line. The next call takes the bytes after
+    /// this line feed. Returns `None` if the line continues after these bytes.
     pub(super) fn next(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -76,9 +77,9 @@ impl Ends {
     }
 }
 
-/// Cuts an input that comes in pieces at the ends of its lines, so that a line is never read in two
-/// parts: as [`LineBuffer`](crate::remote::LineBuffer), but not within the texts of fields. Of a
-/// line that is too long, the texts are skipped up to their closing quotes.
+/// Cuts an input that arrives in pieces into complete lines. This is like
+/// [`LineBuffer`](crate::remote::LineBuffer), except that a line feed within a quoted field does
+/// not end a line. If a line is too long, its strings are skipped up to their closing quotes.
 ///
 /// ```
 /// use quipu_wire::remote::{Cut, influx::InfluxLineBuffer};
@@ -96,23 +97,24 @@ impl Ends {
 #[derive(Clone, Debug)]
 pub struct InfluxLineBuffer {
     ends: Ends,
-    /// The beginning of a line.
+    /// The beginning of an incomplete line.
     held: Vec<u8>,
     max_line: usize,
-    /// Whether the line that has begun is too long.
+    /// Whether the current line is too long.
     is_skipping: bool,
 }
 
 impl InfluxLineBuffer {
-    /// A buffer for lines of at most this many bytes, without the line feeds that end them.
+    /// Creates a buffer for lines of at most this many bytes, without their line feeds.
     pub fn new(max_line: usize) -> InfluxLineBuffer {
         InfluxLineBuffer { ends: Ends::default(), held: Vec::new(), max_line, is_skipping: false }
     }
 
-    /// Adds a piece of the input, and calls the function with the lines that it completes. A line
-    /// that a piece ends within is copied; all others are not.
+    /// Adds a piece of the input and calls `each` for the lines that are now complete. Only a line
+    /// that spans two pieces is copied.
     pub fn push(&mut self, piece: &[u8], mut each: impl FnMut(Cut<'_>)) {
-        // The lines that are not handed out yet, and the one that is searched for its end.
+        // The start of the lines not yet passed on, and the start of the line whose end is
+        // searched.
         let (mut begin, mut line) = (0, 0);
         while let Some(len) = self.ends.next(&piece[line..]) {
             let end = line + len;
@@ -125,7 +127,7 @@ impl InfluxLineBuffer {
                 each(Cut::TooLong);
                 begin = line;
             } else if !self.held.is_empty() {
-                // Only the first line of a piece has begun before it.
+                // Only the first line of a piece can begin in an earlier piece.
                 self.held.extend_from_slice(&piece[..line]);
                 each(Cut::Lines(&self.held));
                 begin = line;
@@ -145,8 +147,8 @@ impl InfluxLineBuffer {
         }
     }
 
-    /// Ends the input: calls the function with its last line, if no line feed ended it. The buffer
-    /// is then as new.
+    /// Ends the input: calls `each` with the last line if it lacks a line feed. Afterwards, you can
+    /// reuse the buffer.
     pub fn finish(&mut self, mut each: impl FnMut(Cut<'_>)) {
         self.ends = Ends::default();
         if mem::take(&mut self.is_skipping) {
@@ -188,7 +190,7 @@ mod tests {
                 buffer.finish(&mut each);
                 let (mut expected, mut long) = (Vec::new(), 0);
                 for (index, line) in lines.into_iter().enumerate() {
-                    // No line feed ends the last one, whose text is open.
+                    // The last line has an open quote, so no line feed ends it.
                     let len = line.len() - usize::from(index + 1 < lines.len());
                     match len <= max_line {
                         true => expected.extend_from_slice(line),

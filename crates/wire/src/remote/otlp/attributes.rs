@@ -16,7 +16,7 @@ pub type Attribute<'a> = (&'a str, AttributeValue<'a>);
 pub enum AttributeValue<'a> {
     /// No value.
     Empty,
-    /// A text.
+    /// A string.
     Text(&'a str),
     /// A boolean.
     Bool(bool),
@@ -31,7 +31,7 @@ pub enum AttributeValue<'a> {
 }
 
 impl<'a> AttributeValue<'a> {
-    /// Reads an encoded `AnyValue`, such as that of [`AttributeValue::Nested`].
+    /// Reads an encoded `AnyValue`, such as the bytes in [`AttributeValue::Nested`].
     fn read(input: &mut Reader<'a>) -> Result<Self, Fault> {
         let whole = input.rest();
         let mut value = AttributeValue::Empty;
@@ -53,9 +53,9 @@ impl<'a> AttributeValue<'a> {
         Ok(value)
     }
 
-    /// Calls the function with each item of a list, or each entry of a map, of an encoded
-    /// `AnyValue`; an item of a list has no key. Returns whether it is a map, or `None` if it is
-    /// neither or is malformed.
+    /// Decodes a list or a map, and calls the function with each item or entry. An item of a list
+    /// has no key. Returns true for a map, false for a list, and `None` if `encoded` is neither or
+    /// is malformed.
     pub fn each_nested(
         encoded: &'a [u8],
         mut each: impl FnMut(Option<&'a str>, AttributeValue<'a>),
@@ -86,7 +86,7 @@ impl<'a> AttributeValue<'a> {
     }
 }
 
-/// Reads an attribute in a field, and appends it.
+/// Reads an attribute in a field and appends it.
 pub(super) fn push<'a>(
     attributes: &mut Vec<Attribute<'a>>,
     input: &mut Reader<'a>,
@@ -112,5 +112,5 @@ pub(super) fn attribute<'a>(input: &mut Reader<'a>) -> Result<Attribute<'a>, Fau
     Ok(attribute)
 }
 
-/// An empty attribute has two bytes and takes 40 in memory, so their number is limited.
+/// Limits the number of attributes, because an empty one has two bytes but takes 40 in memory.
 const MOST: usize = 4096;

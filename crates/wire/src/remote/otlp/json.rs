@@ -1,8 +1,9 @@
-//! Rewrites OTLP's JSON as protobuf, which [`MetricsReader`](super::MetricsReader) then reads.
+//! Converts OTLP's JSON to protobuf, so you can read it with
+//! [`MetricsReader`](super::MetricsReader).
 //!
-//! The mapping is that of <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>: keys
-//! are in lowerCamelCase, 64-bit integers are numbers or texts, enumerations are numbers, ids of
-//! traces and spans are in hexadecimal, and unknown keys are ignored.
+//! The mapping follows <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>: keys are
+//! in lowerCamelCase, 64-bit integers are numbers or strings, enumerations are numbers, trace and
+//! span ids are hexadecimal, and unknown keys are ignored.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -18,12 +19,11 @@ use super::schema::{FieldType, REQUEST, SchemaField, SchemaMessage};
 use crate::base64;
 use crate::reader::zigzag;
 
-/// Rewrites a request in JSON as protobuf. The result has at most a few times the length of the
-/// input.
+/// Converts a JSON request to protobuf. The result can be a few times as long as the input.
 ///
 /// # Errors
 ///
-/// When it is not JSON, or not of the form of a request.
+/// When the input is not JSON, or not a request.
 pub fn metrics_request_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let mut out = Vec::new();
     let mut input = serde_json::Deserializer::from_slice(json);
@@ -34,7 +34,7 @@ pub fn metrics_request_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
     Ok(out)
 }
 
-/// Why JSON is not a request. The message has the line and the column.
+/// The error for JSON that is not a request. The message contains the line and the column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError(String);
 
@@ -46,7 +46,7 @@ impl fmt::Display for JsonError {
 
 impl core::error::Error for JsonError {}
 
-/// Reads the object of a message, and appends its fields.
+/// Reads the object of a message and appends its fields.
 struct Fields<'o> {
     message: &'static SchemaMessage,
     out: &'o mut Vec<u8>,
@@ -72,7 +72,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 }
 
-/// Finds the field of a key.
+/// Looks up the field for a key.
 struct Key(&'static SchemaMessage);
 
 impl<'de> DeserializeSeed<'de> for Key {
@@ -95,7 +95,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Reads the value of a field, and appends the field. Null is the same as nothing.
+/// Reads a value and appends its field. Null means the same as a missing key.
 struct Contents<'o> {
     field: &'static SchemaField,
     out: &'o mut Vec<u8>,
@@ -136,7 +136,7 @@ impl Contents<'_> {
         self.out.push(self.field.number << 3 | wire_type);
     }
 
-    /// Appends an integer; returns whether the field may have it.
+    /// Appends an integer. Returns false if it does not fit the type of the field.
     fn integer(&mut self, number: i128) -> bool {
         let unsigned = u64::try_from(number);
         let signed = i64::try_from(number);
@@ -161,7 +161,7 @@ impl Contents<'_> {
             self.fixed(number.to_bits());
             return true;
         }
-        // Any integer may be written with an exponent or a point. Casts saturate.
+        // Any integer can be written with an exponent or a point. Casts saturate.
         let whole = number as i128;
         whole as f64 == number && self.integer(whole)
     }
@@ -273,7 +273,7 @@ impl<'de> Visitor<'de> for Contents<'_> {
         self.out.extend_from_slice(&[0; LENGTH]);
         Fields { message, out: self.out }.visit_map(map)?;
         let mut len = self.out.len() - start - LENGTH;
-        // The length is only known now; its room is that of the longest.
+        // The room for the length was reserved before the length was known, so it is padded.
         for (index, byte) in self.out[start..start + LENGTH].iter_mut().enumerate() {
             *byte = (len & 0x7f) as u8 | if index + 1 < LENGTH { 0x80 } else { 0 };
             len >>= 7;
@@ -282,7 +282,7 @@ impl<'de> Visitor<'de> for Contents<'_> {
     }
 }
 
-/// The bytes of the length of a message: 5 have 35 bits.
+/// The number of bytes reserved for the length of a message. Five bytes hold 35 bits.
 const LENGTH: usize = 5;
 
 fn push_varint(out: &mut Vec<u8>, mut number: u64) {

@@ -59,7 +59,7 @@
 //!                              bytes bytes_value = 7; } }
 //! ```
 //!
-//! Flags: bit 0 says that nothing was recorded. The response:
+//! Flags: bit 0 means that no value was recorded. The response:
 //!
 //! ```text
 //! message ExportMetricsServiceResponse { PartialSuccess partial_success = 1; }

@@ -1,64 +1,64 @@
-//! Data points as they are read.
+//! Data points as the reader returns them.
 
 use super::attributes::Attribute;
 
-/// A data point, with everything that describes it.
+/// A data point with its resource, scope and metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Point<'r, 'a> {
-    /// What it was measured on.
+    /// The source of the measurement, such as a process.
     pub resource: Resource<'r, 'a>,
-    /// What measured it.
+    /// The library that measured it.
     pub scope: Instrumentation<'r, 'a>,
     /// The metric.
     pub metric: MetricDescription<'a>,
-    /// Its attributes.
+    /// The attributes of this point.
     pub attributes: &'r [Attribute<'a>],
-    /// When a sum or a histogram began, in nanoseconds since 1970; 0 when it is not known.
+    /// The time when a sum or a histogram began, in nanoseconds since 1970; 0 if unknown.
     pub start_ns: u64,
-    /// When it was measured, in nanoseconds since 1970; 0 when it is not known.
+    /// The time of the measurement in nanoseconds since 1970; 0 if unknown.
     pub time_ns: u64,
-    /// Whether it only says that nothing was recorded: its series has ended, and its value means
-    /// nothing.
+    /// Whether the point marks the end of its series. If so, no value was recorded, and you should
+    /// ignore `value`.
     pub no_recorded_value: bool,
     /// The value.
     pub value: PointValue<'r>,
-    /// Exemplars, in the order in which they were sent.
+    /// Exemplars, in the order of the request.
     pub exemplars: &'r [MetricsExemplar<'a>],
     pub(super) exemplar_attributes: &'r [Attribute<'a>],
 }
 
 impl<'r, 'a> Point<'r, 'a> {
-    /// The attributes of one of its exemplars that are not among its own.
+    /// Returns the attributes of one of this point's exemplars, without the point's own attributes.
     pub fn exemplar_attributes(&self, exemplar: &MetricsExemplar<'a>) -> &'r [Attribute<'a>] {
         let (start, end) = exemplar.attributes;
         self.exemplar_attributes.get(start..end).unwrap_or_default()
     }
 }
 
-/// What metrics were measured on: a process, a service, a host.
+/// The source of metrics, for example a process, a service or a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Resource<'r, 'a> {
-    /// Its place in the request, from 1.
+    /// The position in the request, from 1.
     pub number: usize,
-    /// Its attributes.
+    /// The attributes of the resource.
     pub attributes: &'r [Attribute<'a>],
 }
 
-/// What measured metrics: a library, in OpenTelemetry's terms an instrumentation scope.
+/// The library that measured metrics, called an instrumentation scope in OpenTelemetry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Instrumentation<'r, 'a> {
-    /// Its place in the request, from 1.
+    /// The position in the request, from 1.
     pub number: usize,
-    /// Its name; may be empty.
+    /// The name; can be empty.
     pub name: &'a str,
-    /// Its version; may be empty.
+    /// The version; can be empty.
     pub version: &'a str,
-    /// Where the schema of its metrics is described; may be empty.
+    /// The URL of the schema of its metrics; can be empty.
     pub schema_url: &'a str,
-    /// Its attributes.
+    /// The attributes of the scope.
     pub attributes: &'r [Attribute<'a>],
 }
 
@@ -66,13 +66,13 @@ pub struct Instrumentation<'r, 'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MetricDescription<'a> {
-    /// Its place in the request, from 1.
+    /// The position in the request, from 1.
     pub number: usize,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
-    /// Its description; may be empty.
+    /// The description; can be empty.
     pub description: &'a str,
-    /// The unit of its values; may be empty.
+    /// The unit of the values; can be empty.
     pub unit: &'a str,
 }
 
@@ -80,32 +80,32 @@ pub struct MetricDescription<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PointValue<'r> {
-    /// A value that goes up and down. `None` if nothing was measured.
+    /// A value that rises and falls. `None` if no value was measured.
     Gauge(Option<Number>),
     /// A sum.
     Sum {
-        /// The sum. `None` if nothing was measured.
+        /// The sum. `None` if no value was measured.
         value: Option<Number>,
-        /// Whether it only grows.
+        /// Whether the sum only grows.
         monotonic: bool,
-        /// What it counts from.
+        /// The start of the interval that this sum covers.
         temporality: Temporality,
     },
     /// A histogram with explicit bounds.
     Histogram {
         /// The values.
         point: HistogramPoint<'r>,
-        /// What it counts from.
+        /// The start of the interval that this histogram covers.
         temporality: Temporality,
     },
     /// A histogram with exponential buckets.
     Exponential {
         /// The values.
         point: ExponentialPoint<'r>,
-        /// What it counts from.
+        /// The start of the interval that this histogram covers.
         temporality: Temporality,
     },
-    /// A summary. It counts from its start.
+    /// A summary, which covers all values since its start.
     Summary(SummaryPoint<'r>),
 }
 
@@ -119,7 +119,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// The number as a double, rounded if it is an integer beyond 2^53.
+    /// Returns the number as a double. An integer beyond 2^53 is rounded.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Int(number) => number as f64,
@@ -128,52 +128,52 @@ impl Number {
     }
 }
 
-/// What a point counts from.
+/// The start of the interval that a point covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Temporality {
-    /// Not known.
+    /// Unknown.
     #[default]
     Unknown,
-    /// The point before it.
+    /// The interval begins at the previous point.
     Delta,
-    /// The start.
+    /// The interval begins at the start time, so values accumulate.
     Cumulative,
 }
 
-/// How many values were measured, and their distribution over explicit bounds.
+/// The number of measured values and their distribution over explicit bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HistogramPoint<'r> {
     /// The number of values.
     pub count: u64,
-    /// Their sum.
+    /// The sum of the values.
     pub sum: Option<f64>,
-    /// The smallest.
+    /// The smallest value.
     pub min: Option<f64>,
-    /// The largest.
+    /// The largest value.
     pub max: Option<f64>,
-    /// The number of values in each bucket. A valid point has none, or one more than bounds; that
-    /// is not checked.
+    /// The number of values in each bucket. A valid point contains no buckets, or one more than
+    /// bounds. This is not checked.
     pub buckets: &'r [u64],
-    /// The inclusive upper bounds of the buckets; the last bucket has none.
+    /// The inclusive upper bounds of the buckets. The last bucket is unbounded.
     pub bounds: &'r [f64],
 }
 
-/// How many values were measured, and their distribution over exponential buckets. Bucket `i` of
-/// scale `s` has the values above `2^(i * 2^-s)` and up to `2^((i+1) * 2^-s)`.
+/// The number of measured values and their distribution over exponential buckets. Bucket `i` of
+/// scale `s` contains the values above `2^(i * 2^-s)` and up to `2^((i+1) * 2^-s)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ExponentialPoint<'r> {
     /// The number of values.
     pub count: u64,
-    /// Their sum.
+    /// The sum of the values.
     pub sum: Option<f64>,
-    /// The smallest.
+    /// The smallest value.
     pub min: Option<f64>,
-    /// The largest.
+    /// The largest value.
     pub max: Option<f64>,
-    /// The resolution.
+    /// The resolution: the scale `s` of the buckets.
     pub scale: i32,
     /// The number of values whose magnitude is at most the threshold.
     pub zero_count: u64,
@@ -201,24 +201,24 @@ pub struct ExponentialBuckets<'r> {
 pub struct SummaryPoint<'r> {
     /// The number of values.
     pub count: u64,
-    /// Their sum.
+    /// The sum of the values.
     pub sum: f64,
-    /// Pairs of quantile (0 to 1) and value, in the order in which they were sent.
+    /// Pairs of quantile (0 to 1) and value, in the order of the request.
     pub quantiles: &'r [(f64, f64)],
 }
 
-/// One of the measured values.
+/// A single measured value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MetricsExemplar<'a> {
-    /// When it was measured, in nanoseconds since 1970; 0 when it is not known.
+    /// The time of the measurement in nanoseconds since 1970; 0 if unknown.
     pub time_ns: u64,
     /// The value.
     pub value: Option<Number>,
-    /// The id of the trace that measured it: 16 bytes, or none.
+    /// The id of the trace: 16 bytes, or empty.
     pub trace_id: &'a [u8],
-    /// The id of the span that measured it: 8 bytes, or none.
+    /// The id of the span: 8 bytes, or empty.
     pub span_id: &'a [u8],
-    /// Where its attributes are among those of all exemplars of the point.
+    /// The range of its attributes in the list of all exemplar attributes of the point.
     pub(super) attributes: (usize, usize),
 }

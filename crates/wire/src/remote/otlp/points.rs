@@ -12,7 +12,7 @@ use crate::protobuf::double;
 use crate::reader::{Reader, unzigzag};
 use crate::remote::fields::{each_field, nested, skip_unknown};
 
-/// What a data point has, in vectors that are reused from one to the next.
+/// The fields of a data point, in vectors that the next point reuses.
 #[derive(Debug, Default)]
 pub(super) struct Room<'a> {
     pub(super) attributes: Vec<Attribute<'a>>,
@@ -38,7 +38,7 @@ pub(super) struct Room<'a> {
     quantiles: Vec<(f64, f64)>,
 }
 
-/// What a metric's data are.
+/// The kind of data in a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Data {
     #[default]
@@ -61,7 +61,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// The value that was read, of a metric of this temporality.
+    /// Returns the value that was read, for a metric with this temporality.
     pub(super) fn value(&self, temporality: Temporality, monotonic: bool) -> PointValue<'_> {
         let Self { number, count, sum, min, max, .. } = *self;
         match self.data {
@@ -273,7 +273,7 @@ fn buckets(offset: &mut i32, counts: &mut Vec<u64>, input: &mut Reader<'_>) -> R
     })
 }
 
-/// A packed list of words of 8 bytes.
+/// Reads a packed list of 8-byte words.
 fn packed<'a>(input: &mut Reader<'a>) -> Result<&'a [[u8; 8]], Fault> {
     let before = *input;
     let (words, odd) = crate::protobuf::bytes(input)?.as_chunks::<8>();
@@ -284,18 +284,18 @@ fn packed<'a>(input: &mut Reader<'a>) -> Result<&'a [[u8; 8]], Fault> {
     Ok(words)
 }
 
-/// A fixed number of 8 bytes.
+/// Reads a fixed 8-byte number.
 fn fixed(input: &mut Reader<'_>) -> Result<u64, Fault> {
     input.array("8 bytes").map(u64::from_le_bytes)
 }
 
-/// A signed number of 32 bits, the lowest ones of a varint.
+/// Reads a signed 32-bit number from the low bits of a varint.
 fn signed(input: &mut Reader<'_>) -> Result<i32, Fault> {
     let number = input.varint("a signed number")?;
     Ok(unzigzag(number & u64::from(u32::MAX)) as i32)
 }
 
-/// An empty exemplar has two bytes and takes 80 in memory, so their number is limited.
+/// Limits the number of exemplars, because an empty one has two bytes but takes 80 in memory.
 const MOST: usize = 4096;
-/// A bucket has one byte and takes 8 in memory.
+/// Limits the number of buckets, because one byte of input takes 8 in memory.
 const MOST_BUCKETS: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! Writes data points of every kind, and reads what a server responds to them.
+//! Writes data points of every kind, and reads the server's response.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,58 +17,59 @@ use crate::remote::fields::{each_field, field_len, nested, skip_unknown, text, v
 /// A data point to write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewPoint<'p> {
-    /// Its attributes, each key once.
+    /// The attributes. Each key may occur once.
     pub attributes: &'p [Attribute<'p>],
-    /// When a sum or a histogram began, in nanoseconds since 1970; 0 when it is not known.
+    /// The time when a sum or a histogram began, in nanoseconds since 1970; 0 if unknown.
     pub start_ns: u64,
-    /// When it was measured, in nanoseconds since 1970.
+    /// The time of the measurement in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Whether it only says that nothing was recorded: its series has ended.
+    /// Whether the point marks the end of its series. If so, no value was recorded.
     pub no_recorded_value: bool,
     /// The value.
     pub value: PointValue<'p>,
-    /// Exemplars; summaries have none.
+    /// The exemplars. A summary supports none.
     pub exemplars: &'p [NewExemplar<'p>],
 }
 
 /// An exemplar to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NewExemplar<'p> {
-    /// When it was measured, in nanoseconds since 1970; 0 when it is not known.
+    /// The time of the measurement in nanoseconds since 1970; 0 if unknown.
     pub time_ns: u64,
     /// The value.
     pub value: Option<Number>,
-    /// The id of the trace that measured it: 16 bytes, or none.
+    /// The id of the trace: 16 bytes, or empty.
     pub trace_id: &'p [u8],
-    /// The id of the span that measured it: 8 bytes, or none.
+    /// The id of the span: 8 bytes, or empty.
     pub span_id: &'p [u8],
-    /// Its attributes that are not among those of the point.
+    /// The attributes that the point itself does not contain.
     pub attributes: &'p [Attribute<'p>],
 }
 
-/// An OTLP request, `ExportMetricsServiceRequest`, with many data points of each metric. Send it as
-/// `application/x-protobuf`.
+/// An OTLP request, `ExportMetricsServiceRequest`, with any number of data points for each metric.
+/// Send this as `application/x-protobuf`.
 ///
-/// All points are of one scope without a name. They may come in any order of their resources: each
-/// resource is in the request once.
+/// All points belong to one scope without a name. You can switch between resources freely, because
+/// the request groups points by resource: each resource occurs once.
 #[derive(Debug, Default)]
 pub struct MetricsWriter {
-    /// The resources of the request, and which one points are of; `None` before the first.
+    /// The resources of the request, and the current one; `None` before the first.
     resources: Vec<WrittenResource>,
     resource: Option<usize>,
     /// The encoded attributes of all resources.
     attributes: Vec<u8>,
-    /// Where the encoded descriptions of the metrics are that have points, among those of all.
+    /// The range of the encoded description of each metric with points in this request.
     metrics: Vec<Range<usize>>,
     descriptions: Vec<u8>,
-    /// The number of the metric, once it has a point in this request; its name and its description.
+    /// The index of the current metric, once it has a point in this request. Then its name and its
+    /// encoded description.
     metric: Option<usize>,
     name: String,
     described: Vec<u8>,
-    /// All points, encoded, and what each one is.
+    /// All encoded points, and an entry for each point.
     points: Vec<u8>,
     written: Vec<WrittenPoint>,
-    /// How many bytes describe metrics and resources.
+    /// The number of bytes that describe metrics and resources.
     heads: usize,
     /// Buffers.
     point: Vec<u8>,
@@ -79,9 +80,9 @@ pub struct MetricsWriter {
 /// A resource of a request.
 #[derive(Clone, Debug)]
 struct WrittenResource {
-    /// Where its encoded attributes are.
+    /// The range of the encoded attributes.
     attributes: Range<usize>,
-    /// What its last point is.
+    /// The metric and the form of the resource's last point.
     last: Option<(usize, MetricForm)>,
 }
 
@@ -91,29 +92,29 @@ struct WrittenPoint {
     resource: usize,
     metric: usize,
     kind: MetricForm,
-    /// Where it is among the encoded points.
+    /// The range of the point in the encoded points.
     place: Range<usize>,
 }
 
-/// What the points of a metric have in common.
+/// The properties that all points of a metric share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MetricForm {
-    /// The tag of the data.
+    /// The protobuf tag of the data.
     tag: u8,
     temporality: Temporality,
     monotonic: bool,
 }
 
 impl MetricsWriter {
-    /// A request without points.
+    /// Creates a request without points.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the resource of the points that follow, in this request and those after it: its
-    /// attributes, each key once. Without it, the resource has none.
+    /// Sets the resource of the points that follow, in this request and all later ones. Each key
+    /// may occur once. If you don't call this, the resource is empty.
     ///
-    /// Returns the number of the resource in this request, for
+    /// Returns the number of the resource. You can pass this number to
     /// [`resume_resource`](Self::resume_resource).
     pub fn set_resource(&mut self, attributes: &[Attribute<'_>]) -> usize {
         let start = self.attributes.len();
@@ -125,8 +126,8 @@ impl MetricsWriter {
         self.add_resource(start..self.attributes.len())
     }
 
-    /// Goes back to a resource of this request: the points that follow are of it. A number that
-    /// this request does not have changes nothing.
+    /// Returns to an earlier resource of this request, for the points that follow. An unknown
+    /// number is ignored.
     pub fn resume_resource(&mut self, number: usize) {
         if number < self.resources.len() {
             self.resource = Some(number);
@@ -140,8 +141,8 @@ impl MetricsWriter {
         number
     }
 
-    /// Begins a metric: the points that follow are its. The unit is one of UCUM, such as `s`; it
-    /// and the description may be empty.
+    /// Begins a metric: the points that follow belong to this metric. The unit is a UCUM code, for
+    /// example `s`. The unit and the description can be empty.
     pub fn begin(&mut self, name: &str, description: &str, unit: &str) {
         self.metric = None;
         self.name.clear();
@@ -154,13 +155,13 @@ impl MetricsWriter {
         }
     }
 
-    /// The name of the metric.
+    /// Returns the name of the metric.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Adds a point to the metric. One that is of another kind or temporality than the point before
-    /// of its resource begins another metric of the same name.
+    /// Adds a point to the metric. If its kind or temporality differs from the previous point of
+    /// the same resource, this begins another metric with the same name.
     pub fn push(&mut self, point: &NewPoint<'_>) {
         let kind = MetricForm::from_value(&point.value);
         self.point.clear();
@@ -177,8 +178,8 @@ impl MetricsWriter {
         self.written.push(WrittenPoint { resource, metric, kind, place });
     }
 
-    /// The numbers of the resource and the metric, which are described where they differ from those
-    /// of the point before.
+    /// Returns the numbers of the resource and the metric. Describes them first if they differ from
+    /// the previous point's.
     fn place(&mut self, kind: MetricForm) -> (usize, usize) {
         let number = match self.resource {
             Some(number) => number,
@@ -316,26 +317,26 @@ impl MetricsWriter {
         }
     }
 
-    /// Approximately how many bytes the request has.
+    /// Returns the approximate number of bytes in the request.
     pub fn len(&self) -> usize {
         self.points.len() + self.heads
     }
 
-    /// Whether it has no points.
+    /// Returns whether the request contains no points.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty()
     }
 
-    /// How many points it has.
+    /// Returns the number of points.
     pub fn points(&self) -> usize {
         self.written.len()
     }
 
-    /// Appends the request, and begins the next. The metric goes on there, and so does the
-    /// resource, with the number 0.
+    /// Appends the request to `out` and begins the next one. The next request continues with the
+    /// same metric and the same resource, which now has the number 0.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.resources.len() > 1 {
-            // Stable: the points of a metric stay together.
+            // The sort is stable, so the points of a metric stay together.
             self.written.sort_by_key(|point| point.resource);
         }
         for points in self.written.chunk_by(|one, next| one.resource == next.resource) {
@@ -357,7 +358,7 @@ impl MetricsWriter {
         }
     }
 
-    /// Writes a resource with its points.
+    /// Writes a resource with all its points.
     fn resource_to(&self, out: &mut Vec<u8>, points: &[WrittenPoint]) {
         let Some(first) = points.first() else { return };
         let attributes = &self.attributes[self.resources[first.resource].attributes.clone()];
@@ -376,7 +377,7 @@ impl MetricsWriter {
         metrics().for_each(|points| self.metric_to(out, points));
     }
 
-    /// Writes a metric with its points, which are of one kind.
+    /// Writes a metric with its points, all of the same kind.
     fn metric_to(&self, out: &mut Vec<u8>, points: &[WrittenPoint]) {
         let Some(WrittenPoint { metric, kind, .. }) = points.first() else { return };
         let (data, length) = self.metric_len(points);
@@ -389,7 +390,7 @@ impl MetricsWriter {
         append(out, (kind.temporality(), kind.monotonic()));
     }
 
-    /// How many bytes a metric with these points has: its data, and all of it.
+    /// Returns the length of a metric with these points: of its data, and in total.
     fn metric_len(&self, points: &[WrittenPoint]) -> (usize, usize) {
         let Some(WrittenPoint { metric, kind, .. }) = points.first() else { return (0, 0) };
         let after = 2 * usize::from(kind.temporality().is_some()) + 2 * usize::from(kind.monotonic);
@@ -398,7 +399,8 @@ impl MetricsWriter {
     }
 }
 
-/// About how many bytes a resource or a metric takes beside its attributes or its description.
+/// The approximate size of a resource without its attributes, or of a metric without its
+/// description.
 const HEAD: usize = 8;
 
 impl WrittenPoint {
@@ -437,7 +439,7 @@ fn field(out: &mut Vec<u8>, tag: u8, body: &[u8]) {
     append(out, (Byte(tag), Varint(body.len() as u64), Bytes(body)));
 }
 
-/// A field of 8 bytes; 0 is left out, as its default.
+/// Writes an 8-byte field. 0 is omitted, because this is the default.
 fn fixed(out: &mut Vec<u8>, tag: u8, number: u64) {
     append(out, (number != 0).then_some((Byte(tag), Le64(number))));
 }
@@ -480,12 +482,12 @@ fn attribute_to(out: &mut Vec<u8>, (key, value): &Attribute<'_>) {
     }
 }
 
-/// What a server responds to a request that it took, `ExportMetricsServiceResponse`.
+/// A server's response to an accepted request, `ExportMetricsServiceResponse`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetricsResponse<'a> {
-    /// How many points it refused.
+    /// The number of points that the server rejected.
     pub rejected: u64,
-    /// Why, or a warning; may be empty.
+    /// The reason, or a warning; can be empty.
     pub message: &'a str,
 }
 
@@ -493,14 +495,14 @@ pub struct MetricsResponse<'a> {
 ///
 /// # Errors
 ///
-/// When it is not an `ExportMetricsServiceResponse`.
+/// When the bytes are not an `ExportMetricsServiceResponse`.
 pub fn read_metrics_response(response: &[u8]) -> Result<MetricsResponse<'_>, Error> {
     let mut read = MetricsResponse::default();
     let mut input = Reader::new(response);
     let fields = each_field(&mut input, |tag, input| match tag {
         0x0a => nested(input, |input| {
             each_field(input, |tag, input| match tag {
-                // It is signed.
+                // The field is signed.
                 0x08 => input.varint("a number").map(|number| {
                     read.rejected = u64::try_from(number as i64).unwrap_or(0);
                 }),

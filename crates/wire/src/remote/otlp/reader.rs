@@ -1,7 +1,7 @@
-//! Reads OpenTelemetry's metrics, one data point after the other.
+//! Reads OpenTelemetry's metrics, one data point after another.
 //!
-//! The fields that describe points may come after them. So each level of the request is read twice:
-//! first its description, then its contents.
+//! A sender can write the fields that describe points after these points. Because of this, each
+//! level of the request is read twice: first the description, then the contents.
 
 use alloc::vec::Vec;
 
@@ -14,11 +14,12 @@ use crate::reader::Reader;
 use crate::remote::fields::{complete, each_field, nested, skip_unknown, text};
 
 /// Reads an OTLP request, `ExportMetricsServiceRequest`, and calls the function with each data
-/// point, as [`MetricsReader`] does.
+/// point. If you prefer an iterator, use [`MetricsReader`].
 ///
 /// # Errors
 ///
-/// When it is not such a request. The function was called with the points before the fault.
+/// When the bytes are not such a request. By then, the function was called with the points before
+/// the fault.
 pub fn read_metrics_request<'a>(
     request: &'a [u8],
     mut each: impl FnMut(&Point<'_, 'a>),
@@ -36,16 +37,17 @@ pub fn read_metrics_request<'a>(
 pub enum Progress<'r, 'a> {
     /// A data point.
     Point(Point<'r, 'a>),
-    /// A thousand fields without a data point: there may be more.
+    /// A thousand fields were read without a data point. More points may follow.
     Nothing,
     /// The end of the request.
     End,
 }
 
-/// The data points of an OTLP request. Between two points, reading may pause for any time.
+/// An iterator over the data points of an OTLP request. You can pause between two points for any
+/// time.
 #[derive(Debug)]
 pub struct MetricsReader<'a> {
-    /// The rest of the message at each level; those beyond `depth` are unused.
+    /// The unread part of the message at each level. Levels beyond `depth` are unused.
     levels: [Level<'a>; LEVELS],
     depth: usize,
     resource: Vec<Attribute<'a>>,
@@ -67,32 +69,33 @@ struct Scope<'a> {
     attributes: Vec<Attribute<'a>>,
 }
 
-/// The rest of a message.
+/// The unread part of a message.
 #[derive(Clone, Copy, Debug)]
 struct Level<'a> {
     input: Reader<'a>,
-    /// Where the message begins in the request.
+    /// The offset of the message in the request.
     base: usize,
 }
 
-/// The request, the metrics of a resource, those of a scope, a metric, and its data.
+/// The number of nested levels: the request, the metrics of a resource, the metrics of a scope, a
+/// metric, and its data.
 const LEVELS: usize = 5;
 
-/// The most fields that are read without a data point.
+/// The most fields to read before a data point.
 const FIELDS: usize = 1000;
 
-/// What one step of a reader found.
+/// The result of one step of the reader.
 enum Step {
     Point,
     Nothing,
     End,
 }
 
-/// The fields that each level has.
+/// The known fields of each level, as bits.
 const KNOWN: [u32; LEVELS] = [0b10, 0b1110, 0b1110, 0b1110_1010_1110, 0b10];
 
 impl<'a> MetricsReader<'a> {
-    /// A reader at the start of a request.
+    /// Creates a reader at the start of a request.
     pub fn new(request: &'a [u8]) -> Self {
         Self {
             levels: [Level { input: Reader::new(request), base: 0 }; LEVELS],
@@ -108,12 +111,12 @@ impl<'a> MetricsReader<'a> {
         }
     }
 
-    /// Reads the next data point; `None` after the last one. Texts borrow from the request. Data
-    /// of kinds that the schema does not have are skipped.
+    /// Reads the next data point. Returns `None` after the last one. Strings borrow from the
+    /// request. Data of unknown kinds are skipped.
     ///
     /// # Errors
     ///
-    /// When the request is malformed. Nothing can be read after that.
+    /// When the request is malformed. You cannot read further points then.
     pub fn next_point(&mut self) -> Result<Option<Point<'_, 'a>>, Error> {
         loop {
             match self.step()? {
@@ -124,12 +127,12 @@ impl<'a> MetricsReader<'a> {
         }
     }
 
-    /// Reads the next data point, but not more than a thousand fields that have none: of these, a
-    /// request may have millions.
+    /// Reads the next data point, but stops after a thousand fields without one. This allows you to
+    /// do other work in between, because a request can contain millions of such fields.
     ///
     /// # Errors
     ///
-    /// As [`next_point`](Self::next_point).
+    /// Fails like [`next_point`](Self::next_point).
     pub fn next_progress(&mut self) -> Result<Progress<'_, 'a>, Error> {
         Ok(match self.step()? {
             Step::Point => Progress::Point(self.point()),
@@ -163,7 +166,7 @@ impl<'a> MetricsReader<'a> {
         }
     }
 
-    /// Reads up to the end of the next data point. A fault comes with its offset in the request.
+    /// Reads to the end of the next data point. An error includes the offset in the request.
     fn advance(&mut self) -> Result<Step, (Fault, usize)> {
         let mut fields = FIELDS;
         loop {
@@ -272,9 +275,9 @@ impl<'a> MetricsReader<'a> {
 }
 
 impl<'a> Level<'a> {
-    /// The tag and the body of the next field that has contents; `None` at the end of the message,
-    /// or after this number of fields, of which it takes those that it reads. The fields that
-    /// describe the contents are skipped.
+    /// Returns the tag and the body of the next field with contents. Fields that describe the
+    /// contents are skipped. Returns `None` at the end of the message, or when the budget `fields`
+    /// is used up; each field that was read reduces this budget.
     fn next(
         &mut self,
         depth: usize,

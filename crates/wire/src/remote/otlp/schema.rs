@@ -1,4 +1,4 @@
-//! The messages of a request, by the keys that they have in JSON.
+//! The messages of a request, with the JSON names of their fields.
 
 /// A message.
 #[derive(Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub(super) struct SchemaMessage {
 #[derive(Debug, PartialEq)]
 pub(super) struct SchemaField {
     pub(super) name: &'static str,
-    /// Below 16, so that tags have one byte.
+    /// Below 16, because tags must fit into one byte.
     pub(super) number: u8,
     pub(super) kind: FieldType,
     pub(super) is_list: bool,
@@ -25,9 +25,9 @@ pub(super) enum FieldType {
     Bool,
     /// An unsigned varint.
     Unsigned,
-    /// A signed number as a varint of 64 bits.
+    /// A signed number as a 64-bit varint.
     Int,
-    /// A signed number of 32 bits, zigzag.
+    /// A signed 32-bit number, zigzag-encoded.
     Signed,
     /// 8 bytes, unsigned.
     Fixed,
@@ -46,7 +46,7 @@ impl PartialEq for FieldType {
 }
 
 impl FieldType {
-    /// What a value must be.
+    /// Describes the expected value, for errors.
     pub(super) fn expected(self) -> &'static str {
         match self {
             FieldType::Text => "a text",

@@ -1,5 +1,5 @@
-//! Writes OpenTelemetry's metrics. Each data point is a metric of its own in the request, in one
-//! scope without a name.
+//! Writes OpenTelemetry's metrics. Each data point becomes a separate metric, in one scope without
+//! a name.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::pieces::{Byte, Bytes, Le64, LeDouble, Piece, Varint, append};
 use crate::remote::fields::field_len;
 use crate::remote::labels::{self, Label, NAME};
 
-/// An OTLP request, `ExportMetricsServiceRequest`. Send it as `application/x-protobuf`.
+/// An OTLP request, `ExportMetricsServiceRequest`. Send this as `application/x-protobuf`.
 #[derive(Debug, Default)]
 pub struct Otlp {
     resource: Vec<u8>,
@@ -22,13 +22,12 @@ pub struct Otlp {
 const FORMAT: &str = "otlp";
 
 impl Otlp {
-    /// A request without metrics.
+    /// Creates a request without metrics.
     pub fn new() -> Otlp {
         Otlp::default()
     }
 
-    /// Sets the resource that the metrics belong to: `service.name` and other attributes, in this
-    /// request and all that follow.
+    /// Sets the resource, in this request and all later ones. You should include `service.name`.
     pub fn set_resource(&mut self, attributes: &[Label<'_>]) {
         self.resource.clear();
         for attribute in attributes {
@@ -36,25 +35,25 @@ impl Otlp {
         }
     }
 
-    /// Sets the time at which counters and the batches of timers begin, in milliseconds since 1970,
-    /// for everything that is added afterwards. 0, the default, means that it is not known.
+    /// Sets the time when counters and timer batches began, in milliseconds since 1970, for all
+    /// metrics that you add afterwards. The default 0 means unknown.
     ///
     /// # Errors
     ///
-    /// For a time before 1970, or after 2554.
+    /// When the time is before 1970 or after 2554.
     pub fn set_start(&mut self, timestamp_ms: i64) -> Result<(), Error> {
         self.start = nanos(timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))?;
         Ok(())
     }
 
-    /// Adds a value of a gauge. The label `__name__` is the metric's name. The other labels, in any
-    /// order, are attributes; those without a value are left out. The time is in milliseconds since
-    /// 1970.
+    /// Adds a gauge. The label `__name__` contains the metric's name. The other labels become
+    /// attributes and can be in any order; labels with an empty value are omitted. The time is in
+    /// milliseconds since 1970.
     ///
     /// # Errors
     ///
-    /// If there is no name, if a label has no name or appears twice, and if the time is before 1970
-    /// or after 2554. The request is then unchanged.
+    /// When there is no name, when a label lacks a name or appears twice, or when the time is
+    /// before 1970 or after 2554. The request is then unchanged.
     pub fn push(
         &mut self,
         labels: &[Label<'_>],
@@ -64,11 +63,11 @@ impl Otlp {
         self.add_gauge(labels, value, timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))
     }
 
-    /// Adds a message; see [`remote`](crate::remote).
+    /// Adds a message, converted like in the table of [`remote`](crate::remote).
     ///
     /// # Errors
     ///
-    /// When the id is empty or not UTF-8, for a union that is not a single metric, and for a time
+    /// When the id is empty or not UTF-8, when a union is not a single metric, or when the time is
     /// before 1970 or after 2554. The request is then unchanged.
     pub fn append(&mut self, message: &Message<'_>, timestamp_ms: i64) -> Result<(), Error> {
         self.add_message(message, timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))
@@ -110,7 +109,7 @@ impl Otlp {
         let start = self.start_piece();
         let len = 18 + if start.is_some() { 9 } else { 0 };
         let point = (start, Byte(0x19), Le64(time), Byte(0x31), Le64(value as u64));
-        // Cumulative and monotonic.
+        // The bytes mean cumulative and monotonic.
         self.add(labels, 0x3a, 0x3a, len, point, b"\x10\x02\x18\x01")
     }
 
@@ -131,13 +130,13 @@ impl Otlp {
         let len = 27 + if start.is_some() { 9 } else { 0 } + if bounds.is_some() { 18 } else { 0 };
         let summed = (Byte(0x21), Le64(count), Byte(0x29), LeDouble(sum));
         let point = (start, Byte(0x19), Le64(time), summed, bounds);
-        // Delta.
+        // The bytes mean delta.
         self.add(labels, 0x4a, 0x4a, len, point, b"\x10\x01")
     }
 
-    /// Adds a metric with one data point. The arguments are the tag of its data, the tag of the
-    /// point's attributes, the length of the rest of the point, that rest, and what follows the
-    /// point.
+    /// Adds a metric with one data point. The arguments are the labels, the tag of the metric's
+    /// data, the tag of the point's attributes, the length of the rest of the point, this rest, and
+    /// the bytes after the point.
     fn add(
         &mut self,
         labels: &[Label<'_>],
@@ -178,17 +177,17 @@ impl Otlp {
         (self.start != 0).then_some((Byte(0x11), Le64(self.start)))
     }
 
-    /// Approximately how many bytes the request has.
+    /// Returns the approximate number of bytes in the request.
     pub fn len(&self) -> usize {
         self.resource.len() + self.metrics.len()
     }
 
-    /// Whether it has no metrics.
+    /// Returns whether the request contains no metrics.
     pub fn is_empty(&self) -> bool {
         self.metrics.is_empty()
     }
 
-    /// Appends the request, and begins the next.
+    /// Appends the request to `out` and begins the next one.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let Otlp { resource, metrics, .. } = self;
         if metrics.is_empty() {

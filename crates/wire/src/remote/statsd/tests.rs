@@ -1,4 +1,4 @@
-//! Lines that clients of each dialect send, and lines that are wrong.
+//! Lines that clients of each dialect send, and malformed lines.
 
 use std::format;
 use std::string::String;
@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::*;
 
-/// What is read, as text: `name type value value @rate Ttime {tag=value}`, joined by semicolons.
+/// Formats the result as `name type value value @rate Ttime {tag=value}`, joined by semicolons.
 fn shown(input: impl AsRef<[u8]>, tags: Tags) -> String {
     let items: Vec<String> =
         StatsdLines::new(input.as_ref(), tags).map(|line| show(&line)).collect();

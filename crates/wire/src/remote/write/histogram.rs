@@ -12,7 +12,8 @@
 //! message BucketSpan { sint32 offset = 1; uint32 length = 2; }
 //! ```
 //!
-//! A histogram that contradicts itself is reported in its place, and the request goes on.
+//! An inconsistent histogram is reported in its place, and you can continue with the rest of the
+//! request.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -26,24 +27,24 @@ use crate::reader::{Reader, zigzag};
 use crate::remote::buckets::{Side, signed};
 use crate::remote::fields::{each_field, nested, skip_unknown, varint_len};
 
-/// A native histogram at a time. Counts are doubles: those beyond 2^53 are rounded.
+/// A native histogram with its time. Counts are doubles, so a count beyond 2^53 is rounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HistogramSample<'r> {
-    /// In milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub timestamp_ms: i64,
-    /// When counting began, in milliseconds since 1970, if that is known.
+    /// The time when counting began, in milliseconds since 1970, if it is known.
     pub start_ms: Option<i64>,
-    /// How many values were observed.
+    /// The number of observed values.
     pub count: f64,
-    /// Their sum. The NaN with the bits 0x7ff0000000000002 marks the end of the series.
+    /// The sum of the values. The NaN with the bits 0x7ff0000000000002 marks the end of the series.
     pub sum: f64,
-    /// Says where the buckets' bounds are: powers of `2^(2^-schema)`, or with
-    /// [`CUSTOM`](Self::CUSTOM) those of [`custom_bounds`](Self::custom_bounds).
+    /// The resolution: the bounds of the buckets are powers of `2^(2^-schema)`. With
+    /// [`CUSTOM`](Self::CUSTOM), they are in [`custom_bounds`](Self::custom_bounds) instead.
     pub schema: i32,
     /// The greatest absolute value of the zero bucket.
     pub zero_threshold: f64,
-    /// How many values are in the zero bucket.
+    /// The number of values in the zero bucket.
     pub zero_count: f64,
     /// The buckets of negative values: index and count, by index.
     pub negative: &'r [(i32, f64)],
@@ -51,26 +52,26 @@ pub struct HistogramSample<'r> {
     pub positive: &'r [(i32, f64)],
     /// The upper bounds of the buckets, in ascending order, without the infinite one.
     pub custom_bounds: &'r [f64],
-    /// Whether it continues the sample before.
+    /// Whether the histogram continues the previous sample.
     pub reset_hint: ResetHint,
 }
 
-/// Whether a histogram continues the sample before it, with the numbers of the message.
+/// Whether a histogram continues the previous sample. The numbers are the same as in the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResetHint {
-    /// Not known.
+    /// Unknown.
     #[default]
     Unknown = 0,
-    /// It begins again.
+    /// The counts restarted from zero.
     Yes = 1,
-    /// It continues.
+    /// The counts continue.
     No = 2,
-    /// It is a histogram of gauges, which go up and down.
+    /// The histogram consists of gauges, which rise and fall.
     Gauge = 3,
 }
 
-/// Why a histogram is not one: what was expected of it.
+/// The expectation that an inconsistent histogram violates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HistogramFault(&'static str);
 
@@ -83,10 +84,10 @@ impl fmt::Display for HistogramFault {
 impl core::error::Error for HistogramFault {}
 
 impl HistogramSample<'_> {
-    /// The schema of histograms whose buckets have bounds of their choice.
+    /// The schema of a histogram with custom bounds.
     pub const CUSTOM: i32 = -53;
 
-    /// A histogram without buckets.
+    /// Creates a histogram without buckets.
     pub fn new(timestamp_ms: i64, count: f64, sum: f64, schema: i32) -> Self {
         Self {
             timestamp_ms,
@@ -103,25 +104,26 @@ impl HistogramSample<'_> {
         }
     }
 
-    /// A mark of the end of a series.
+    /// Creates a mark of the end of a series.
     pub fn stale(timestamp_ms: i64) -> Self {
         Self::new(timestamp_ms, 0.0, f64::from_bits(STALE), 0)
     }
 
-    /// Whether it marks the end of its series.
+    /// Returns whether this marks the end of its series.
     pub fn is_stale(&self) -> bool {
         self.sum.to_bits() == STALE
     }
 
-    /// Appends the message.
+    /// Appends the encoded message.
     pub(super) fn encode(&self, with_start: bool, out: &mut Vec<u8>) {
         let sides = || self.negative.iter().chain(self.positive).map(|bucket| bucket.1);
-        // Receivers compare the count with the sum of the buckets, unless they are floats.
+        // Integer counts must be exact, because receivers compare the count with the sum of the
+        // buckets. Floats are not compared.
         let mut counts = sides().chain([self.count, self.zero_count]);
         let is_whole =
             counts.all(|count| (0.0..WHOLE).contains(&count) && (count as u64) as f64 == count);
         let number = |tag, number: f64| match is_whole {
-            // Whole and below 2^53: exact.
+            // Exact, because the number is whole and below 2^53.
             true => (Byte(tag), Some(Varint(number as u64)), None),
             false => (Byte(tag + 9), None, Some(LeDouble(number))),
         };
@@ -144,7 +146,7 @@ impl HistogramSample<'_> {
         }
     }
 
-    /// Checks what Prometheus checks: the schema, the bounds, and that counts agree.
+    /// Checks the same rules as Prometheus: the schema, the bounds, and that the counts agree.
     fn check(&self, is_float: bool) -> Result<(), &'static str> {
         match self.schema {
             -4..=8 if !self.custom_bounds.is_empty() => return Err("bounds with schema -53 alone"),
@@ -187,7 +189,7 @@ impl HistogramSample<'_> {
     }
 }
 
-/// Appends the spans of buckets under this tag, and their counts under the next ones.
+/// Appends the spans of the buckets under this tag, and their counts under the following tags.
 fn encode_side(tag: u8, buckets: &[(i32, f64)], is_whole: bool, out: &mut Vec<u8>) {
     let mut rest = buckets;
     let mut end = 0;
@@ -212,7 +214,7 @@ fn encode_side(tag: u8, buckets: &[(i32, f64)], is_whole: bool, out: &mut Vec<u8
     }
     let deltas = || {
         let before = [0.0].into_iter().chain(buckets.iter().map(|bucket| bucket.1));
-        // Whole and below 2^53: exact.
+        // Exact, because the numbers are whole and below 2^53.
         before.zip(buckets).map(|(before, bucket)| zigzag(bucket.1 as i64 - before as i64))
     };
     let len: usize = deltas().map(varint_len).sum();
@@ -223,7 +225,7 @@ fn encode_side(tag: u8, buckets: &[(i32, f64)], is_whole: bool, out: &mut Vec<u8
 /// 2^53.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// The histograms of a series. Its vectors are reused for the next one.
+/// The histograms of a series, in vectors that the next series reuses.
 #[derive(Debug, Default)]
 pub(super) struct Histograms {
     slots: Vec<Slot>,
@@ -242,7 +244,7 @@ struct Slot {
     fault: Option<&'static str>,
 }
 
-/// The fields of a histogram that are numbers.
+/// The numeric fields of a histogram.
 #[derive(Debug, Default)]
 struct Numbers {
     timestamp_ms: i64,
@@ -256,9 +258,9 @@ struct Numbers {
     reset_hint: ResetHint,
 }
 
-/// How many buckets the histograms of a series may have together, and how many bounds.
+/// The most buckets in all histograms of a series, and the most bounds.
 const MOST_BUCKETS: usize = 1 << 20;
-/// How many histograms a series may have.
+/// The most histograms of a series.
 const MOST_HISTOGRAMS: usize = 1 << 16;
 
 impl Histograms {
@@ -272,7 +274,7 @@ impl Histograms {
         self.slots.len()
     }
 
-    /// Sets the start of those that have none.
+    /// Sets the start time of each histogram that lacks one.
     pub(super) fn set_start(&mut self, start_ms: i64) {
         for slot in self.slots.iter_mut().filter(|slot| slot.numbers.start_ms == 0) {
             slot.numbers.start_ms = start_ms;
@@ -305,7 +307,7 @@ impl Histograms {
         }
     }
 
-    /// Reads a histogram. One that contradicts itself is kept with its fault.
+    /// Reads a histogram. An inconsistent histogram is kept together with its fault.
     pub(super) fn read(&mut self, input: &mut Reader<'_>) -> Result<(), Fault> {
         if self.slots.len() >= MOST_HISTOGRAMS {
             return Err(Fault::too_large("a series with fewer histograms"));

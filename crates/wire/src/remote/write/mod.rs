@@ -1,6 +1,6 @@
-//! Prometheus' remote write, 1.0 and 2.0: [`RemoteWrite1`] and [`RemoteWrite2`] write requests, and
-//! [`WriteReader`] reads both versions without copies of names and labels. The bodies of requests
-//! are compressed: see [`snappy`](super::snappy).
+//! Prometheus' remote write 1.0 and 2.0. [`RemoteWrite1`] and [`RemoteWrite2`] write requests, and
+//! [`WriteReader`] reads both versions without copying names and labels. You need to compress the
+//! bodies of requests with [`snappy`](super::snappy).
 
 mod histogram;
 mod reader;

@@ -1,4 +1,5 @@
-//! Reads Prometheus remote write; `requests.rs` shows the layout. These fields are read as well:
+//! Reads Prometheus remote write. `requests.rs` shows the layout. The reader also supports these
+//! fields:
 //!
 //! ```text
 //! message WriteRequest   { repeated MetricMetadata metadata = 3; }                        // 1.0
@@ -13,7 +14,8 @@
 //! message Exemplar       { repeated uint32 labels_refs = 1; double value = 2; int64 timestamp = 3; }
 //! ```
 //!
-//! The field 6 is from before the release of 2.0, whose samples each have their own start.
+//! Field 6 is older than the release of 2.0. In the released version, each sample contains its own
+//! start.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -36,85 +38,85 @@ pub enum WriteVersion {
     Two,
 }
 
-/// Reads an uncompressed remote write request, one series after the other. Texts borrow from the
+/// Reads an uncompressed remote write request, one series after another. Strings borrow from the
 /// request.
 ///
-/// A request may have at most 2^20 texts in its table, and a series at most 2^12 labels, 2^16
-/// samples, histograms and exemplars, and 2^20 buckets and bounds: what is read takes memory in
-/// proportion to the request, but many times as much.
+/// The memory is proportional to the request, but can be many times as large. These limits hold: at
+/// most 2^20 strings in the symbol table, and in a series at most 2^12 labels, 2^16 samples,
+/// histograms and exemplars, and 2^20 buckets and bounds.
 #[derive(Debug)]
 pub struct WriteReader<'a> {
     version: WriteVersion,
     input: Reader<'a>,
     symbols: Vec<&'a str>,
     room: Room<'a>,
-    /// The input before the series that [`WriteReader::next_known`] returned last.
+    /// The input before the series that the last [`WriteReader::next_known`] returned.
     known: Option<Reader<'a>>,
     has_ended: bool,
 }
 
-/// What a request has.
+/// An item of a request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Entry<'r, 'a> {
-    /// A series, with its samples.
+    /// A series with its samples.
     Series(Series<'r, 'a>),
-    /// The samples of a series whose labels the caller knows: see [`WriteReader::next_known`].
+    /// The samples of a series that the caller recognized; see [`WriteReader::next_known`].
     Known {
         /// The caller's number of the series.
         series: u32,
-        /// Its samples, in the order of the request.
+        /// The samples in the order of the request.
         samples: &'r [Sample],
-        /// Its metadata, which only remote write 2.0 has.
+        /// The metadata, present only in remote write 2.0.
         metadata: Metadata<'a>,
     },
-    /// What is known of all series of a family, in remote write 1.0.
+    /// The metadata of a family, in remote write 1.0.
     Family(FamilyMetadata<'a>),
-    /// Fields that are skipped, a thousand of them: a chance to do something else before the next
-    /// ones. A request can have millions.
+    /// A thousand fields were skipped. You can do other work before the next call, because a
+    /// request can contain millions of such fields.
     Skipped,
 }
 
-/// A series of a request, with its samples.
+/// A series of a request with its samples.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Series<'r, 'a> {
-    /// Its labels in the order of their names. `__name__` is the metric's name.
+    /// The labels sorted by name. `__name__` contains the metric's name.
     pub labels: &'r [Label<'a>],
-    /// What is wrong with the labels, if anything is.
+    /// The fault in the labels, if they do not identify a series.
     pub fault: Option<LabelFault>,
-    /// Its samples, in the order of the request.
+    /// The samples in the order of the request.
     pub samples: &'r [Sample],
-    /// Its metadata, which only remote write 2.0 has.
+    /// The metadata, present only in remote write 2.0.
     pub metadata: Metadata<'a>,
-    /// The bytes of its labels, if it is of remote write 1.0 and its labels come before all else.
-    /// Senders write the labels of a series in the same way again and again. For 2.0,
-    /// [`encode_labels`] makes the same bytes.
+    /// The bytes of the labels, if this is remote write 1.0 and all labels precede the other
+    /// fields. You can use this as the key of a cache, because a sender writes a series the same
+    /// way each time. For 2.0, [`encode_labels`] returns the same bytes.
     pub encoded: Option<&'a [u8]>,
     room: &'r Room<'a>,
 }
 
-/// Why labels do not name a series.
+/// The reason why labels do not identify a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LabelFault {
-    /// There are none.
+    /// The series has no labels.
     Missing,
-    /// A label has no name.
+    /// A label lacks a name.
     Unnamed,
-    /// A name appears twice.
+    /// A label name appears twice.
     Duplicate,
 }
 
-/// A value at a time.
+/// A value with its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Sample {
     /// The value. The NaN with the bits 0x7ff0000000000002 marks the end of the series.
     pub value: f64,
-    /// In milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub timestamp_ms: i64,
-    /// When counting began, in milliseconds since 1970, if that is known.
+    /// The time when counting began, in milliseconds since 1970, if it is known.
     pub start_ms: Option<i64>,
 }
 
@@ -122,11 +124,11 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExemplarSample<'r, 'a> {
-    /// Its labels, in the order of the request.
+    /// The labels in the order of the request.
     pub labels: &'r [Label<'a>],
     /// The value of the event.
     pub value: f64,
-    /// Its time in milliseconds since 1970.
+    /// The time of the event in milliseconds since 1970.
     pub timestamp_ms: i64,
 }
 
@@ -134,7 +136,7 @@ pub struct ExemplarSample<'r, 'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FamilyMetadata<'a> {
-    /// The name of the family, which series may have with a suffix such as `_bucket`.
+    /// The name of the family. The names of its series can add a suffix such as `_bucket`.
     pub name: &'a str,
     /// The metadata.
     pub metadata: Metadata<'a>,
@@ -144,34 +146,34 @@ pub struct FamilyMetadata<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata<'a> {
-    /// Its type.
+    /// The type.
     pub series_type: SeriesType,
-    /// Its help text.
+    /// The description.
     pub help: &'a str,
-    /// The unit of its values.
+    /// The unit of the values.
     pub unit: &'a str,
 }
 
-/// The type of a series, with the numbers of remote write 2.0.
+/// The type of a series. The numbers are defined by remote write 2.0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SeriesType {
-    /// Not known.
+    /// Unknown.
     #[default]
     Unknown = 0,
     /// A value that only grows.
     Counter = 1,
-    /// A value that goes up and down.
+    /// A value that rises and falls.
     Gauge = 2,
     /// A part of a histogram.
     Histogram = 3,
-    /// A part of a histogram of gauges.
+    /// A part of a gauge histogram.
     GaugeHistogram = 4,
     /// A part of a summary.
     Summary = 5,
     /// Facts in labels.
     Info = 6,
-    /// One of several states.
+    /// A choice among several states.
     StateSet = 7,
 }
 
@@ -184,15 +186,15 @@ const MOST_SYMBOLS: usize = 1 << 20;
 const MOST_LABELS: usize = 1 << 12;
 const MOST_SAMPLES: usize = 1 << 16;
 const MOST_EXEMPLARS: usize = 1 << 16;
-/// The most fields that are skipped at a time.
+/// The most fields to skip in one call.
 const MOST_SKIPPED: usize = 1000;
 
 impl<'a> WriteReader<'a> {
-    /// A reader at the beginning of a request. The texts of a request in version 2.0 are read now.
+    /// Creates a reader at the beginning of a request. In version 2.0, this reads the symbol table.
     ///
     /// # Errors
     ///
-    /// When these cannot be read.
+    /// When the symbol table cannot be read.
     pub fn new(version: WriteVersion, request: &'a [u8]) -> Result<WriteReader<'a>, Error> {
         let mut reader = WriteReader {
             version,
@@ -209,12 +211,12 @@ impl<'a> WriteReader<'a> {
         Ok(reader)
     }
 
-    /// The next series or family. After an error, there are no more.
+    /// Returns the next series or family. After an error, there are no more.
     ///
     /// # Errors
     ///
-    /// When the request is not one of its version. Labels that do not name a series, and histograms
-    /// that contradict themselves, are not such errors: they are reported in their places.
+    /// When the request is malformed. This does not include labels that do not identify a series
+    /// and inconsistent histograms: these are reported in their places.
     #[allow(clippy::should_implement_trait, reason = "an entry borrows from the reader")]
     pub fn next(&mut self) -> Option<Result<Entry<'_, 'a>, Error>> {
         for _ in 0..MOST_SKIPPED {
@@ -239,16 +241,18 @@ impl<'a> WriteReader<'a> {
         Some(Ok(Entry::Skipped))
     }
 
-    /// As [`WriteReader::next`], for a caller that knows series by the bytes of their labels, which
-    /// are then not read. `find` gets the bytes of a series of remote write 1.0, or those that it
-    /// would have there. If these begin with the labels of a series that the caller knows, as
-    /// [`Series::encoded`] has them, it returns their number and the caller's number of the series.
-    /// A series that has other labels as well, or anything but samples and metadata, is read in the
-    /// usual way.
+    /// Works like [`WriteReader::next`], but skips the parsing of labels for series that the caller
+    /// recognizes.
+    ///
+    /// `find` receives the encoded bytes of a series in remote write 1.0; for 2.0, the labels are
+    /// converted to this form first. If the bytes begin with the labels of a known series, as in
+    /// [`Series::encoded`], return the length of these labels in bytes, and your number of the
+    /// series. If the series contains further labels, or anything but samples and metadata, it is
+    /// parsed as usual.
     ///
     /// # Errors
     ///
-    /// As [`WriteReader::next`].
+    /// Fails like [`WriteReader::next`].
     pub fn next_known(
         &mut self,
         find: impl FnOnce(&[u8]) -> Option<(usize, u32)>,
@@ -268,11 +272,11 @@ impl<'a> WriteReader<'a> {
         self.next()
     }
 
-    /// Reads the series that [`WriteReader::next_known`] returned last once more, with its labels.
+    /// Reads the series of the last [`WriteReader::next_known`] again, this time with its labels.
     ///
     /// # Errors
     ///
-    /// As [`WriteReader::next`].
+    /// Fails like [`WriteReader::next`].
     pub fn again(&mut self) -> Option<Result<Entry<'_, 'a>, Error>> {
         if let Some(before) = self.known.take() {
             self.input = before;
@@ -280,12 +284,12 @@ impl<'a> WriteReader<'a> {
         self.next()
     }
 
-    /// How many bytes of the request were read.
+    /// Returns how many bytes of the request were read.
     pub fn position(&self) -> usize {
         self.input.position()
     }
 
-    /// Reads the table, which may come after the series.
+    /// Reads the symbol table, which may follow the series.
     fn read_symbols(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
         let start = *input;
         let symbols = &mut self.symbols;
@@ -328,7 +332,7 @@ impl<'a> WriteReader<'a> {
 
 enum FoundField<'a> {
     Nothing,
-    /// A series, which is in the room.
+    /// A series. Its contents are in the room.
     Series(Metadata<'a>),
     Family(FamilyMetadata<'a>),
 }
@@ -344,12 +348,12 @@ impl WriteVersion {
 }
 
 impl<'r, 'a> Series<'r, 'a> {
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn label(&self, name: &str) -> Option<&'a str> {
         self.labels.iter().find(|label| label.0 == name).map(|label| label.1)
     }
 
-    /// Its native histograms, in the order of the request.
+    /// Returns the native histograms in the order of the request.
     pub fn histograms(
         &self,
     ) -> impl Iterator<Item = Result<HistogramSample<'r>, HistogramFault>> + use<'r, 'a> {
@@ -357,7 +361,7 @@ impl<'r, 'a> Series<'r, 'a> {
         (0..histograms.len()).filter_map(|index| histograms.get(index))
     }
 
-    /// Its exemplars, in the order of the request.
+    /// Returns the exemplars in the order of the request.
     pub fn exemplars(&self) -> impl ExactSizeIterator<Item = ExemplarSample<'r, 'a>> + use<'r, 'a> {
         let room = self.room;
         room.exemplars.iter().map(|slot| ExemplarSample {
@@ -369,38 +373,38 @@ impl<'r, 'a> Series<'r, 'a> {
 }
 
 impl<'a> Metadata<'a> {
-    /// The metadata of a series. Texts may be empty.
+    /// Creates the metadata of a series. The strings can be empty.
     pub fn new(series_type: SeriesType, help: &'a str, unit: &'a str) -> Self {
         Self { series_type, help, unit }
     }
 }
 
 impl<'a> FamilyMetadata<'a> {
-    /// The metadata of a family.
+    /// Creates the metadata of a family.
     pub fn new(name: &'a str, metadata: Metadata<'a>) -> Self {
         Self { name, metadata }
     }
 }
 
 impl<'r, 'a> ExemplarSample<'r, 'a> {
-    /// An exemplar with these labels.
+    /// Creates an exemplar with these labels.
     pub fn new(labels: &'r [Label<'a>], value: f64, timestamp_ms: i64) -> Self {
         Self { labels, value, timestamp_ms }
     }
 }
 
 impl Sample {
-    /// A value at a time.
+    /// Creates a sample.
     pub fn new(value: f64, timestamp_ms: i64, start_ms: Option<i64>) -> Self {
         Self { value, timestamp_ms, start_ms }
     }
 
-    /// A mark of the end of a series.
+    /// Creates a mark of the end of a series.
     pub fn stale(timestamp_ms: i64) -> Self {
         Self::new(f64::from_bits(STALE), timestamp_ms, None)
     }
 
-    /// Whether it marks the end of its series.
+    /// Returns whether this marks the end of its series.
     pub fn is_stale(&self) -> bool {
         self.value.to_bits() == STALE
     }
@@ -418,12 +422,12 @@ impl fmt::Display for LabelFault {
 
 impl core::error::Error for LabelFault {}
 
-/// What was read of a series. Its vectors are reused for the next one.
+/// The contents of a series, in vectors that the next series reuses.
 #[derive(Debug, Default)]
 struct Room<'a> {
     labels: Vec<Label<'a>>,
     encoded: Option<&'a [u8]>,
-    /// Labels of remote write 2.0 as 1.0 has them.
+    /// The labels of remote write 2.0, encoded like in 1.0.
     bytes: Vec<u8>,
     fault: Option<LabelFault>,
     samples: Vec<Sample>,
@@ -456,7 +460,7 @@ impl<'a> Room<'a> {
     fn read_1(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
         self.clear();
         let bytes = input.rest();
-        // Where the labels at the beginning end; `None` if some come later.
+        // The end of the labels at the beginning; `None` if more labels follow other fields.
         let (mut labels_end, mut has_others) = (Some(0), false);
         each_field(input, |tag, input| {
             has_others |= tag != 0x0a;
@@ -483,8 +487,8 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
-    /// Reads the samples of a series whose labels the caller knows. `None` if it does not, or if
-    /// the series has anything else: then the whole of it is to be read.
+    /// Reads the samples of a series that the caller recognizes. Returns `None` if it does not, or
+    /// if the series contains any other field. Then the caller parses the complete series.
     fn read_known_1(
         &mut self,
         input: &mut Reader<'a>,
@@ -506,7 +510,7 @@ impl<'a> Room<'a> {
         Some((series, Metadata::default()))
     }
 
-    /// As [`Room::read_known_1`], with the metadata.
+    /// Works like [`Room::read_known_1`], and also reads the metadata.
     fn read_known_2(
         &mut self,
         input: &mut Reader<'a>,
@@ -601,7 +605,7 @@ impl<'a> Room<'a> {
         push(&mut self.samples, sample, MOST_SAMPLES)
     }
 
-    /// Reads an exemplar. The function reads its fields of labels.
+    /// Reads an exemplar. `read_labels` reads the fields that contain labels.
     fn read_exemplar(
         &mut self,
         input: &mut Reader<'a>,
@@ -639,14 +643,15 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Appends labels as series of remote write 1.0 have them. `None` if one has more than 123 bytes.
+/// Appends labels with the encoding of remote write 1.0. Returns `None` if one is longer than 123
+/// bytes.
 pub fn encode_labels(labels: &[Label<'_>], out: &mut Vec<u8>) -> Option<()> {
     labels.iter().try_for_each(|label| encode_label(*label, out))
 }
 
 fn encode_label((name, value): Label<'_>, out: &mut Vec<u8>) -> Option<()> {
     let length = u8::try_from(4 + name.len() + value.len()).ok().filter(|len| *len < 0x80)?;
-    // Both are shorter.
+    // Both lengths fit into one byte.
     out.extend_from_slice(&[0x0a, length, 0x0a, name.len() as u8]);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(&[0x12, value.len() as u8]);
@@ -662,7 +667,7 @@ fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Adds the number of a name, or that of the value after it.
+/// Adds the symbol number of a name, or of the value after a name.
 fn add_number<'a>(
     labels: &mut Vec<Label<'a>>,
     name: &mut Option<&'a str>,
@@ -714,7 +719,7 @@ fn sample(input: &mut Reader<'_>) -> Result<Sample, Fault> {
     Ok(sample)
 }
 
-/// Reads a sample that is a value and a time, as most are.
+/// Reads a sample that consists of a value and a time. Most samples do.
 #[inline(always)]
 fn plain_sample(input: &mut Reader<'_>) -> Option<Sample> {
     let value = if input.skip_literal(&[0x09]) { double(input).ok()? } else { return None };

@@ -22,8 +22,9 @@
 //! message Metadata       { MetricType type = 1; uint32 help_ref = 3; uint32 unit_ref = 4; }
 //! ```
 //!
-//! Each sample is a series of its own in the request; servers merge them. A start time is written
-//! in the sample, and in the field 6, which receivers from before the release of 2.0 read instead.
+//! In a request, each sample is written as a separate series, because servers merge them anyway. A
+//! start time is written in the sample, and again in field 6 for receivers that are older than the
+//! release of 2.0.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -38,8 +39,8 @@ use crate::pieces::{Byte, Bytes, Each, LeDouble, Piece, Varint, append};
 use crate::remote::fields::{field_len, varint_len};
 use crate::remote::labels::{self, Label, NAME};
 
-/// A remote write 1.0 request, `prometheus.WriteRequest`. Send it as `application/x-protobuf`,
-/// compressed with Snappy, with the header `X-Prometheus-Remote-Write-Version: 0.1.0`.
+/// A remote write 1.0 request, `prometheus.WriteRequest`. Compress it with Snappy and send it as
+/// `application/x-protobuf`, with the header `X-Prometheus-Remote-Write-Version: 0.1.0`.
 #[derive(Debug, Default)]
 pub struct RemoteWrite1 {
     series: Vec<u8>,
@@ -49,19 +50,20 @@ pub struct RemoteWrite1 {
     exemplars: Vec<u8>,
 }
 
-/// A remote write 2.0 request, `io.prometheus.write.v2.Request`, which contains each text once.
-/// Send it as `application/x-protobuf;proto=io.prometheus.write.v2.Request`, compressed with
-/// Snappy, with the header `X-Prometheus-Remote-Write-Version: 2.0.0`.
+/// A remote write 2.0 request, `io.prometheus.write.v2.Request`, which contains each string once.
+/// Compress it with Snappy and send it as
+/// `application/x-protobuf;proto=io.prometheus.write.v2.Request`, with the header
+/// `X-Prometheus-Remote-Write-Version: 2.0.0`.
 #[derive(Debug, Default)]
 pub struct RemoteWrite2 {
     symbols: Symbols,
     series: Vec<u8>,
-    /// The numbers of the names and values of the last series at each place: the next one often has
-    /// the same names.
+    /// The symbol numbers of the last series' labels, by position. They are kept because the next
+    /// series often uses the same names.
     labels: Vec<[u32; 2]>,
-    /// How many of them the last series in the request has; 0 before the first.
+    /// How many of these labels the last series in the request used; 0 before the first.
     count: usize,
-    /// The numbers of its help and unit.
+    /// The symbol numbers of the last description and unit.
     known: [u32; 2],
     /// An encoded histogram.
     histogram: Vec<u8>,
@@ -72,17 +74,17 @@ pub struct RemoteWrite2 {
 impl RemoteWrite1 {
     const NAME: &str = "remote-write-1";
 
-    /// A request without samples.
+    /// Creates a request without samples.
     pub fn new() -> RemoteWrite1 {
         RemoteWrite1::default()
     }
 
-    /// Adds a sample. The labels may be in any order; `__name__` is the metric's name, and labels
-    /// without a value are left out. The time is in milliseconds since 1970.
+    /// Adds a sample. The label `__name__` contains the metric's name. You can pass the labels in
+    /// any order; labels with an empty value are omitted. The time is in milliseconds since 1970.
     ///
     /// # Errors
     ///
-    /// Without a label, and when a label has no name or appears twice. The request is then
+    /// When there are no labels, or when a label lacks a name or appears twice. The request is then
     /// unchanged.
     pub fn push(
         &mut self,
@@ -93,11 +95,11 @@ impl RemoteWrite1 {
         self.add(labels, value, timestamp_ms).map_err(|fault| Error::writing(Self::NAME, fault))
     }
 
-    /// Adds a native histogram. Its start time is left out.
+    /// Adds a native histogram. Its start time is omitted, because version 1.0 cannot express it.
     ///
     /// # Errors
     ///
-    /// As [`RemoteWrite1::push`].
+    /// Fails like [`RemoteWrite1::push`].
     pub fn push_histogram(
         &mut self,
         labels: &[Label<'_>],
@@ -114,8 +116,8 @@ impl RemoteWrite1 {
         added.map_err(|fault| Error::writing(Self::NAME, fault))
     }
 
-    /// Gives an exemplar to the sample or histogram that is pushed next: to it alone, also if it
-    /// cannot be added.
+    /// Attaches an exemplar to the next sample or histogram, and only to this one. If adding that
+    /// sample fails, the exemplar is dropped.
     pub fn exemplify(&mut self, exemplar: &ExemplarSample<'_, '_>) {
         let ExemplarSample { labels, value, timestamp_ms } = *exemplar;
         let labels_len: usize = labels.iter().map(|label| field_len(label_len(label))).sum();
@@ -125,7 +127,7 @@ impl RemoteWrite1 {
         append(&mut self.exemplars, observed(value, timestamp_ms));
     }
 
-    /// Adds what is known of a family.
+    /// Adds the metadata of a family.
     pub fn push_family(&mut self, family: &FamilyMetadata<'_>) {
         let Metadata { series_type, help, unit } = family.metadata;
         let optional = |tag, value| (!str::is_empty(value)).then(|| text(tag, value));
@@ -154,7 +156,7 @@ impl RemoteWrite1 {
         added
     }
 
-    /// Adds a series with a field of this length.
+    /// Adds a series that contains a field of this length.
     fn add_series(
         &mut self,
         labels: &[Label<'_>],
@@ -180,12 +182,12 @@ impl RemoteWrite1 {
         self.add(labels, value, timestamp_ms)
     }
 
-    /// How many bytes the request has.
+    /// Returns the number of bytes in the request.
     pub fn len(&self) -> usize {
         self.series.len()
     }
 
-    /// Appends the request, and begins the next.
+    /// Appends the request to `out` and begins the next one.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.series);
         self.series.clear();
@@ -196,16 +198,16 @@ impl RemoteWrite1 {
 impl RemoteWrite2 {
     const NAME: &str = "remote-write-2";
 
-    /// A request without samples.
+    /// Creates a request without samples.
     pub fn new() -> RemoteWrite2 {
         RemoteWrite2::default()
     }
 
-    /// Adds a sample of a series whose type is not known; see [`RemoteWrite1::push`].
+    /// Adds a sample of a series of unknown type; see [`RemoteWrite1::push`].
     ///
     /// # Errors
     ///
-    /// As [`RemoteWrite1::push`].
+    /// Fails like [`RemoteWrite1::push`].
     pub fn push(
         &mut self,
         labels: &[Label<'_>],
@@ -219,7 +221,7 @@ impl RemoteWrite2 {
     ///
     /// # Errors
     ///
-    /// As [`RemoteWrite1::push`].
+    /// Fails like [`RemoteWrite1::push`].
     pub fn push_typed(
         &mut self,
         labels: &[Label<'_>],
@@ -231,11 +233,11 @@ impl RemoteWrite2 {
             .map_err(|fault| Error::writing(Self::NAME, fault))
     }
 
-    /// Adds a sample of a series of which this is known; see [`RemoteWrite1::push`].
+    /// Adds a sample with the metadata of its series; see [`RemoteWrite1::push`].
     ///
     /// # Errors
     ///
-    /// As [`RemoteWrite1::push`].
+    /// Fails like [`RemoteWrite1::push`].
     pub fn push_sample(
         &mut self,
         labels: &[Label<'_>],
@@ -245,11 +247,11 @@ impl RemoteWrite2 {
         self.add(labels, metadata, sample).map_err(|fault| Error::writing(Self::NAME, fault))
     }
 
-    /// Adds a native histogram of a series of which this is known.
+    /// Adds a native histogram with the metadata of its series.
     ///
     /// # Errors
     ///
-    /// As [`RemoteWrite1::push`].
+    /// Fails like [`RemoteWrite1::push`].
     pub fn push_histogram(
         &mut self,
         labels: &[Label<'_>],
@@ -268,12 +270,12 @@ impl RemoteWrite2 {
         added.map_err(|fault| Error::writing(Self::NAME, fault))
     }
 
-    /// Gives an exemplar to the sample or histogram that is pushed next: to it alone, also if it
-    /// cannot be added.
+    /// Attaches an exemplar to the next sample or histogram, and only to this one. If adding that
+    /// sample fails, the exemplar is dropped.
     ///
     /// # Errors
     ///
-    /// When the request has 2^32 texts. No exemplar is given then.
+    /// When the request already contains 2^32 strings. Then no exemplar is attached.
     pub fn exemplify(&mut self, exemplar: &ExemplarSample<'_, '_>) -> Result<(), Error> {
         let ExemplarSample { labels, value, timestamp_ms } = *exemplar;
         let mut numbers = Vec::new();
@@ -320,7 +322,7 @@ impl RemoteWrite2 {
         added
     }
 
-    /// Adds a series with a field of this length.
+    /// Adds a series that contains a field of this length.
     fn add_series(
         &mut self,
         labels: &[Label<'_>],
@@ -346,7 +348,7 @@ impl RemoteWrite2 {
             symbols.number(value, value_number)?;
             numbers_len += varint_len((*name_number).into()) + varint_len((*value_number).into());
         }
-        // Numbers that are 0 are left out.
+        // Numbers that are 0 are omitted.
         let number = |tag, number: u64| (number != 0).then_some((Byte(tag), Varint(number)));
         let number_len = |number: u64| if number == 0 { 0 } else { 1 + varint_len(number) };
         let [help, unit] = known;
@@ -359,14 +361,14 @@ impl RemoteWrite2 {
         let [series_type, help, unit] = known;
         let metadata = (known_len > 0).then_some((
             Byte(0x2a),
-            // Three numbers of 32 bits take less than 128 bytes.
+            // Fits into a byte: three 32-bit numbers take less than 128 bytes.
             Byte(known_len as u8),
             number(0x08, series_type),
             number(0x18, help),
             number(0x20, unit),
         ));
         let metadata_len = if known_len > 0 { 2 + known_len } else { 0 };
-        // A time before 1970 is a number, too.
+        // A time before 1970 is written as well.
         let start = start_ms.unwrap_or(0).cast_unsigned();
         let len = field_len(numbers_len) + len + metadata_len + number_len(start);
         let pair = |[name, value]: [u32; 2]| (Varint(name.into()), Varint(value.into()));
@@ -379,8 +381,8 @@ impl RemoteWrite2 {
         Ok(())
     }
 
-    /// Whether the labels have the names of those of the last series, which are in order, and all
-    /// have values.
+    /// Returns whether the labels have the same names as the last series, which are sorted, and no
+    /// value is empty.
     fn has_names_of_last(&self, labels: &[Label<'_>]) -> bool {
         let mut both = labels.iter().zip(&self.labels);
         labels.len() == self.count
@@ -390,12 +392,12 @@ impl RemoteWrite2 {
             })
     }
 
-    /// Approximately how many bytes the request has.
+    /// Returns the approximate number of bytes in the request.
     pub fn len(&self) -> usize {
         self.symbols.len() + self.series.len()
     }
 
-    /// Appends the request, and begins the next.
+    /// Appends the request to `out` and begins the next one.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.symbols.write(out);
         out.extend_from_slice(&self.series);
@@ -409,11 +411,11 @@ impl RemoteWrite2 {
 macro_rules! messages {
     ($($request:ident),*) => {$(
         impl $request {
-            /// Adds the samples of a message; see [`remote`](super).
+            /// Adds the samples of a message, converted like in the table of [`remote`](super).
             ///
             /// # Errors
             ///
-            /// When the id is empty or not UTF-8, and for a union that is not a single metric. The
+            /// When the id is empty or not UTF-8, or when a union is not a single metric. The
             /// request is then unchanged.
             pub fn append(
                 &mut self,
@@ -458,7 +460,7 @@ macro_rules! messages {
                 }
             }
 
-            /// Whether it has no samples.
+            /// Returns whether the request contains no samples.
             pub fn is_empty(&self) -> bool {
                 self.series.is_empty()
             }
@@ -476,20 +478,20 @@ fn label_len((name, value): &Label<'_>) -> usize {
     field_len(name.len()) + field_len(value.len())
 }
 
-/// Appends a label as remote write 1.0 has it.
+/// Appends a label with the encoding of remote write 1.0.
 fn put_label(out: &mut Vec<u8>, label: &Label<'_>) {
     let (name, value) = *label;
     let len = Varint(label_len(label) as u64);
     append(out, (Byte(0x0a), len, text(0x0a, name), text(0x12, value)));
 }
 
-/// The memory of what was written.
+/// Returns the allocation of these bytes, emptied.
 fn emptied(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.clear();
     bytes
 }
 
-/// The value and the time of an exemplar. Their length is that of a sample without a start.
+/// Returns the value and the time of an exemplar. They are as long as a sample without a start.
 fn observed(value: f64, timestamp_ms: i64) -> impl Piece {
     (
         (value.to_bits() != 0).then_some((Byte(0x11), LeDouble(value))),

@@ -8,29 +8,31 @@ use crate::error::Fault;
 use crate::hash::Secrets;
 use crate::pieces::{Byte, Bytes, Varint, append};
 
-/// Texts, each once, and their numbers. Number 0 is the empty text.
+/// Strings, stored once each, and their numbers. Number 0 is the empty string.
 ///
-/// Most series differ in few labels from the series before, and the values of those often come in
-/// the same order again, as in the same metric of another program. So a text is first compared to
-/// the one that was at its place in the series before, then to the one that last followed that, and
-/// only then looked up. Where two of five labels change from series to series, and come in the same
-/// order in each family, the comparison to followers takes a series from 1291 instructions to 1211;
-/// where no value comes again, from 1426 to 1447.
+/// Most series differ from the previous series in few labels, and the values of these labels often
+/// repeat in the same order, for example in the same metric of another program. So a string is
+/// first compared to the string at the same place in the previous series, then to the string that
+/// last followed that one. Only if both differ, it is looked up.
+///
+/// The comparison to followers helps if two of five labels change from series to series in the same
+/// order in each family: a series takes 1211 instructions instead of 1291. If no value repeats, it
+/// takes 1447 instead of 1426.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    /// The concatenated texts.
+    /// The concatenated strings.
     texts: Vec<u8>,
-    /// Where each ends, from number 1 on.
+    /// The end of each string, from number 1 on.
     ends: Vec<usize>,
-    /// The number of the text that last followed each at its place, or 0.
+    /// For each string, the number of the string that last followed it at its place, or 0.
     followers: Vec<u32>,
     numbers: HashTable<u32>,
     secrets: Secrets,
 }
 
 impl Symbols {
-    /// Returns the number of a text, and adds the text to the table if it is new. `guess` is the
-    /// number of the text before at the same place: this one's from now on.
+    /// Returns the number of a string, and adds the string to the table if it is new. `guess` is
+    /// the number of the previous string at the same place, and is set to the returned number.
     #[inline]
     pub(super) fn number(&mut self, text: &str, guess: &mut u32) -> Result<u32, Fault> {
         if text.is_empty() {
@@ -42,14 +44,14 @@ impl Symbols {
         Ok(*guess)
     }
 
-    /// Whether this is the number of the text.
+    /// Returns whether this is the number of the string.
     #[inline]
     pub(super) fn is(&self, number: u32, text: &str) -> bool {
         let is_used = number != 0 && number as usize <= self.ends.len();
         is_used && is_same(text_of(&self.texts, &self.ends, number), text.as_bytes())
     }
 
-    /// The number of a text that follows the one with the number `before`.
+    /// Returns the number of a string that follows string `before`.
     fn after(&mut self, before: u32, text: &str) -> Result<u32, Fault> {
         let before = (before as usize).wrapping_sub(1);
         if let Some(next) = self.followers.get(before)
@@ -80,7 +82,7 @@ impl Symbols {
         Ok(number)
     }
 
-    /// Approximately how many bytes they take in a request.
+    /// Returns the approximate length of the table in a request.
     pub(super) fn len(&self) -> usize {
         2 + self.texts.len() + 2 * self.ends.len()
     }
@@ -102,14 +104,14 @@ impl Symbols {
     }
 }
 
-/// The text with this number, from 1 on.
+/// Returns the string with this number, from 1 on.
 fn text_of<'t>(texts: &'t [u8], ends: &[usize], number: u32) -> &'t [u8] {
     let index = number as usize - 1;
     let start = if index == 0 { 0 } else { ends[index - 1] };
     &texts[start..ends[index]]
 }
 
-/// Compares texts, most of which are too short for a call.
+/// Compares strings inline, because most are too short for a call.
 #[inline]
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
@@ -142,7 +144,8 @@ mod tests {
         for _ in 0..2 {
             let mut known: Vec<String> = Vec::new();
             let mut guess = [0; 2];
-            // The same order again, then others; the texts before may be those of a last request.
+            // The same order again, then others. The previous strings can be from an earlier
+            // request.
             for n in [0, 1, 2, 0, 1, 2, 2, 1, 0, 3, 0, 2, 300, 3, 0, 1] {
                 for (text, guess) in [format!("v{n}"), "x".repeat(n)].iter().zip(&mut guess) {
                     let number = symbols.number(text, guess).unwrap() as usize;

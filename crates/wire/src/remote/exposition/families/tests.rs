@@ -1,4 +1,4 @@
-//! Families of each type, complete and not, and lines that do not belong to them.
+//! Families of each type, complete and incomplete, and lines that belong to none.
 
 use std::format;
 use std::string::{String, ToString};
@@ -8,7 +8,7 @@ use super::*;
 use crate::remote::exposition::MetricValue;
 use crate::remote::exposition::text::{Options, TextFormat, TextReader};
 
-/// A family on a line.
+/// Formats a family on one line.
 fn show(family: Family<'_>) -> String {
     let mut text = format!("{} {:?}", family.name(), family.kind());
     if !family.help().is_empty() {
@@ -56,7 +56,7 @@ fn shown(exemplar: Option<crate::remote::exposition::Exemplar<'_>>) -> String {
     })
 }
 
-/// The families and errors of lines.
+/// Returns the families and the errors of these lines.
 fn read_limited(input: &str, format: TextFormat, limits: Limits) -> Vec<String> {
     let mut reader = TextReader::new(input.as_bytes(), Options::new(format));
     let mut families = Families::new(format, limits);
@@ -118,7 +118,7 @@ fn families_of_each_type() {
 
 #[test]
 fn histograms_and_summaries_are_put_together() {
-    // Two metrics, whose samples are mixed and in any order.
+    // Two metrics whose samples are interleaved and in any order.
     let text = "# TYPE took histogram\n\
         took_sum{p=\"a\"} 1.5\ntook_bucket{le=\"+Inf\",p=\"a\"} 3\ntook_bucket{p=\"b\",le=\"5\"} 1\n\
         took_bucket{p=\"a\",le=\"0.5\"} 2\ntook_count{p=\"b\"} 1\ntook_bucket{p=\"b\",le=\"1e1\"} 1\n\
@@ -190,7 +190,7 @@ fn limits_are_kept() {
     let text = "a{x=\"1\"} 1\na{x=\"2\"} 2\na{x=\"3\"} 3\nb 4\n";
     assert_eq!(limited(text, 2, 100), ["too_large", "a Unknown {x=1}1 {x=2}2", "b Unknown {}4"]);
     assert_eq!(limited(text, 9, 5), ["too_large", "a Unknown {x=1}1 {x=2}2", "b Unknown {}4"]);
-    // A metric that is found again takes no more room, but its labels are read once more.
+    // A metric that is found again needs no more room, but its labels are read once more.
     let text = "# TYPE a summary\na_sum{x=\"1\"} 1\na_count{x=\"1\"} 2\n";
     assert_eq!(limited(text, 2, 5), ["a Summary {x=1}(2.0) (1.0) []"]);
     assert_eq!(limited("long_name 1\nb 2\n", 9, 3), ["too_large", "b Unknown {}2"]);
@@ -226,7 +226,7 @@ fn a_line_that_is_left_out_changes_nothing() {
     let text = "# TYPE a counter\na_total 1 # {t=\"b\"} 1\na_total 2 9 # {t=\"c\"} 2\n\
         a_created 4\na_created 5 6\n";
     assert_eq!(openmetrics(text), ["duplicate", "duplicate", "a Counter {}1#{t=b}1^4000"]);
-    // An exemplar beyond the limit takes its line along, and leaves its room to the next one.
+    // An exemplar beyond the limit drops its line, and its room is free for the next one.
     let limited = |text: &str, bytes| {
         read_limited(text, TextFormat::OpenMetrics, Limits { samples: 9, bytes })
     };

@@ -13,7 +13,7 @@ fn double_field(number: u8, value: f64) -> Vec<u8> {
     [&[number << 3 | 1][..], &value.to_le_bytes()].concat()
 }
 
-/// A family with one metric, which has this value.
+/// Encodes a family with one metric of this value.
 fn family(kind: u8, value: &[u8]) -> Vec<u8> {
     let body = [field(1, b"a"), vec![0x18, kind], field(4, value)].concat();
     [&[body.len() as u8], &body[..]].concat()
@@ -45,7 +45,7 @@ fn native_histograms() {
     let shown = read(&family(5, &field(7, &floats))).unwrap();
     assert!(shown.contains("positive: [(-1, 1.5), (0, 2.5), (3, 3.5)]"), "{shown}");
     assert!(shown.contains("count: Some(7.5)"), "{shown}");
-    // A span without buckets says that an empty histogram is native.
+    // A span without buckets marks an empty histogram as native.
     let empty = field(12, &[0x08, 0, 0x10, 0]);
     let shown = read(&family(4, &field(7, &empty))).unwrap();
     assert!(shown.contains("native: Some("), "{shown}");
@@ -82,7 +82,7 @@ fn wrong_families_are_refused() {
         assert!(error.expected().starts_with(expected), "{error} {expected}");
         assert!(error.offset().unwrap() <= input.len() as u64, "{error}");
     }
-    // Every beginning is incomplete, apart from the empty one.
+    // Every prefix is incomplete, except the empty one.
     let whole = family(1, &[label(b"x"), gauge].concat());
     assert!(read(&whole).is_ok());
     for cut in 1..whole.len() {
@@ -127,7 +127,7 @@ fn native_histograms_are_as_short_as_the_limit() {
         let error = read_families(&input, limits, |_| ()).unwrap_err();
         assert!(error.expected().contains("fewer"), "{error} {body:?}");
     }
-    // Four samples are left for the buckets.
+    // Four samples remain for the buckets.
     let body = [field(12, &[0x08, 0, 0x10, 4]), field(13, &zeros[..4])].concat();
     let input = family(4, &field(7, &body));
     for (samples, fits) in [(5, true), (4, false)] {

@@ -9,7 +9,7 @@ use super::{
 use crate::remote::exposition::FamilyType;
 use crate::remote::lines::{find, float, name_end};
 
-/// A line, and how much of it was read.
+/// A line and the current position.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     line: &'a str,
@@ -18,12 +18,12 @@ struct Line<'a> {
     format: TextFormat,
 }
 
-/// What the braces may have in front of the labels.
+/// The contents that braces can have in front of the labels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Braces {
-    /// The name of a metric, if it was not before the braces.
+    /// The name of a metric, if no name precedes the braces.
     OfSample,
-    /// Labels alone.
+    /// Only labels.
     OfExemplar,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Reads the name and the text of a comment with a meaning.
+    /// Reads the name and the rest of a comment such as `# HELP`.
     fn metadata<'r>(&mut self, word: &str) -> Result<Item<'r, 'a>, TextFault> {
         self.space(TextReason::MalformedName)?;
         let name = match self.peek() {
@@ -162,7 +162,7 @@ impl<'a> Line<'a> {
         Ok(Item::Sample(sample))
     }
 
-    /// Reads what comes after the value.
+    /// Reads the rest of a line after the value.
     fn end<'r>(
         &mut self,
         sample: &mut TextSample<'r, 'a>,
@@ -210,7 +210,7 @@ impl<'a> Line<'a> {
         Ok(LineExemplar { labels, value, timestamp_ms })
     }
 
-    /// Reads labels in braces. The name of the metric may be the first thing in them, in quotes.
+    /// Reads labels in braces. The metric's name may be the first item, in quotes.
     #[inline(always)]
     fn braces(
         &mut self,
@@ -268,7 +268,7 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Reads text in quotes.
+    /// Reads a quoted string.
     #[inline(always)]
     fn quoted(&mut self, reason: TextReason) -> Result<Text<'a>, TextFault> {
         self.expect(b'"', reason)?;
@@ -278,7 +278,7 @@ impl<'a> Line<'a> {
         let mut end = find(bytes, start, *b"\"\\");
         while bytes.get(end) == Some(&b'\\') {
             escapes = Escapes::All;
-            // What is escaped may be any character, and the line may end before it.
+            // Any character can follow the backslash, and the line can end before it.
             end = find(bytes, (end + 2).min(bytes.len()), *b"\"\\");
         }
         if end == bytes.len() {
@@ -288,7 +288,7 @@ impl<'a> Line<'a> {
         Ok(Text { raw: &self.line[start..end], escapes })
     }
 
-    /// Reads a name that is not in quotes. It does not begin with a digit, and may be empty.
+    /// Reads a name without quotes. This name cannot begin with a digit, but can be empty.
     #[inline(always)]
     fn plain<const COLONS: bool>(&mut self, reason: TextReason) -> Result<Text<'a>, TextFault> {
         if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
@@ -300,7 +300,7 @@ impl<'a> Line<'a> {
         Ok(text)
     }
 
-    /// Reads a number, up to the next space.
+    /// Reads a number up to the next space.
     #[inline(always)]
     fn number(&mut self, reason: TextReason) -> Result<f64, TextFault> {
         let end = self.token_end();
@@ -330,7 +330,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Skips spaces and tabs, which Prometheus' format may have anywhere.
+    /// Skips spaces and tabs, which Prometheus' format allows everywhere.
     #[inline(always)]
     fn skip_spaces(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t')) && self.format == TextFormat::Prometheus {
@@ -338,8 +338,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Skips the space that OpenMetrics has between the parts of a line; in Prometheus' format,
-    /// any number of them.
+    /// Skips the single space between two parts of a line in OpenMetrics, or any number of spaces
+    /// and tabs in Prometheus' format.
     #[inline(always)]
     fn space(&mut self, reason: TextReason) -> Result<(), TextFault> {
         match self.format {

@@ -1,4 +1,4 @@
-//! Texts that differ in their values alone.
+//! A template of pages that differ only in their values.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,9 +7,9 @@ use core::ops::Range;
 
 use crate::remote::lines;
 
-/// The bytes that texts in Prometheus' format have in common if they differ in their values alone.
-/// To compare a text with these and to read its values takes a fraction of the time that it takes
-/// to read the text.
+/// A template of pages in Prometheus' format that differ only in their values. If a page matches,
+/// you can read its values in a fraction of the time that parsing would take, because names and
+/// labels are only compared.
 ///
 /// ```
 /// use quipu_wire::remote::exposition::text::Template;
@@ -26,14 +26,14 @@ use crate::remote::lines;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// The bytes without the values, and where each part of these ends.
+    /// The bytes without the values, and the end of each part.
     text: Box<[u8]>,
     ends: Box<[usize]>,
 }
 
 impl Template {
-    /// Where the values of a text are: after the last blank of each line that is not empty and not
-    /// a comment. `None` if such a line has no blank.
+    /// Returns the positions of the values. A value follows the last blank of each line that is
+    /// neither empty nor a comment. Returns `None` if such a line contains no blank.
     pub fn values(text: &str) -> Option<Vec<Range<usize>>> {
         let (mut values, mut start) = (Vec::with_capacity(128), 0);
         for line in text.split('\n') {
@@ -48,7 +48,7 @@ impl Template {
         Some(values)
     }
 
-    /// The parts of a text before, between and after its values.
+    /// Returns the parts of a page before, between and after its values.
     pub fn parts<'t>(
         text: &'t [u8],
         values: &[Range<usize>],
@@ -58,7 +58,8 @@ impl Template {
         starts.zip(ends).map(|(start, end)| text.get(start..end).unwrap_or_default())
     }
 
-    /// The template of a text with values at these places, each of which ends a line.
+    /// Creates a template from a page whose values are at these positions. Each value must end its
+    /// line.
     pub fn new(text: &[u8], values: &[Range<usize>]) -> Template {
         let parts = Template::parts(text, values);
         let ends = parts.clone().scan(0, |end, part| {
@@ -69,22 +70,22 @@ impl Template {
         Template { text: parts.collect::<Vec<_>>().concat().into(), ends }
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     pub fn count(&self) -> usize {
         self.ends.len().saturating_sub(1)
     }
 
-    /// The number of bytes without the values.
+    /// Returns the number of bytes without the values.
     #[allow(clippy::len_without_is_empty, reason = "one without bytes is of no use")]
     pub fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Compares a text, and calls the function with its values, in their order. Returns false if
-    /// it differs elsewhere, or if a value is not a number.
+    /// Compares a page with the template, and calls the function with each value in order. Returns
+    /// false if the page differs, or if a value is not a number.
     ///
-    /// A value goes on to the end of its line, and a number has no blank in it. So a text that is
-    /// the same but for its values has them where [`Template::values`] finds them.
+    /// A value extends to the end of its line, and a number contains no blank. Because of this, a
+    /// page that matches has its values where [`Template::values`] finds them.
     #[inline]
     pub fn read(&self, text: &[u8], each: impl FnMut(f64)) -> bool {
         self.read_values(text, each).is_some()
@@ -92,7 +93,8 @@ impl Template {
 
     fn read_values(&self, text: &[u8], mut each: impl FnMut(f64)) -> Option<()> {
         let (end, ends) = self.ends.split_last()?;
-        // Once for all: for each value alone, it takes as long as to read it.
+        // Checks UTF-8 once for the whole page, because checking each value takes as long as
+        // reading it.
         let str = str::from_utf8(text).ok()?;
         let (mut at, mut start) = (0, 0);
         for end in ends {

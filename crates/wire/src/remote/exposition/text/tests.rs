@@ -21,7 +21,7 @@ fn labels(labels: &[TextLabel<'_>]) -> String {
     format!("{{{}}}", pairs.join(","))
 }
 
-/// A read line as text.
+/// Formats a parsed line.
 fn show(item: &Result<Item<'_, '_>, TextLineError>) -> String {
     match item {
         Ok(Item::Help { name, text }) => format!("help {name} {text}"),
@@ -140,7 +140,7 @@ fn lines_that_break_the_rules_of_prometheus() {
         ("a{b=\"line", "malformed_labels@9"),
     ] {
         assert_eq!(shown(line, TextFormat::Prometheus), expected, "{line}");
-        // The lines around it are read.
+        // The lines before and after it are read.
         let among = shown(format!("x 1\n{line}\ny 2\n"), TextFormat::Prometheus);
         assert_eq!(among, format!("x{{}} 1; {expected}; y{{}} 2"), "{line}");
     }
@@ -169,7 +169,7 @@ fn lines_of_openmetrics() {
         ("# TYPE a unknown", "type a Unknown"),
         ("# UNIT a_seconds seconds", "unit a_seconds seconds"),
         ("# UNIT a ", "unit a "),
-        // Rules that it breaks.
+        // Rules that this reader does not share.
         ("", "malformed_name@0"),
         (" a 1", "malformed_name@0"),
         ("a  1", "malformed_value@2"),
