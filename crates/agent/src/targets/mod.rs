@@ -64,7 +64,7 @@ pub enum Error {
     Thread(io::Error),
 }
 
-/// The threads that scrape. You can stop them by dropping this value, which does not wait for them.
+/// The threads that scrape. Dropping this value stops them, without waiting.
 #[derive(Debug)]
 pub struct Targets(Arc<Shared>);
 

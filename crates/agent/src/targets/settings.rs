@@ -48,8 +48,8 @@ flags! {
         #[arg(long, env = "QUIPU_SCRAPE_SAMPLES", value_name = "COUNT")]
         scrape_samples: usize = 500_000,
 
-        /// File with the token of targets, for the header Authorization: Bearer: of those of the
-        /// job, or of all that have no other; may be given several times [default: none]
+        /// File with the bearer token for the targets of the job, or for all targets without a more
+        /// specific file; may be given several times [default: none]
         #[arg(
             long,
             env = "QUIPU_SCRAPE_BEARER_FILE",
