@@ -1,15 +1,15 @@
-//! The agent: shows the metrics that other programs keep in files, live or dead, beside those that
-//! the daemon takes in.
+//! The agent: shows the metrics that other programs keep in files, whether these programs are
+//! running or dead, next to the daemon's own metrics.
 //!
-//! A thread of its own has the files found, and all of them read when a scrape asks for them: the
-//! thread that serves requests never waits for a file system, and nothing is read that no client
-//! wants. What was read is merged once, and is then passed on in steps. Scrapes that come at the
-//! same time share a reading. The last readings of [others](Others), such as [`targets`], are
-//! merged with it, and so are the families of the daemon itself, whose series are read when they
-//! are shown.
+//! A separate thread directs the work: it has the places searched for files, and has all files read
+//! when a scrape asks for them. The thread that serves requests therefore never waits for a file
+//! system, and no file is read unless a client wants it. A reading is merged once and then served
+//! in steps, and scrapes at the same time share it. Two more kinds of families are merged with a
+//! reading: the last readings of [others](Others), for example of [`targets`], and the families of
+//! the daemon itself, whose values are read only when they are shown.
 //!
-//! Nor does that thread wait for a file system for long: each place that the settings name has a
-//! thread for that (`place.rs`).
+//! The directing thread never waits long for a file system either, because each place in the
+//! settings is handled by a thread of the place (`place.rs`).
 
 mod merged;
 mod notice;
@@ -56,41 +56,42 @@ pub use settings::SegmentFlags;
 pub use source::read_segment;
 pub use walk::All;
 
-/// What the agent watches, and how.
+/// The settings of the agent.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Files, directories, and patterns of paths.
     pub places: Vec<String>,
-    /// The patterns of paths that give labels.
+    /// The patterns of paths that assign labels.
     pub labels: Vec<Pattern>,
-    /// How long the last values of a segment are shown that no process has open, or that is
-    /// removed.
+    /// How long to show the last values of a segment that is removed, or that no process keeps
+    /// open.
     pub keep: Option<Duration>,
-    /// The most sources that are watched.
+    /// The maximum number of watched sources.
     pub most: usize,
-    /// The most bytes that all segments together may have in use.
+    /// The maximum number of bytes that all segments together can use.
     pub bytes: u64,
-    /// The most segments that are recorded, if any are.
+    /// The maximum number of recorded segments, if recording is on.
     pub record: Option<usize>,
-    /// The daemon's own state file, which is not shown.
+    /// The daemon's own state file, which the agent does not show.
     pub own: PathBuf,
 }
 
-/// Returns the last reading of each other source. They are shown after the daemon's families and
-/// before the families of files.
+/// Returns the last reading of each other source. These sources are shown after the daemon's
+/// families and before the families of files.
 pub type Others = Box<dyn Fn() -> Vec<Arc<SourceSnapshot>> + Send>;
 
-/// The running agent. Dropping it stops its thread, without waiting for it.
+/// The running agent. You can stop its thread by dropping this value, which does not wait for the
+/// thread.
 #[derive(Debug)]
 pub struct Agent {
     readings: AgentReadings,
 }
 
 impl Agent {
-    /// Starts the threads, which show the `others` and the families of `shown`, too.
+    /// Starts the threads. They also show the `others` and the families of `shown`.
     ///
     /// # Errors
-    /// That of the system if it has no thread or descriptor.
+    /// Returns the system's error if it cannot provide a thread or a descriptor.
     pub fn start(options: Options, others: Others, shown: Registry) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -117,27 +118,27 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Nothing waits for the thread: a file system that hangs must not keep the daemon from
-        // stopping. Release: pairs with the acquire of the thread, which the byte wakes.
+        // Do not wait for the thread, because a file system that hangs must not keep the daemon
+        // from stopping. Release: pairs with the acquire in the thread, which the byte wakes.
         self.readings.0.is_stopping.store(true, Ordering::Release);
         self.readings.wake();
     }
 }
 
-/// How long the thread waits after a flaw: it may be there again at once.
+/// The pause after a panic, because the cause can still be there.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The state of the agent's thread.
 struct Thread {
     table: Table,
-    /// The names of files that may be sources.
+    /// The names of files that can be sources.
     names: Names,
     others: Others,
-    /// What the daemon shows itself.
+    /// The metrics of the daemon itself.
     shown: Registry,
     woken: UnixStream,
     readings: AgentReadings,
-    /// When it looks for sources.
+    /// The times of the looks for sources.
     pace: Pace,
 }
 
@@ -146,7 +147,8 @@ impl Thread {
         let mut is_logged = false;
         // Acquire: see `Agent::drop`.
         while !self.readings.0.is_stopping.load(Ordering::Acquire) {
-            // What it reads was written by others: a flaw must not end the thread.
+            // Catch panics, because others wrote the files: a bug in a reader must not end the
+            // thread.
             if catch_unwind(AssertUnwindSafe(|| self.round())).is_err() {
                 self.readings.give_up();
                 if !std::mem::replace(&mut is_logged, true) {
@@ -176,7 +178,7 @@ impl Thread {
     fn look(&mut self) {
         let began = Instant::now();
         let looked = catch_unwind(AssertUnwindSafe(|| self.table.look()));
-        // Also after a flaw: what is known is read before the next look.
+        // Record the look even after a panic, so the known sources are read before the next look.
         self.pace.looked(began, Instant::now());
         looked.unwrap_or_else(|flaw| resume_unwind(flaw));
     }
@@ -201,19 +203,20 @@ impl Thread {
         self.readings.end(merged, status);
     }
 
-    /// Sleeps until there is an event, a request, or a look is due.
+    /// Sleeps until there is an event or a request, or until a look is due.
     fn sleep(&mut self) {
         let now = Instant::now();
         let (left, deaf) = (self.pace.due_in(now), self.pace.deaf_for(now));
         let time = Timespec::try_from(deaf.map_or(left, |deaf| deaf.min(left))).ok();
         let events: Vec<_> = self.table.notices().filter_map(Notice::descriptor).collect();
         let mut descriptors = vec![PollFd::new(&self.woken, PollFlags::IN)];
-        // Events must not end the sleep again and again.
+        // Ignore events for this time, because they must not end every sleep at once.
         if deaf.is_none() {
             let of = |events| PollFd::from_borrowed_fd(AsFd::as_fd(events), PollFlags::IN);
             descriptors.extend(events.iter().map(of));
         }
-        // An interrupted wait is like one that ends: all is looked at again.
+        // Ignore the error, because an interrupted wait is like one that ended: everything is
+        // checked again.
         let _ = poll(&mut descriptors, time.as_ref());
         let mut bytes = [0; 64];
         while matches!((&self.woken).read(&mut bytes), Ok(count) if count > 0) {}
@@ -232,9 +235,9 @@ mod tests {
         let agent = Agent::start(options, Box::new(Vec::new), Registry::new()).unwrap();
         let readings = agent.readings();
         readings.0.has_flaw.store(true, Ordering::Relaxed);
-        // There is no other reading that could be shown.
+        // There is no earlier reading to show.
         assert!(matches!(readings.fresh(), Reading::Stale));
-        // The thread waits a little.
+        // The thread pauses after a failure.
         let mut readings = (0..20).map(|_| readings.fresh());
         assert!(readings.any(|reading| matches!(reading, Reading::Families(_))));
     }

@@ -1,7 +1,7 @@
-//! Tells when something appears in a directory, or goes: by inotify, where the system has it.
+//! Watches directories for new and removed files. This uses inotify, where the system supports it.
 //!
-//! Events are only a hint that a look is due. A look every few seconds finds what has no events:
-//! file systems over a network, and a queue that was full.
+//! An event is only a hint that a look is due. A look every few seconds finds the changes without
+//! events, for example on a network file system, or after an overflow of the event queue.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsFd;
@@ -14,18 +14,18 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use quipu_sources::places::Names;
 
-/// The most events that are taken at a time.
+/// The maximum number of events that are read at a time.
 #[cfg(target_os = "linux")]
 const MAX_EVENTS: usize = 1 << 16;
 
-/// What the events were about.
+/// The subject of the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Heard {
-    /// There were none.
+    /// There were no events.
     Nothing,
-    /// Files that are not of interest.
+    /// Files that cannot be sources.
     Others,
-    /// What may be a source.
+    /// Files or directories that can be sources.
     Sources,
 }
 
@@ -34,12 +34,12 @@ pub(super) enum Heard {
 pub(super) struct Notice {
     #[cfg(target_os = "linux")]
     inotify: Option<OwnedFd>,
-    /// The number of each directory's watch; `None` if the system refused it.
+    /// The inotify number of each directory's watch; `None` if the system refused the watch.
     watched: HashMap<PathBuf, Option<i32>>,
 }
 
 impl Notice {
-    /// Watches nothing yet.
+    /// Creates a notice without watches.
     pub(super) fn new() -> Self {
         Self {
             #[cfg(target_os = "linux")]
@@ -48,7 +48,7 @@ impl Notice {
         }
     }
 
-    /// Readable when there are events.
+    /// Returns the descriptor that becomes readable when there are events.
     pub(super) fn descriptor(&self) -> Option<impl AsFd> {
         #[cfg(target_os = "linux")]
         return self.inotify.as_ref();
@@ -56,25 +56,25 @@ impl Notice {
         None::<std::os::fd::BorrowedFd<'_>>
     }
 
-    /// The number of directories that have no events.
+    /// Returns the number of directories without events.
     pub(super) fn unwatched(&self) -> usize {
         self.watched.values().filter(|watch| watch.is_none()).count()
     }
 
-    /// Watches these directories, and no others. Returns whether some were not watched before.
+    /// Watches exactly these directories. Returns whether one of them is new.
     pub(super) fn watch(&mut self, directories: BTreeSet<PathBuf>) -> bool {
         let mut has_new = false;
         let gone = self.watched.extract_if(|path, _| !directories.contains(path));
         let gone: Vec<i32> = gone.filter_map(|(_, watch)| watch).collect();
         for watch in gone {
-            // Two paths may lead to one directory, and then share a watch.
+            // Two paths can lead to one directory and then share a watch.
             if !self.watched.values().any(|other| *other == Some(watch)) {
                 self.remove(watch);
             }
         }
         for path in directories {
-            // Each is added again: another directory may have its path now, and a limit may have
-            // been raised. One that has a watch keeps its number.
+            // Add every directory again, because its path can lead to another directory now, or
+            // because a limit was raised. An existing watch keeps its number.
             let watch = self.add(&path);
             let before = self.watched.insert(path, watch).flatten();
             if before == watch {
@@ -102,13 +102,13 @@ impl Notice {
     #[cfg(target_os = "linux")]
     fn remove(&self, watch: i32) {
         if let Some(inotify) = &self.inotify {
-            // A watch whose directory was removed is gone already.
+            // Ignore the error: if the directory was removed, the watch is gone already.
             let _ = inotify::remove_watch(inotify, watch);
         }
     }
 
-    /// Takes all events, and says what there was. Other programs may write many other files to a
-    /// directory: only those with such names are of interest.
+    /// Reads all events and returns the most important subject. Other programs may write many
+    /// unrelated files to a directory, so an event matters only if one of `names` fits the file.
     #[cfg(target_os = "linux")]
     pub(super) fn take(&mut self, names: &Names) -> Heard {
         let Some(inotify) = &self.inotify else { return Heard::Nothing };
@@ -116,16 +116,16 @@ impl Notice {
         let mut events = inotify::Reader::new(inotify, &mut buffer);
         let (mut heard, mut ended) = (Heard::Nothing, Vec::new());
         for _ in 0..MAX_EVENTS {
-            // An error means that there are no more, for now.
+            // An error means that there are no more events for now.
             let Ok(event) = events.next() else { break };
-            // An event without a name is one of the directory itself, or of the queue.
+            // An event without a name belongs to the directory itself or to the queue.
             let name = event.file_name().map(|name| name.to_string_lossy());
             let is_other = name.is_some_and(|name| !names.has(&name));
             heard = match is_other && !event.events().contains(ReadFlags::ISDIR) {
                 true => heard.max(Heard::Others),
                 false => Heard::Sources,
             };
-            // The system has removed the watch: its directory is gone.
+            // The system removed the watch because the directory is gone.
             if event.events().contains(ReadFlags::IGNORED) {
                 ended.push(event.wd());
             }

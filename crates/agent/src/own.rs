@@ -1,4 +1,4 @@
-//! The daemon's own metrics about the files that it watches, and the targets that it scrapes.
+//! The daemon's own metrics about its watched files and its scrape targets.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,17 +14,17 @@ use quipu_sources::segment_file::Header;
 #[derive(Debug, Default)]
 pub(super) struct Status {
     pub(super) sources: Vec<SourceRow>,
-    /// Conflicts of files, in the order of [`About::ALL`].
+    /// The number of conflicts of files, in the order of [`About::ALL`].
     pub(super) conflicts: [usize; About::ALL.len()],
-    /// Conflicts of targets, in the same order.
+    /// The number of conflicts of targets, in the same order.
     pub(super) target_conflicts: [usize; About::ALL.len()],
     pub(super) left_out: usize,
-    /// The number of looks that were complete, and of others.
+    /// The numbers of complete and of incomplete looks.
     pub(super) looks: [u64; 2],
-    /// How often a source could not be read.
+    /// The number of failed readings of a source.
     pub(super) failures: u64,
     pub(super) unwatched: usize,
-    /// The threads for places that are away.
+    /// The number of threads whose places do not respond.
     pub(super) late: usize,
     pub(super) took: Duration,
 }
@@ -36,7 +36,7 @@ pub(super) struct SourceRow {
     pub(super) path: String,
     pub(super) kind: &'static str,
     pub(super) header: Option<Header>,
-    /// Whether a process has the source open; `None` if this is not known.
+    /// Whether a process keeps the source open; `None` if this is unknown.
     pub(super) is_open: Option<bool>,
     pub(super) is_faulty: bool,
     pub(super) is_shown: bool,
@@ -47,7 +47,7 @@ pub(super) struct SourceRow {
     pub(super) series: usize,
 }
 
-/// A collector of these metrics.
+/// A collector of the metrics of this module.
 #[derive(Debug)]
 pub struct Own {
     readings: AgentReadings,
@@ -56,7 +56,8 @@ pub struct Own {
 }
 
 impl Own {
-    /// Shows what the last reading found, if there may be files, and if there may be targets.
+    /// Creates a collector of the last reading. The flags tell whether there can be files, and
+    /// whether there can be targets.
     pub fn new(readings: AgentReadings, has_files: bool, has_targets: bool) -> Self {
         Self { readings, has_files, has_targets }
     }
@@ -178,8 +179,7 @@ impl Collector for Own {
     }
 }
 
-/// Passes on the number of conflicts by what the sources differ in, with the series that were left
-/// out.
+/// Passes on the number of conflicts by their subjects, together with the omitted series.
 fn show_conflicts(
     name: &str,
     help: &str,
@@ -193,7 +193,7 @@ fn show_conflicts(
     });
 }
 
-/// The names of the families that a collector passes on.
+/// Returns the names of the families that a collector passes on.
 pub fn names(collector: &dyn Collector) -> Vec<String> {
     struct Names(Vec<String>);
 
@@ -210,8 +210,8 @@ pub fn names(collector: &dyn Collector) -> Vec<String> {
     names.0
 }
 
-/// Passes on a family of counters, gauges or infos: `each` is given a function that passes on a
-/// series with these values of the labels.
+/// Passes on a family of counters, gauges or infos. `each` receives a function that passes on a
+/// series with the given label values.
 pub fn show(
     sink: &mut dyn Sink,
     kind: Kind,
@@ -240,15 +240,15 @@ pub fn show(
     });
 }
 
-/// A whole number.
+/// Converts a count to the value of a sample.
 pub fn whole(n: usize) -> Number {
     Number::Unsigned(n as u64)
 }
 
-/// A state of sources, and whether one is in it.
+/// A state of sources: its name, and whether a source is in this state.
 type State = (&'static str, fn(&SourceRow) -> bool);
 
-/// The states of sources.
+/// All states of sources.
 const STATES: [State; 4] = [
     ("shown", |one| one.is_shown && !one.is_old),
     ("unreadable", |one| one.is_faulty && !one.is_old),

@@ -1,26 +1,27 @@
-//! When to look for sources again: soon after an event, but not more often than a few times a
-//! second, whatever other programs do in the directories, and never for most of the time.
+//! The times of the looks for sources. A look follows soon after an event, but only a few times a
+//! second, whatever other programs do in the directories. Looking also takes only a small share of
+//! the time, because a look can be slow.
 
 use std::time::{Duration, Instant};
 
-/// The time between two looks for sources that no event announced.
+/// The time between two looks if no event is received.
 const PERIOD: Duration = Duration::from_secs(5);
-/// The least time between two looks, and that of looks because of events that do not end.
+/// The minimum time between two looks, and the minimum if events keep arriving.
 const CALM: Duration = Duration::from_millis(50);
 const LONG_CALM: Duration = Duration::from_secs(1);
-/// The least time between two looks, in multiples of the time that one takes.
+/// The minimum time between two looks, in multiples of the duration of a look.
 const SHARE: u32 = 10;
 
-/// When looks are due.
+/// The schedule of looks.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// When the last look ended, and how long it took.
+    /// The end and the duration of the last look.
     looked: Option<(Instant, Duration)>,
-    /// The time that is to pass until events lead to another one.
+    /// The time after a look before events can cause the next one.
     calm: Duration,
-    /// Whether there were such events since.
+    /// Whether such events were received since the last look.
     has_events: bool,
-    /// When events were taken last.
+    /// The time of the last received events.
     heard: Option<Instant>,
 }
 
@@ -29,19 +30,19 @@ impl Pace {
         Self { looked: None, calm: CALM, has_events: false, heard: None }
     }
 
-    /// Notes that events were taken, and whether they call for a look.
+    /// Records that events were received. `is_call` tells whether they require a look.
     pub(super) fn heard(&mut self, now: Instant, is_call: bool) {
         self.heard = Some(now);
         self.has_events |= is_call;
     }
 
-    /// How long the next look has to wait.
+    /// Returns the time until the next look.
     pub(super) fn due_in(&self, now: Instant) -> Duration {
         let wait = if self.has_events { self.calm } else { PERIOD };
         self.left(now, wait)
     }
 
-    /// Whether a scrape has to look first.
+    /// Returns whether a scrape must look first.
     pub(super) fn is_due_for_scrape(&self, now: Instant) -> bool {
         self.due_in(now).is_zero() || self.has_events && self.left(now, CALM).is_zero()
     }
@@ -52,7 +53,7 @@ impl Pace {
         wait.saturating_sub(now.saturating_duration_since(at))
     }
 
-    /// How long further events need not be taken.
+    /// Returns how long we can ignore further events, if at all.
     pub(super) fn deaf_for(&self, now: Instant) -> Option<Duration> {
         if self.has_events {
             return Some(self.due_in(now));
@@ -61,10 +62,10 @@ impl Pace {
         (since < CALM).then(|| CALM - since)
     }
 
-    /// Notes a look.
+    /// Records a look.
     pub(super) fn looked(&mut self, began: Instant, ended: Instant) {
         let before = self.looked.map(|(at, _)| began.saturating_duration_since(at));
-        // Events that go on lead to ever fewer looks, until there is a pause.
+        // If events keep arriving, look less and less often until there is a pause.
         let goes_on = self.has_events && before.is_some_and(|before| before < LONG_CALM * 2);
         self.calm = if goes_on { (self.calm * 2).min(LONG_CALM) } else { CALM };
         self.looked = Some((ended, ended.saturating_duration_since(began)));
@@ -76,7 +77,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// The number of looks in that time, if there are events all the time. Each takes `took`.
+    /// Counts the looks in this time if events keep arriving, where each look takes `took`.
     fn looks(time: Duration, took: Duration, scrapes: bool) -> usize {
         let (mut now, mut pace, mut looks) = (Instant::now(), Pace::new(), 0);
         let end = now + time;
@@ -97,9 +98,9 @@ mod tests {
         let minute = Duration::from_secs(60);
         let short = Duration::from_micros(100);
         assert!((55..80).contains(&looks(minute, short, false)));
-        // Scrapes without end, too.
+        // Endless scrapes do not increase the limit much.
         assert!(looks(minute, short, true) <= 1201);
-        // Looks that take long have a small part of the time.
+        // Slow looks take only a small share of the time.
         let long = Duration::from_millis(500);
         for scrapes in [false, true] {
             assert!((5..14).contains(&looks(minute, long, scrapes)));

@@ -1,5 +1,5 @@
-//! Labels from paths: `/run/quipu/{app}/{instance}.quipu` gives a file its labels `app` and
-//! `instance`.
+//! Labels from paths. For example, `/run/quipu/{app}/{instance}.quipu` assigns the labels `app` and
+//! `instance` to a file.
 
 use std::fmt;
 use std::path::Path;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 
 use quipu_sources::recorded::Labels;
 
-/// The label that all series of a source have: its name.
+/// The label of all series of a file source. Its value is the name of the source.
 pub(super) const SEGMENT: &str = "segment";
 
-/// A pattern of paths, whose parts in braces become labels.
+/// A pattern of paths. Its parts in braces become labels.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern(String);
 
-/// A pattern, ready for paths.
+/// A compiled pattern.
 #[derive(Debug, Clone)]
 pub(super) struct Matcher {
     regex: Regex,
@@ -58,14 +58,14 @@ impl fmt::Display for Pattern {
 }
 
 impl Pattern {
-    /// Prepares the pattern. `None` never happens: parsing did the same.
+    /// Compiles the pattern. This never returns `None`, because parsing compiled it before.
     pub(super) fn matcher(&self) -> Option<Matcher> {
         compile(&self.0).ok()
     }
 }
 
 impl Matcher {
-    /// The labels of a path; `None` if the pattern is one of other paths.
+    /// Returns the labels of a path; `None` if the pattern does not match.
     pub(super) fn labels(&self, path: &Path) -> Option<Labels> {
         let captures = self.regex.captures(path.to_str()?)?;
         let values = captures.iter().skip(1).flatten();
@@ -104,7 +104,7 @@ fn compile(text: &str) -> Result<Matcher, String> {
     Ok(Matcher { regex, names })
 }
 
-/// Whether a label of that name has a meaning in metrics, beside that of its value.
+/// Returns whether the metrics formats give a label of this name a special meaning.
 pub(super) fn has_meaning(name: &str) -> bool {
     ["le", "quantile", "quipu_overflow"].contains(&name) || name.starts_with("__")
 }

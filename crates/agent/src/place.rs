@@ -1,8 +1,8 @@
-//! Places that share a thread, which alone looks for their files and reads them: a file system that
-//! hangs makes the values of its own places old, and no others.
+//! A place: paths on a file system, with a thread that does all of their searching and reading. If
+//! a file system hangs, this isolation keeps the values of other places fresh.
 //!
-//! While the thread is away, the places are shown as they were when it came back last, until that
-//! is too old.
+//! While the thread is busy, its place is shown in its last known state, until this state is too
+//! old.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -23,53 +23,55 @@ use quipu_sources::recorded::SourceSnapshot;
 use quipu_sources::segment_file::SegmentFile;
 use quipu_sources::watcher::Watcher;
 
-/// Places, and the states of their sources.
+/// The paths of one thread, and the states of their sources.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) files: Apart<Files>,
-    /// The states of the sources, in the order in which the sources were first seen.
+    /// The states of the sources, ordered by when the sources were first seen.
     pub(super) states: Vec<SourceState>,
-    /// The directories in which the thread looks, with absolute paths.
+    /// The directories that the thread searches, with absolute paths.
     pub(super) directories: Vec<PathBuf>,
     pub(super) unwatched: usize,
     pub(super) failures: u64,
-    /// When the last reading began that ended.
+    /// The start of the last completed reading.
     read: Option<Instant>,
-    /// The places as the settings name them.
+    /// The name of the place in the settings.
     name: String,
 }
 
-/// The state of the thread.
+/// The state that the thread owns while it works.
 #[derive(Debug)]
 pub(super) struct Files {
     watcher: Watcher,
     options: Options,
-    /// How many sources it may have, however many the other places have.
+    /// The number of sources that this place can always have, however many other places have.
     share: usize,
     pub(super) notice: Notice,
     pub(super) sources: Vec<Source>,
-    /// The sources to watch from now on, and the numbers of the sources to drop.
+    /// The sources to add, and the numbers of the sources to drop.
     pub(super) coming: Vec<Source>,
     pub(super) leaving: HashSet<u64>,
     /// The result of the last look.
     pub(super) looked: Option<Look>,
     directories: Vec<PathBuf>,
-    /// The rest of the budget after the last reading, and the number of sources left.
+    /// The rest of the budget after the last reading, and the number of sources that were not read
+    /// yet.
     pub(super) budget: Budget,
     pub(super) left: usize,
     failures: u64,
     pub(super) read: Option<Instant>,
-    /// What the first source waits for, and what each tells when it was read.
+    /// Hooks for tests: the first source waits for a message, and each source sends one after it
+    /// was read.
     #[cfg(test)]
     pub(super) waits: Option<std::sync::mpsc::Receiver<()>>,
     #[cfg(test)]
     pub(super) tells: Option<std::sync::mpsc::Sender<()>>,
 }
 
-/// The state of a source, which is also known while its thread is away.
+/// The state of a source. You can read it even while the thread is busy.
 #[derive(Debug)]
 pub(super) struct SourceState {
-    /// The number of the source. Sources that were seen earlier have smaller numbers.
+    /// The number of the source. A source that was seen earlier has a smaller number.
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) name: String,
@@ -77,17 +79,17 @@ pub(super) struct SourceState {
     pub(super) used: BudgetUse,
     /// The families to show.
     pub(super) shown: Option<Arc<SourceSnapshot>>,
-    /// The row in the daemon's own metrics; `None` before the source was read.
+    /// The row in the daemon's own metrics; `None` before the first reading.
     pub(super) row: Option<SourceRow>,
 }
 
-/// How often a look is repeated if something appears meanwhile.
+/// The maximum number of repeated looks if something appears during a look.
 const LOOKS: usize = 3;
 
 /// Starts the threads for all places.
 ///
 /// # Errors
-/// That of the system if it has no thread.
+/// Returns the system's error if it cannot start a thread.
 pub(super) fn start(options: &Options) -> io::Result<Vec<Place>> {
     let watchers = Watcher::by_thread(&options.places, &options.own);
     let threads = watchers.len();
@@ -127,7 +129,8 @@ impl Place {
         })
     }
 
-    /// Takes the files back if the thread has done its errand meanwhile, and logs whether it has.
+    /// Takes the files back if the thread has finished its task, and logs a change between late and
+    /// on time.
     pub(super) fn take_back(&mut self) {
         if let Some(is_late) = self.files.take_back() {
             let place = printable(&self.name);
@@ -141,7 +144,7 @@ impl Place {
         }
     }
 
-    /// Notes what there is to know, if the files are here.
+    /// Copies the state of the sources, unless the thread is busy.
     pub(super) fn note(&mut self, keep: Keep) {
         let Some(files) = self.files.here() else { return };
         self.states = files.sources.iter().map(|source| source.state(keep)).collect();
@@ -150,17 +153,18 @@ impl Place {
         self.read = files.read;
     }
 
-    /// Whether the files are read, or were not too long ago.
+    /// Returns whether the files were read recently enough to be shown.
     pub(super) fn is_shown(&self, now: Instant) -> bool {
         self.read.is_some_and(|read| now.saturating_duration_since(read) < STALE)
     }
 }
 
-/// What the thread does.
+/// The tasks of the thread.
 impl Files {
-    /// Looks for sources, and notes which of them are gone.
+    /// Looks for sources, and updates the sources whose files are gone.
     pub(super) fn look(&mut self) {
-        // Directories are watched before they are looked at: nothing appears unnoticed in between.
+        // If a directory is newly watched, look again, because a file can appear between the look
+        // and the watch.
         let mut look = self.watcher.look();
         for _ in 0..LOOKS {
             let directories = look.directories.iter();
@@ -176,8 +180,7 @@ impl Files {
         self.looked = Some(look);
     }
 
-    /// Finds out which of the new files are no segments, if there may be more files than are
-    /// watched.
+    /// Marks the new files that are not segments, if there may be more files than we can watch.
     fn examine(&self, look: &mut Look) {
         if look.sources.len() <= self.share {
             return;
@@ -193,7 +196,7 @@ impl Files {
 
     fn update(&mut self, look: &Look) {
         let keep = self.options.keep;
-        // Of all files that are gone: each is read once more.
+        // One budget for all removed files, because each of them is read once more.
         let mut budget = Budget::new(self.options.bytes);
         let entries: HashMap<&PathBuf, &SourceEntry> =
             look.sources.iter().map(|entry| (&entry.path, entry)).collect();
@@ -225,7 +228,7 @@ impl Files {
         }
     }
 
-    /// Opens the files that come, closes those that leave, and finds out what a reading costs.
+    /// Opens the added files, closes the dropped ones, and determines the cost of a reading.
     pub(super) fn prepare(&mut self) {
         let leaving = std::mem::take(&mut self.leaving);
         self.sources.retain(|source| !leaving.contains(&source.number));
@@ -236,8 +239,8 @@ impl Files {
         self.sources.iter_mut().for_each(Source::size_up);
     }
 
-    /// Reads the first `count` of the sources at these places in the list, and the others, too, if
-    /// that ends after `until`.
+    /// Reads the first `count` of the sources at these positions in the list. If this ends after
+    /// `until`, reads the rest too.
     pub(super) fn read(&mut self, sources: &[usize], count: usize, budget: Budget, until: Instant) {
         let begun = Instant::now();
         let (first, rest) = sources.split_at(count.min(sources.len()));

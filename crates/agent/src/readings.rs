@@ -1,9 +1,9 @@
-//! The readings of the agent, for scrapes: a scrape requests a reading, and waits for it without a
+//! The readings of the agent. A scrape requests a reading, and waits for it without occupying a
 //! thread.
 //!
-//! Each reading begins after its request. A scrape does not wait for a reading that takes too long:
-//! it shows the last reading, until that is too old. The scrape decides this, because the thread
-//! that reads may hang.
+//! Each reading begins after its request. If a reading takes too long, the scrape shows the last
+//! reading, provided that this is not too old. The scrape makes this decision itself, because the
+//! reading thread can hang.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -19,47 +19,47 @@ use super::merged::{LeftOut, MergedFamilies};
 use super::own::Status;
 use quipu_sources::apart::STALE;
 
-/// How long a scrape waits for a reading before it shows the last one.
+/// The time that a scrape waits for a reading before it shows the last one.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A handle to the readings of the agent. Clones share them.
+/// A handle to the readings of the agent. You can clone it to share the readings.
 #[derive(Debug, Clone)]
 pub struct AgentReadings(pub(super) Arc<Shared>);
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) is_stopping: AtomicBool,
-    /// A byte here wakes the thread.
+    /// A byte written here wakes the thread.
     wake: UnixStream,
     state: Mutex<State>,
     changed: Condvar,
-    /// The counts of omitted series, which all readings share.
+    /// The counts of omitted series. All readings share them.
     pub(super) left_out: Arc<LeftOut>,
-    /// Whether the next reading fails.
+    /// Whether the next reading panics.
     #[cfg(test)]
     pub(super) has_flaw: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The number of readings that were requested, that began, and that ended.
+    /// The numbers of the requested, begun and ended readings.
     wanted: u64,
     begun: u64,
     ended: u64,
-    /// When the last reading that ended began.
+    /// The start of the last successful reading.
     read: Option<Instant>,
-    /// When the current reading began.
+    /// The start of the current reading.
     begins: Option<Instant>,
     merged: Arc<MergedFamilies>,
     status: Arc<Status>,
-    /// The tasks that wait, by the number of their request.
+    /// The waiting tasks, by the number of their request.
     wakers: HashMap<u64, Waker>,
     /// The number of requests.
     requests: u64,
 }
 
 impl State {
-    /// Returns the last reading, unless it is too old.
+    /// Returns the last reading, unless this is too old.
     fn last(&self, now: Instant) -> Reading {
         match self.read {
             Some(read) if now.saturating_duration_since(read) < STALE => {
@@ -73,9 +73,9 @@ impl State {
 /// The result of a reading.
 #[derive(Debug, Clone)]
 pub enum Reading {
-    /// The families of the sources, at this reading or at the last one.
+    /// The families of the sources, from the requested reading or from an earlier one.
     Families(Arc<MergedFamilies>),
-    /// The last reading is too old.
+    /// Even the last reading is too old.
     Stale,
 }
 
@@ -83,11 +83,11 @@ pub enum Reading {
 #[derive(Debug)]
 pub struct ReadingRequest {
     readings: AgentReadings,
-    /// The number of the reading, and of the request.
+    /// The number of the awaited reading, and of this request.
     number: u64,
     request: u64,
     since: Instant,
-    /// The time to wait for the reading. After it, the last reading is shown.
+    /// The time limit for the reading. After this time, the last reading is shown.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
@@ -125,7 +125,7 @@ impl AgentReadings {
         }
     }
 
-    /// Reads all sources, for a thread that may wait. If this takes too long, returns the last
+    /// Reads all sources, for a thread that can block. If this takes too long, returns the last
     /// reading.
     pub fn fresh(&self) -> Reading {
         let request = self.ask();
@@ -135,14 +135,14 @@ impl AgentReadings {
         state.last(Instant::now())
     }
 
-    /// Returns the status of the sources at the last reading, and whether this is too old to be
-    /// shown.
+    /// Returns the status of the sources at the last reading, and whether this reading is too old
+    /// to be shown.
     pub(super) fn status(&self) -> (Arc<Status>, bool) {
         let state = self.state();
         (Arc::clone(&state.status), matches!(state.last(Instant::now()), Reading::Stale))
     }
 
-    /// Begins a reading if one was requested. Returns whether one was.
+    /// Begins a reading if one was requested. Returns whether there was a request.
     pub(super) fn begin(&self) -> bool {
         let mut state = self.state();
         let is_wanted = state.begun < state.wanted;
@@ -153,7 +153,7 @@ impl AgentReadings {
         is_wanted
     }
 
-    /// Ends a reading that failed, if there is one: the last reading is shown.
+    /// Ends a failed reading, if one is running, so that scrapes show the last reading.
     pub(super) fn give_up(&self) {
         let mut state = self.state();
         state.ended = state.begun;
@@ -163,7 +163,7 @@ impl AgentReadings {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Ends a reading, and shows its result.
+    /// Ends a reading and publishes its result.
     pub(super) fn end(&self, merged: Arc<MergedFamilies>, status: Status) {
         let mut state = self.state();
         state.ended = state.begun;
@@ -174,23 +174,23 @@ impl AgentReadings {
         drop(state);
         self.0.changed.notify_all();
         wakers.into_values().for_each(Waker::wake);
-        // Without the lock: it may have many series.
+        // Drop this without the lock, because it can contain many series.
         drop(old);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No change of the state can panic half way.
+        // A poisoned mutex is fine, because no change of the state can panic half way.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn wake(&self) {
-        // If there is no room for another byte, the thread is awake soon.
+        // Ignore the error: if the buffer is full, the thread will wake soon anyway.
         let _ = rustix::io::write(&self.0.wake, &[0]);
     }
 }
 
 impl ReadingRequest {
-    /// Returns ready when the reading has ended or takes too long.
+    /// Returns ready when the reading has ended, or when it takes too long.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.readings.state();
         if state.ended >= self.number {
@@ -203,8 +203,8 @@ impl ReadingRequest {
         patience.as_mut().poll(cx)
     }
 
-    /// Returns the reading, or the last one if this one takes too long; `None` while the caller has
-    /// to wait.
+    /// Returns the reading, or the last one if this one takes too long; `None` while the caller
+    /// must wait.
     pub fn reading(&self) -> Option<Reading> {
         let (state, now) = (self.readings.state(), Instant::now());
         let is_late = now.saturating_duration_since(self.since) >= PATIENCE;
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Creates readings whose thread is the test.
+    /// Creates readings for which the test acts as the thread.
     fn readings() -> (AgentReadings, UnixStream) {
         let (wake, woken) = UnixStream::pair().unwrap();
         (AgentReadings::new(wake), woken)
@@ -249,7 +249,7 @@ mod tests {
         let mut first = readings.ask();
         assert!(first.poll(&mut context).is_pending() && first.reading().is_none());
         assert!(readings.begin() && !readings.begin());
-        // This one came after the reading began.
+        // This request follows the start of the reading, so it needs another reading.
         let mut second = readings.ask();
         assert!(second.poll(&mut context).is_pending());
         drop(readings.ask());
@@ -258,11 +258,11 @@ mod tests {
         assert!(first.poll(&mut context).is_ready());
         assert!(matches!(first.reading(), Some(Reading::Families(_))));
         assert!(second.poll(&mut context).is_pending() && second.reading().is_none());
-        // Nothing of a client that leaves stays.
+        // A client that leaves does not leave a waker behind.
         assert_eq!(readings.state().wakers.len(), 1);
         drop(second);
         assert_eq!(readings.state().wakers.len(), 0);
-        // One that fails is not waited for.
+        // A failed reading ends the wait.
         let mut third = readings.ask();
         assert!(third.poll(&mut context).is_pending() && readings.begin());
         readings.give_up();

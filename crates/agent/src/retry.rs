@@ -1,16 +1,16 @@
-//! When a file that could not be read is read again: later after each failure, so that damaged
-//! files, and those of a hostile program, do not cost a reading with every scrape.
+//! The schedule of retries for an unreadable file. The wait grows after each failure, because
+//! damaged or hostile files must not cost a reading in every scrape.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a file is left alone after the first failure, and at most.
+/// The wait after the first failure, and the maximum wait.
 const LEAST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(5 * 60);
 
-/// What changes when a file is written: its length, and the time of the last change.
+/// The attributes that change when a file is written: its length, and its modification time.
 pub(crate) type Stamp = (u64, Option<SystemTime>);
 
-/// The failures of a file since it could be read.
+/// The failures of a file since its last successful reading.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Retry {
     failures: u32,
@@ -19,14 +19,15 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// After another failure.
+    /// Records another failure.
     pub(super) fn after(before: Option<Self>, now: Instant, stamp: Stamp) -> Self {
         let failures = before.map_or(0, |before| before.failures).saturating_add(1);
         Self { failures, last: now, stamp }
     }
 
-    /// Whether the file is to be read again. One that has changed is not left alone for long: it
-    /// may have been mended. But its program may write to it all the time.
+    /// Returns whether to read the file again. If the file changed, the wait is short, because the
+    /// file may have been repaired. The wait is still not zero, because its program may write to it
+    /// all the time.
     pub(super) fn is_due(&self, now: Instant, stamp: Stamp) -> bool {
         let wait = LEAST.saturating_mul(1 << (self.failures - 1).min(16)).min(MOST);
         let wait = if stamp == self.stamp { wait } else { LEAST };
@@ -42,7 +43,7 @@ mod tests {
     fn failures_cost_ever_fewer_readings() {
         let (start, stamp) = (Instant::now(), (7, None));
         let second = Duration::from_secs(1);
-        // A scrape each second, for an hour.
+        // Simulates a scrape each second, for an hour.
         let readings = |stamp: fn(u32) -> Stamp| {
             let (mut retry, mut readings) = (None, 0);
             for number in 0..3600 {
@@ -55,7 +56,7 @@ mod tests {
             readings
         };
         assert!((15..30).contains(&readings(|_| (7, None))));
-        // A file that changes all the time: at most a reading each second.
+        // Even a file that always changes is read at most once a second.
         assert_eq!(readings(|number| (u64::from(number), None)), 3600);
         let retry = Retry::after(None, start, stamp);
         let soon = start + Duration::from_millis(999);

@@ -1,41 +1,40 @@
-//! Chooses the sources that are watched when there are more than `--segments-count`.
+//! Chooses the watched sources if there are more than `--segments-count`.
 //!
-//! Sources that can be shown come before all others. Among equals, the places of the settings take
-//! turns, and so do the directories in a place: a directory full of files takes no room from other
-//! directories that need no more than their share.
+//! Sources that can be shown take precedence over all others. Among equals, the places in the
+//! settings take turns, and so do the directories in a place. A directory full of files therefore
+//! cannot displace another directory that needs no more than its share.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::Path;
 
-/// A source that is watched or could be.
+/// A source that is watched, or that we could watch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate<'a> {
-    /// The place in which it was found.
+    /// The place that contains the source.
     pub(super) place: &'a Path,
     /// The directory in the place.
     pub(super) branch: &'a str,
     pub(super) rank: Rank,
 }
 
-/// The order in which sources get room.
+/// The order in which sources are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// It is shown, or will be unless a reading fails.
+    /// The source is shown, or will be shown unless its reading fails.
     Shown,
-    /// It is watched, and not shown any more since the time of `--segments-keep` is up.
+    /// The source is watched but no longer shown, because the time of `--segments-keep` is over.
     Expired,
-    /// It is not watched, and its time would be up at once. It takes the room of no source that is
-    /// expired: they would take turns.
+    /// The source is not watched, and would expire immediately. It ranks below expired sources,
+    /// because they would otherwise replace each other again and again.
     Stale,
-    /// Its name is gone, and its last values are shown.
+    /// The file is removed, and its last values are shown.
     Gone,
-    /// It could never be read.
+    /// The source was never readable.
     Unreadable,
 }
 
-/// Returns which of the candidates are chosen, `most` at most. Of several that are alike, the first
-/// ones are chosen.
+/// Marks the chosen candidates, at most `most`. Among equal candidates, the first ones are chosen.
 pub(super) fn choose(candidates: &[Candidate<'_>], most: usize) -> Vec<bool> {
     let mut is_chosen = vec![candidates.len() <= most; candidates.len()];
     if candidates.len() > most {
@@ -48,8 +47,8 @@ pub(super) fn choose(candidates: &[Candidate<'_>], most: usize) -> Vec<bool> {
     is_chosen
 }
 
-/// Sorts the candidates of each rank so that groups take turns. Candidates of lower ranks come
-/// first. The order inside of a group stays.
+/// Sorts the candidates by rank, and lets the groups take turns within each rank. The order inside
+/// a group stays the same.
 fn take_turns<'a, G: Copy + Eq + Ord + Hash>(
     candidates: &[Candidate<'a>],
     order: &mut [usize],
@@ -67,7 +66,7 @@ fn take_turns<'a, G: Copy + Eq + Ord + Hash>(
 mod tests {
     use super::*;
 
-    /// Candidates of a rank, `count` in each directory `place/branch`.
+    /// Creates candidates of a rank, `count` for each directory `place/branch`.
     fn candidates<'a>(parts: &[(&'a str, usize, Rank)]) -> Vec<Candidate<'a>> {
         let each = |(path, count, rank): &(&'a str, usize, Rank)| {
             let (place, branch) = path.split_once('/').unwrap();
@@ -76,7 +75,7 @@ mod tests {
         parts.iter().flat_map(each).collect()
     }
 
-    /// The number of chosen ones of each part.
+    /// Returns the number of chosen candidates of each part.
     fn chosen(parts: &[(&str, usize, Rank)], most: usize) -> Vec<usize> {
         let candidates = candidates(parts);
         let is_chosen = choose(&candidates, most);
@@ -87,7 +86,7 @@ mod tests {
         let each = |(_, count, _): &(&str, usize, Rank)| {
             let (these, others) = rest.split_at(*count);
             rest = others;
-            // The first ones are chosen.
+            // The first candidates are chosen.
             assert!(these.is_sorted_by(|a, b| a >= b));
             these.iter().filter(|is_chosen| **is_chosen).count()
         };

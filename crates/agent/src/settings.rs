@@ -1,4 +1,4 @@
-//! The settings of the segments that are watched.
+//! The settings of the watched segments.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use quipu_segment::printable;
 use crate::{Options, Pattern};
 
 flags! {
-    /// The settings of the segments that are watched.
+    /// The flags of the watched segments.
     #[command(next_help_heading = "Segments of other programs")]
     pub struct SegmentFlags {
         /// Segment file, directory with such files, or pattern of paths, whose metrics are shown;
@@ -42,11 +42,11 @@ flags! {
 }
 
 impl SegmentFlags {
-    /// The options of the agent, which does not show the daemon's `own` state file. `record` is the
-    /// most segments that are recorded.
+    /// Checks the flags and returns the options of the agent. The agent does not show the daemon's
+    /// `own` state file. `record` is the maximum number of recorded segments.
     ///
     /// # Errors
-    /// A pattern that cannot be one, or a number out of its bounds.
+    /// Fails for an invalid pattern, or for a number out of its bounds.
     pub fn resolve(&self, own: &Path, record: Option<usize>) -> Result<Options, Unusable> {
         let places = self.segments.clone().unwrap_or_default();
         for place in &places {
@@ -73,14 +73,14 @@ impl SegmentFlags {
 }
 
 impl Options {
-    /// Likely mistakes that may be meant, as text for people.
+    /// Returns warnings about likely mistakes, which can also be intended.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.places.iter().filter_map(|place| doubtful(place))
     }
 }
 
-/// The likely mistake in a place of segments. Whether the place exists is not checked: its file
-/// system may hang.
+/// Returns the likely mistake in a place of segments. This does not check whether the place exists,
+/// because its file system can hang.
 fn doubtful(place: &str) -> Option<String> {
     let shown = printable(place);
     if place.starts_with('~') {

@@ -1,7 +1,7 @@
-//! One source that is watched: a segment file, or a directory with files of several processes.
+//! A watched source: a segment file, or a directory with the files of several processes.
 //!
-//! A segment file stays open: after its name is gone, it is read once more, so that the last values
-//! are the final ones, and is closed then.
+//! We keep a segment file open, because its last values may be written shortly before its name is
+//! removed. After the removal, it is read once more and then closed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,66 +24,67 @@ use quipu_sources::segment_file::{Header, SegmentFile};
 /// A source that is watched.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// Sources that were seen earlier have smaller numbers.
+    /// The number of the source. A source that was seen earlier has a smaller number.
     pub(super) number: u64,
     pub(super) entry: SourceEntry,
-    /// All labels of its series: those of its path.
+    /// The labels from the path, for all series of the source.
     labels: Labels,
     reader: Reader,
-    /// The families at the last reading; none if it failed.
+    /// The families of the last reading; empty if the reading failed.
     pub(super) snapshot: Arc<SourceSnapshot>,
-    /// Why it could not be read, the last time.
+    /// The reason why the last reading failed.
     pub(super) fault: Option<String>,
-    /// When it is read again, if its contents are at fault.
+    /// The time of the next attempt if the contents are invalid.
     retry: Option<Retry>,
-    /// How often it could not be read since that was asked last.
+    /// The number of failed readings since the last call of [`Source::take_failures`].
     failures: u64,
-    /// What the header of a segment says.
+    /// The header of the segment.
     pub(super) header: Option<Header>,
-    /// Since when no process has had it open.
+    /// The time since which no process keeps the segment open.
     closed: Option<SystemTime>,
-    /// Since when its name is gone.
+    /// The time since which the file is removed.
     gone: Option<Instant>,
-    /// Whether it has been read.
+    /// Whether the source was read before.
     is_read: bool,
-    /// The bytes of its series as text, roughly, at the last reading.
+    /// The approximate size of the series in a text format, in bytes, at the last reading.
     text: u64,
-    /// The part of the budget that this reading used.
+    /// The part of the budget that the last reading used.
     used: BudgetUse,
-    /// The bytes of its file.
+    /// The size of the file in bytes.
     bytes: u64,
-    /// Whether the log says that a metric of it is left out.
+    /// Whether a warning about an omitted metric was logged.
     has_flaw: bool,
     added: Instant,
-    /// When it could be read last.
+    /// The time of the last successful reading.
     pub(super) read: Option<SystemTime>,
 }
 
 #[derive(Debug)]
 enum Reader {
-    /// The file, once it could be opened.
+    /// The file, after it was opened.
     Segment(Option<SegmentFile>),
     Directory(Box<Directories>),
 }
 
-/// How long the last values are shown of a segment that no process has open.
+/// How long to show the last values of a segment that no process keeps open.
 pub(super) type Keep = Option<Duration>;
 
-/// The amounts that may still be read.
+/// The remaining amounts that can be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    /// The bytes that a single file may have in use, holes included.
+    /// The maximum number of used bytes in a single file, including holes.
     most: u64,
-    /// The bytes that may be kept: those for which files have room on their disks.
+    /// The remaining bytes to keep. This excludes holes, because a hole uses no disk space.
     kept: u64,
-    /// The bytes that may be looked at: a file with holes has more of them.
+    /// The remaining bytes to read. This includes holes, so a file can need more of these than of
+    /// `kept`.
     read: u64,
-    /// The bytes of text that may come of all sources, and of a single one.
+    /// The remaining bytes of the text format, for all sources and for a single source.
     text: u64,
     most_text: u64,
 }
 
-/// The part of a budget that a reading used.
+/// The part of a budget that one reading used.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BudgetUse {
     kept: u64,
@@ -105,11 +106,11 @@ impl Budget {
     }
 }
 
-/// Why a source could not be read.
+/// The reason why a source could not be read.
 enum Fault {
-    /// Its contents, which were read for that.
+    /// Invalid contents, found by reading them.
     Contents(String),
-    /// Something that may change without a change of the file.
+    /// A reason that can disappear without a change of the file.
     Other(String),
 }
 
@@ -156,15 +157,15 @@ impl Source {
         }
     }
 
-    /// Opens the file, so that its values can be read even if its name is gone soon.
+    /// Opens the file, because its values can then be read even if its name is removed soon.
     pub(super) fn open(&mut self) {
         if let Reader::Segment(file @ None) = &mut self.reader {
-            // What is wrong shows when it is read.
+            // Ignore the error, because reading the file reports it.
             *file = open(&self.entry).ok();
         }
     }
 
-    /// Asks the file system for what others need to know of its file.
+    /// Asks the file system for the size of the file, which the selection needs.
     pub(super) fn size_up(&mut self) {
         let file = match &self.reader {
             Reader::Segment(file) => file.as_ref(),
@@ -173,7 +174,7 @@ impl Source {
         self.bytes = file.map_or(0, |file| file.allocated().max(file.used()));
     }
 
-    /// Returns the state of the source.
+    /// Returns the current state of the source.
     pub(super) fn state(&self, keep: Keep) -> SourceState {
         let shown = self.shown(keep);
         let row = self.is_read.then(|| SourceRow {
@@ -201,11 +202,12 @@ impl Source {
         }
     }
 
-    /// Notes what a look has found under its path. Returns whether that is another file.
+    /// Compares the source with the entry that a look found. Returns whether the entry is another
+    /// file.
     pub(super) fn note_entry(&mut self, entry: &SourceEntry) -> bool {
         let is_other = match &self.reader {
             Reader::Segment(Some(file)) => entry.id != file.id(),
-            // It was closed when its name was gone.
+            // The file was closed when its name was removed.
             Reader::Segment(None) => self.gone.is_some(),
             Reader::Directory(_) => false,
         };
@@ -216,18 +218,17 @@ impl Source {
         is_other
     }
 
-    /// Whether nothing is at its path any more, if a look has not found it.
+    /// Returns whether the path is really empty, after a look did not find the source.
     pub(super) fn is_absent(&self, is_incomplete: bool) -> bool {
         match std::fs::symlink_metadata(&self.entry.path) {
             Err(error) => is_absent(&error),
-            // A directory has no more values, a file is a link now; or the look did not come this
-            // far.
+            // A directory contains no more values, or a file is a symbolic link now. An incomplete
+            // look does not prove this.
             Ok(_) => !is_incomplete,
         }
     }
 
-    /// Notes that the name of the source is gone, or there again. Returns whether the source is
-    /// still of use.
+    /// Records whether the file is removed. Returns whether the source is still useful.
     pub(super) fn note_gone(&mut self, is_gone: bool, keep: Keep, budget: &mut Budget) -> bool {
         match (is_gone, self.gone) {
             (false, _) => self.gone = None,
@@ -238,7 +239,8 @@ impl Source {
                 }
                 self.gone = Some(Instant::now());
                 self.used = BudgetUse::default();
-                // The file system keeps the room of a removed file while a process has it open.
+                // Close the file, because the file system keeps its space as long as a process
+                // keeps it open.
                 if let Reader::Segment(file) = &mut self.reader {
                     *file = None;
                 }
@@ -247,15 +249,15 @@ impl Source {
         }
         match (self.gone, keep) {
             (None, _) => true,
-            // Nothing is known of it that could be kept.
+            // There are no values to keep.
             (Some(_), _) if self.fault.is_some() || self.snapshot.families.is_empty() => false,
             (Some(_), None) => false,
             (Some(since), Some(keep)) => since.elapsed() < keep,
         }
     }
 
-    /// Its rank among sources that want to be watched. Of two with the same rank, a source
-    /// with a later time comes first, if there are times.
+    /// Returns the rank among all candidates. Among sources of the same rank, a later time takes
+    /// precedence, if there are times.
     pub(super) fn rank(&self, keep: Keep) -> (Rank, Option<Instant>) {
         if self.gone.is_some() {
             (Rank::Gone, self.gone)
@@ -268,17 +270,17 @@ impl Source {
         }
     }
 
-    /// The bytes that reading it costs, roughly, as far as they are known.
+    /// Returns the approximate cost of a reading in bytes, as far as this is known.
     pub(super) fn size(&self) -> u64 {
         self.bytes.max(self.text)
     }
 
-    /// How often it could not be read since the last call.
+    /// Returns the number of failed readings since the last call.
     pub(super) fn take_failures(&mut self) -> u64 {
         std::mem::take(&mut self.failures)
     }
 
-    /// Whether a process has the source open; `None` if that is not known.
+    /// Returns whether a process keeps the source open; `None` if this is unknown.
     pub(super) fn is_open(&self) -> Option<bool> {
         match &self.reader {
             Reader::Segment(file) if file.is_some() || self.gone.is_some() => {
@@ -288,12 +290,12 @@ impl Source {
         }
     }
 
-    /// Whether its name is gone.
+    /// Returns whether the file is removed.
     pub(super) fn is_gone(&self) -> bool {
         self.gone.is_some()
     }
 
-    /// What to show of it.
+    /// Returns the snapshot to show, if there is one.
     pub(super) fn shown(&self, keep: Keep) -> Option<&Arc<SourceSnapshot>> {
         let is_shown = self.is_read && self.fault.is_none() && !self.is_expired(keep);
         is_shown.then_some(&self.snapshot)
@@ -311,7 +313,7 @@ impl Source {
         }
     }
 
-    /// Reads the source. What that costs is taken from the budget.
+    /// Reads the source, and subtracts the cost from the budget.
     pub(super) fn read(&mut self, budget: &mut Budget) {
         let (now, stamp) = (Instant::now(), self.stamp());
         let is_left_alone = self.retry.is_some_and(|retry| !retry.is_due(now, stamp));
@@ -320,7 +322,7 @@ impl Source {
         }
         self.used = BudgetUse::default();
         let begun = SystemTime::now();
-        // What is read was written by others: a flaw of a reader must not end the agent.
+        // Catch panics, because others wrote the file: a bug in a reader must not end the agent.
         let read = catch_unwind(AssertUnwindSafe(|| self.record(budget)));
         let failed = |_| Err(Fault::Contents("its reader failed: report that".into()));
         let recorded = read.unwrap_or_else(failed);
@@ -382,13 +384,14 @@ impl Source {
             None => slot.insert(open(&self.entry).map_err(Fault::Other)?),
         };
         if file.is_empty() {
-            // Its process has just created it, if nothing was read of it yet.
+            // Its process has only just created the file, because we never read anything from it.
             let is_new = self.header.is_none() && self.fault.is_none();
             return if is_new { Ok(recorder) } else { Err(Fault::Contents(EMPTY.to_owned())) };
         }
         match file.is_open() {
             Some(false) if self.closed.is_none() => {
-                // The first time, it may have been closed long ago.
+                // At the first reading, use the modification time, because the segment may have
+                // been closed long ago.
                 let first = file.stamp().1.filter(|_| !self.is_read);
                 self.closed = Some(first.unwrap_or_else(SystemTime::now));
             }
@@ -404,7 +407,7 @@ impl Source {
             return Err(Fault::Other(NO_ROOM.to_owned()));
         }
         let read = file.visit(budget.read, &mut recorder);
-        // Also those that fail: their bytes were read.
+        // Failed readings count too, because their bytes were read.
         self.used = BudgetUse { kept, read: used, text: 0 };
         budget.take(self.used);
         let header = read.map_err(Fault::Contents)?;
@@ -412,10 +415,11 @@ impl Source {
         self.take_text(recorder, budget)
     }
 
-    /// Takes the text of what was recorded from the budget.
+    /// Subtracts the text size of the recorded series from the budget.
     fn take_text(&mut self, recorder: Recorder, budget: &mut Budget) -> Result<Recorder, Fault> {
         let text = recorder.text();
-        // Those with less text come first the next time. Of one that is left out, not all is known.
+        // Sources with less text are read first the next time. If the recorder stopped early, its
+        // size is only a lower bound.
         self.text = if recorder.is_over() { self.text.max(text) } else { text };
         if text > budget.most_text {
             return Err(Fault::Contents(TOO_MUCH_TEXT.to_owned()));
@@ -429,8 +433,8 @@ impl Source {
     }
 }
 
-/// The series of one source may take the bytes of --segments-bytes as text, or these if that is
-/// less; those of all sources together, this many times that.
+/// The minimum size limit of one source in a text format, in bytes. The limit is `--segments-bytes`
+/// if this is larger, and all sources together can take this limit `TEXTS` times.
 const LEAST_TEXT: u64 = 1 << 30;
 const TEXTS: u64 = 4;
 
@@ -441,10 +445,10 @@ const TOO_MUCH_TEXT: &str = "as text, its series are longer than --segments-byte
 const NO_ROOM_FOR_TEXT: &str =
     "as text, all series together are longer than four times --segments-bytes, and than 4 GiB";
 
-/// Without numbers, which change with each reading: a fault is logged once.
+/// Without numbers, because they change with each reading, and a fault must be logged only once.
 const NO_ROOM: &str = "no room for it is left in --segments-bytes; smaller files take it first";
 
-/// Opens what a look has found, and nothing else that was put there since.
+/// Opens the file of an entry. Fails if another file was put there after the look.
 fn open(entry: &SourceEntry) -> Result<SegmentFile, String> {
     let file = SegmentFile::open_below(&entry.root, &entry.path);
     let file = file.map_err(|error| explained(&error))?;
@@ -454,7 +458,7 @@ fn open(entry: &SourceEntry) -> Result<SegmentFile, String> {
     Ok(file)
 }
 
-/// Reads a segment as a source of this name does.
+/// Reads a segment like a source of this name.
 #[doc(hidden)]
 pub fn read_segment(
     path: &std::path::Path,
@@ -470,7 +474,7 @@ pub fn read_segment(
     Some(Arc::new(SourceSnapshot { origin, name, path, labels, families, series }))
 }
 
-/// How long ago that was; nothing if the clock was set back.
+/// Returns the time since `since`, or zero if the clock was set back.
 fn age(since: SystemTime) -> Duration {
     SystemTime::now().duration_since(since).unwrap_or_default()
 }
@@ -483,7 +487,8 @@ mod tests {
     use super::*;
     use quipu_sources::places::{self, Look};
 
-    /// A source with a counter, the look that found it, and what both are of.
+    /// Creates a source with a counter, together with the look that found it, and the directory and
+    /// registry behind both.
     fn source() -> (Source, Look, (tempfile::TempDir, quipu::Registry)) {
         let home = tempfile::tempdir().unwrap();
         let registry = quipu::Registry::open(home.path().join("a.quipu")).unwrap();
@@ -498,7 +503,7 @@ mod tests {
         let mut budget = Budget { text: 5000, ..Budget::new(1 << 30) };
         source.read(&mut budget);
         assert!(source.fault.is_none() && budget.text < 5000, "{:?}", source.fault);
-        // For a second one, no text is left.
+        // The text budget is used up for a second source.
         budget.text = 5;
         source.read(&mut budget);
         assert!(source.fault.as_ref().unwrap().contains("all series together"));
@@ -507,7 +512,7 @@ mod tests {
         source.read(&mut budget);
         assert!(source.fault.as_ref().unwrap().contains("its series are longer"));
         assert!(source.retry.is_some());
-        // Its own bytes are too many, too.
+        // The file itself is too large, too.
         source.retry = None;
         source.read(&mut Budget::new(100));
         assert!(source.fault.as_ref().unwrap().contains("more bytes in use"));
@@ -525,9 +530,9 @@ mod tests {
             source.fault.clone().unwrap_or_default()
         };
         assert_eq!([fault(b""), fault(&bytes)], ["", ""]);
-        // It stays so until there is something to read.
+        // An empty file stays invalid until it contains something to read.
         assert_eq!([fault(b""), fault(b""), fault(&bytes)], [EMPTY, EMPTY, ""]);
-        // Also one of which nothing could be read.
+        // The same holds for a file that was never readable.
         assert!(fault(b"not a segment").contains("is not a segment"));
         assert_eq!(fault(b""), EMPTY);
     }
@@ -541,7 +546,7 @@ mod tests {
         assert!(source.note_gone(true, keep, &mut Budget::new(1 << 30)));
         assert!(matches!(source.reader, Reader::Segment(None)));
         assert!(source.shown(keep).is_some() && source.is_open().is_some());
-        // Another file may have its number now.
+        // Another file can have the same number now.
         assert!(source.note_entry(&look.sources[0]));
     }
 

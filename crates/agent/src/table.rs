@@ -1,7 +1,7 @@
-//! The sources that are watched, in the order in which they were seen first.
+//! The watched sources, in the order in which they were first seen.
 //!
-//! Their places have threads (`place.rs`), which alone wait for file systems. The table gives all
-//! of them the same errand, and then goes on with those that have come back in time.
+//! Only the threads of the places wait for file systems (`place.rs`). The table gives all threads
+//! the same task, and continues with the threads that finish in time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -35,36 +35,37 @@ pub(super) struct Table {
     places: Vec<Place>,
     /// The number of the next source.
     next: u64,
-    /// The sources that are left out because there are too many, at the last look.
+    /// The number of sources omitted at the last look because there were too many.
     left_out: usize,
-    /// Unreadable files that gave way to others, by what tells them from other files, and when
-    /// that was.
+    /// Unreadable files that gave way to others: their fingerprints, and the times when they gave
+    /// way.
     refused: HashMap<u64, Instant>,
-    /// What was logged: each conflict is logged once.
+    /// The logged conflicts, because each conflict is logged only once.
     conflicts: BTreeSet<Conflict>,
     was_cut: bool,
     was_incomplete: bool,
-    /// The number of looks that were complete, and of others.
+    /// The numbers of complete and of incomplete looks.
     looks: [u64; 2],
 }
 
-/// How long threads are waited for: less than a scrape waits for all of them.
+/// How long to wait for the threads. This is less than a scrape waits for the whole reading.
 const PATIENCE: Duration = Duration::from_millis(2500);
-/// The part of that time in which places read their files in turns.
+/// The part of this time during which the places take turns.
 const TURNS: Duration = Duration::from_millis(2000);
-/// The most conflicts that are remembered so as not to log them again.
+/// The maximum number of remembered conflicts.
 const MAX_LOGGED: usize = 10_000;
-/// How long the table ignores an unreadable file that gave way, unless the file changes or there is
-/// room for all. An unreadable file that is watched is read again at the same interval.
+/// How long the table ignores an unreadable file that gave way, unless the file changes or all
+/// files can be watched. This is also the longest interval at which a watched unreadable file is
+/// retried.
 const REFUSED: Duration = Duration::from_secs(5 * 60);
-/// The most of them that are remembered.
+/// The maximum number of remembered unreadable files.
 const MAX_REFUSED: usize = 100_000;
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table, and starts the threads of the places.
     ///
     /// # Errors
-    /// That of the system if it has no thread.
+    /// Returns the system's error if it cannot start a thread.
     pub(super) fn new(options: Options) -> io::Result<Self> {
         let patterns = options.labels.iter().filter_map(super::Pattern::matcher).collect();
         Ok(Self {
@@ -81,26 +82,26 @@ impl Table {
         })
     }
 
-    /// What tells of events in the directories of places.
+    /// Returns the event sources of all places whose threads are idle.
     pub(super) fn notices(&self) -> impl Iterator<Item = &Notice> {
         self.places.iter().filter_map(|place| place.files.here()).map(|files| &files.notice)
     }
 
-    /// Takes all events, and says what there was.
+    /// Reads all events and returns their most important subject.
     pub(super) fn heard(&mut self, names: &Names) -> Heard {
         let files = self.places.iter_mut().filter_map(|place| place.files.here_mut());
         files.map(|files| files.notice.take(names)).max().unwrap_or(Heard::Nothing)
     }
 
-    /// The directories in which it looks, with absolute paths; without those of places of which
-    /// nothing is shown: what is there now is not known.
+    /// Returns the searched directories, with absolute paths. Places without fresh values are
+    /// omitted, because their current contents are unknown.
     pub(super) fn directories(&self, now: Instant) -> Vec<PathBuf> {
         let places = self.places.iter().filter(|place| place.is_shown(now));
         places.flat_map(|place| place.directories.iter().cloned()).collect()
     }
 
-    /// Gives an errand to the threads that are not away, and waits for them until then. Returns
-    /// whether all have done it.
+    /// Gives a task to all idle threads, and waits for them until `until`. Returns whether all
+    /// threads finished.
     fn each(&mut self, errand: fn(&mut Files), until: Instant) -> bool {
         let send = |place: &mut Place| place.files.send(errand);
         let sent: Vec<bool> = self.places.iter_mut().map(send).collect();
@@ -149,18 +150,18 @@ impl Table {
         self.places.iter().map(|place| place.states.len()).sum()
     }
 
-    /// Lets the threads open what is new, and finds out what a reading costs.
+    /// Lets the threads open new files, and determines the cost of a reading.
     fn prepare(&mut self, until: Instant) {
         self.each(Files::prepare, until);
         self.note();
     }
 
-    /// Watches what was found and is not watched yet.
+    /// Watches new entries.
     fn add(&mut self, entries: Vec<(usize, SourceEntry)>) {
         let known = || self.places.iter().flat_map(|place| &place.states);
         let mut paths: HashSet<PathBuf> = known().map(|one| one.path.clone()).collect();
         let mut names: HashSet<String> = known().map(|one| one.name.clone()).collect();
-        // Two places may lead to one file.
+        // Two places can lead to the same file.
         let new = entries.into_iter().filter(|(_, entry)| paths.insert(entry.path.clone()));
         let mut new: Vec<(usize, SourceEntry)> = new.collect();
         self.left_out = self.select(&mut new);
@@ -169,7 +170,7 @@ impl Table {
             if !names.insert(entry.name.clone()) {
                 let path = entry.path.to_string_lossy();
                 entry.name = path.clone().into_owned();
-                // Paths that are not UTF-8 may look alike.
+                // Paths that are not valid UTF-8 can have the same name.
                 while !names.insert(entry.name.clone()) {
                     let number = numbers.entry(path.clone().into_owned()).or_insert(1_u64);
                     *number += 1;
@@ -184,16 +185,17 @@ impl Table {
             let place = &mut self.places[at];
             if let Some(files) = place.files.here_mut() {
                 files.coming.push(source);
-                // Its thread may not come back before another one finds a file of this name.
+                // Add the state here too, because another thread may find a file of this name
+                // before this thread returns.
                 place.states.push(state);
             }
         }
     }
 
-    /// Keeps the new sources for which there is room, and forgets watched ones that give way to
-    /// them. Returns how many files are there and are not watched.
+    /// Keeps the new sources that fit, and drops the watched sources that give way. Returns the
+    /// number of existing files that are not watched.
     fn select(&mut self, new: &mut Vec<(usize, SourceEntry)>) -> usize {
-        // Sources of a thread that is away keep their room.
+        // The sources of a busy thread keep their places.
         let away = self.places.iter().filter(|place| place.files.here().is_none());
         let most = self.options.most.saturating_sub(away.map(|place| place.states.len()).sum());
         let now = Instant::now();
@@ -255,7 +257,7 @@ impl Table {
         left_out
     }
 
-    /// Counts a look, and logs the first of some that were not complete.
+    /// Counts a look, and logs the first of several incomplete looks.
     fn note_look(&mut self, is_incomplete: bool) {
         let before = std::mem::replace(&mut self.was_incomplete, is_incomplete);
         self.looks[usize::from(is_incomplete)] += 1;
@@ -275,8 +277,8 @@ impl Table {
         labels
     }
 
-    /// Reads all sources whose file systems respond. Returns what is to be shown, and whether
-    /// sources are missing because what is known of them is too old.
+    /// Reads all sources whose file systems respond. Returns the snapshots to show, and whether
+    /// sources are missing because their last values are too old.
     pub(super) fn read(&mut self) -> (Vec<Arc<SourceSnapshot>>, bool) {
         self.places.iter_mut().for_each(Place::take_back);
         let start = Instant::now();
@@ -284,7 +286,7 @@ impl Table {
         let begun = Instant::now();
         turns::read(&mut self.places, self.options.bytes, start + TURNS, start + PATIENCE);
         for files in self.places.iter_mut().filter_map(|place| place.files.here_mut()) {
-            // Also of those without sources.
+            // Even if the place contains no sources.
             files.read = Some(begun);
         }
         self.note();
@@ -318,7 +320,7 @@ impl Table {
         }
     }
 
-    /// What the daemon's own metrics say of the sources.
+    /// Returns the status for the daemon's own metrics.
     pub(super) fn status(&self, merged: &MergedFamilies) -> Status {
         let now = Instant::now();
         let mut sources: Vec<(u64, SourceRow)> = Vec::new();
@@ -349,16 +351,15 @@ impl Table {
     }
 }
 
-/// A hash that tells a file, as it is now, from others. Two files may have the same hash by chance:
-/// then one of them may be watched later.
+/// Returns a hash of a file in its current state. By chance, two files can share a hash; then one
+/// of them may be watched later.
 fn fingerprint(entry: &SourceEntry) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&entry.path, entry.id, entry.modified).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Those of the conflicts that are not known yet, as far as there is room to know them: they are
-/// known from then on.
+/// Returns the conflicts that are not in `known`, and adds them if there is room.
 fn new_of<'c>(known: &mut BTreeSet<Conflict>, now: &'c [Conflict]) -> Vec<&'c Conflict> {
     if known.len() + now.len() > MAX_LOGGED {
         let now: BTreeSet<&Conflict> = now.iter().collect();
@@ -416,7 +417,8 @@ mod tests {
         assert_eq!(names, ["a\u{fffd}", &path, &format!("{path}#2")]);
     }
 
-    /// A table of the directories `a`, which the caller has filled, and `b`, with `segments` files.
+    /// Creates a table of two directories: `a`, filled by the caller, and `b`, with this number of
+    /// segments.
     fn table_of_two(home: &tempfile::TempDir, segments: usize) -> Table {
         let path = |name: &str| home.path().join(name);
         fs::create_dir(path("b")).unwrap();
@@ -429,7 +431,7 @@ mod tests {
         Table::new(options).unwrap()
     }
 
-    /// The number of sources of each place, and how many files are not watched.
+    /// Returns the number of sources of each place, and the number of unwatched files.
     fn counts(table: &Table) -> (Vec<usize>, usize) {
         (table.places.iter().map(|place| place.states.len()).collect(), table.left_out)
     }
@@ -462,13 +464,13 @@ mod tests {
         let mut table = table_of_two(&home, 10);
         table.look();
         assert_eq!(counts(&table), (vec![5, 5], 30));
-        // Each look tries others of them.
+        // Each look tries other files.
         for _ in 0..30 {
             table.read();
             table.look();
         }
         assert_eq!(counts(&table), (vec![0, 10], 30));
-        // There is room again.
+        // All files can be watched again.
         fs::remove_dir_all(home.path().join("b")).unwrap();
         table.look();
         assert_eq!(counts(&table).0, [10, 0]);
@@ -486,7 +488,7 @@ mod tests {
         for (range, count) in [
             (0..6000, 6000),
             (0..6000, 0),
-            // Those that are gone make room.
+            // Removed files make room.
             (3000..11_000, 5000),
             (3000..20_000, 2000),
             (3000..20_000, 0),

@@ -1,9 +1,9 @@
-//! Reads the sources of all places, the small ones first: places take turns.
+//! Reads the sources of all places, where the places take turns and the smallest sources are first.
 //!
-//! Only one place reads at a time, so that each source knows what those before it took. A slow
-//! place must not hold up the others for long. So there is an end to the turns: from then on all
-//! places read what they have left at the same time, and what has not come back soon is shown as it
-//! was.
+//! Only one place reads at a time, because a source's budget depends on the sources before it. A
+//! slow place must not delay the others for long, so the turns end at some time. From then on, all
+//! places read their remaining sources in parallel. If a place does not finish soon, its last known
+//! state is shown.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,11 +11,10 @@ use std::time::Instant;
 use super::place::{Files, Place};
 use super::source::Budget;
 
-/// The sources of a place, by their numbers in its list, in the order in which they are read.
+/// The sources of a place, as indexes into its list, in reading order.
 type List = Arc<[usize]>;
 
-/// Reads all sources of the places that are here, in turns until `until`, and returns before long
-/// after `end`.
+/// Reads all sources of the idle places, in turns until `until`, and returns shortly after `end`.
 pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instant) {
     let mut budget = Budget::new(bytes);
     let mut order = Vec::new();
@@ -28,12 +27,12 @@ pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instan
             None => place.states.iter().for_each(|one| budget.take(one.used)),
         }
     }
-    // The small ones first: a large one takes the room of none that is smaller.
+    // Sort by size, because a large source must not use up the budget of a smaller one.
     order.sort_by_key(|(size, ..)| *size);
     let mut lists = vec![Vec::new(); places.len()];
     order.iter().for_each(|(_, at, number)| lists[*at].push(*number));
     let lists: Vec<List> = lists.into_iter().map(List::from).collect();
-    // How many of each list are not read yet.
+    // The number of unread sources in each list.
     let mut left: Vec<usize> = lists.iter().map(|list| list.len()).collect();
     for batch in order.chunk_by(|(_, one, _), (_, next, _)| one == next) {
         if Instant::now() >= until {
@@ -41,7 +40,7 @@ pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instan
         }
         let at = batch[0].1;
         send(&mut places[at], &lists[at], left[at], batch.len(), budget, until);
-        // One that is late may take what others take, too: until the next reading.
+        // A late place may exceed the common budget, but only until the next reading.
         if let Some(files) = places[at].files.wait(until) {
             (budget, left[at]) = (files.budget, files.left);
         }
@@ -55,18 +54,18 @@ pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instan
         }
         send(&mut places[at], &lists[at], left[at], left[at], budget, end);
     }
-    // Those that were away at the beginning are not waited for.
+    // A place that was already busy at the beginning is not awaited.
     for (place, list) in places.iter_mut().zip(&lists).filter(|(_, list)| !list.is_empty()) {
         let back = place.files.wait(end).map(|files| (files.left, files.budget));
-        // Its turn ended at the moment at which it was not waited for any more.
+        // This place finished its last turn after the turns were over, so it can read the rest now.
         if let Some((left @ 1.., budget)) = back {
             send(place, list, left, left, budget, end);
         }
     }
 }
 
-/// Lets a place that is here read the next `count` of those that are left. If it ends after
-/// `until`, it reads the others, too: its next turn never comes.
+/// Lets an idle place read the next `count` of its remaining sources. If this ends after `until`,
+/// the place reads the rest too, because it will not get another turn.
 fn send(place: &mut Place, list: &List, left: usize, count: usize, budget: Budget, until: Instant) {
     let (list, from) = (Arc::clone(list), list.len() - left.min(list.len()));
     place.files.send(move |files| files.read(&list[from..], count, budget, until));
@@ -98,7 +97,7 @@ mod tests {
         let mut table = Table::new(options).unwrap();
         table.look();
         let places = table.places_mut();
-        // The first file of the slow place is read after one of the other place was.
+        // The slow place finishes its first file after the other place finishes one.
         let (tell, told) = channel();
         places[0].files.here_mut().unwrap().waits = Some(told);
         places[1].files.here_mut().unwrap().tells = Some(tell);
@@ -108,7 +107,7 @@ mod tests {
             let files = place.files.here().unwrap();
             assert_eq!(files.left, 0);
             assert_eq!(files.sources.len(), 3);
-            // They are not segments, as a reading finds out.
+            // The files are not segments, which a reading reports.
             assert!(files.sources.iter().all(|source| source.fault.is_some()), "{files:?}");
         }
     }
