@@ -258,7 +258,7 @@ mod tests {
         assert!(first.poll(&mut context).is_ready());
         assert!(matches!(first.reading(), Some(Reading::Families(_))));
         assert!(second.poll(&mut context).is_pending() && second.reading().is_none());
-        // A client that leaves does not leave a waker behind.
+        // The waker of a client that leaves is removed.
         assert_eq!(readings.state().wakers.len(), 1);
         drop(second);
         assert_eq!(readings.state().wakers.len(), 0);

@@ -487,8 +487,8 @@ mod tests {
     use super::*;
     use quipu_sources::places::{self, Look};
 
-    /// Creates a source with a counter, together with the look that found it, and the directory and
-    /// registry behind both.
+    /// Creates a source with a counter. Also returns the look that found it, and the directory and
+    /// the registry that both depend on.
     fn source() -> (Source, Look, (tempfile::TempDir, quipu::Registry)) {
         let home = tempfile::tempdir().unwrap();
         let registry = quipu::Registry::open(home.path().join("a.quipu")).unwrap();
