@@ -1,4 +1,4 @@
-//! The interface to the code that gives the records of a segment their meaning.
+//! The interface to the code that knows the meaning of a segment's records.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -6,18 +6,18 @@ use std::fmt::Debug;
 use super::Segment;
 use crate::error::Error;
 
-/// What is to be done with a record before it is used.
+/// A kind of job to do before a record is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ToDo {
-    /// To forget how much processes that have ended had claimed.
+    /// Clears the claims of processes that ended.
     Unclaim,
-    /// To mend what a change left half done, or what a loss of power destroyed.
+    /// Mends a change that was left half done, or the damage of a power loss.
     Mend,
-    /// To forget the list of freed families, not one record.
+    /// Clears the list of freed families. This job concerns no single record.
     Forget,
 }
 
-/// A record with which something is to be done before it is used.
+/// A job to do before a record is used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) to_do: ToDo,
@@ -25,33 +25,33 @@ pub(crate) struct Job {
     pub(crate) record: u64,
 }
 
-/// What the records of an open segment hold: checked and mended before they are used. A new value
-/// is made for each handle that opens a segment, and may remember what it found in the records.
+/// The contents of an open segment, which must be checked and mended before use. Each handle that
+/// opens a segment gets a new value, which can cache its findings in the records.
 pub(crate) trait Contents: Any + Debug + Send + Sync {
-    /// Validates the contents, without changing any, and lists what has to be done before they are
-    /// used. The process that opens a file first calls this once the list of records is validated.
+    /// Validates the contents without changing them, and returns the jobs to do before they are
+    /// used. The first opener calls this after validating the list of records.
     ///
     /// # Errors
-    /// What contradicts the layout. The file is then refused.
+    /// A contradiction with the layout. This refuses the file.
     fn inspect(&self, segment: &Segment) -> Result<Vec<Job>, Error>;
 
-    /// The words of the copy of a file that only lookups use, in ascending order. None if it is
-    /// damaged.
+    /// Returns the words of a copy that only lookups use, in ascending order. Returns none if the
+    /// copy is damaged.
     #[cfg(unix)]
     fn indexes(&self, segment: &Segment) -> Vec<std::ops::Range<u64>>;
 
-    /// Makes the copy of a file in use consistent, where it moved while it was copied. Called
-    /// before [`Contents::inspect`].
+    /// Makes a copy consistent where the file moved while it was copied. Called before
+    /// [`Contents::inspect`].
     ///
     /// # Errors
-    /// What contradicts the layout.
+    /// A contradiction with the layout.
     #[cfg(unix)]
     fn settle(&self, segment: &Segment) -> Result<(), Error>;
 
-    /// Does these jobs, and forgets all claims and the lock of registration. The process that
-    /// opened the file first calls this before it counts, while no other process has the file open.
+    /// Does these jobs, and clears all claims and the registration lock. The first opener calls
+    /// this before it counts, while no other process is using the file.
     ///
     /// # Errors
-    /// What cannot be mended, and the errors of the disk.
+    /// If something cannot be mended. Also returns the errors of the disk.
     fn mend(&self, segment: &Segment, jobs: &[Job]) -> Result<(), Error>;
 }

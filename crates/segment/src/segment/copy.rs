@@ -1,16 +1,18 @@
-//! Copies of segment files in private memory, for readers of files in which other processes count.
+//! Copies segment files to private memory, for readers of files where other processes count.
 //!
-//! A copy costs these processes nothing: it takes no lock, and what its reader does to claims,
-//! locks and expired series stays in the copy. The file is read and not mapped, so that a file that
-//! is cut meanwhile is an error and not a SIGBUS.
+//! A copy costs the other processes nothing, because it takes no lock, and its reader changes
+//! claims, locks and expired series in the copy only. This code reads the file instead of mapping
+//! it. If the file is truncated in the meantime, you get an error and not a SIGBUS.
 //!
-//! A file in use is read three times, which tells the words that moved meanwhile (`moved.rs`). What
-//! did not move is of one moment. The indexes are read once: a walk needs none. What moved and
-//! concerns more than its own word, as the state of a record does, is read again in the order in
-//! which other processes read it (`series/settle.rs`), so that a copy shows what such a process
-//! sees. So, as there, the copy is used without being mended, unless power was lost before. But
-//! nothing vouches for the file: what its families occupy is checked as when a file is opened, so
-//! that the walks over all of them take time in proportion to its length.
+//! A file in use is read three times. Comparing the passes shows the words that moved (`moved.rs`);
+//! all other words are from one moment. Indexes are read once, because a walk does not use them.
+//! Some words that moved concern more than themselves, for example the state of a record. These are
+//! read again in the order that other processes use (`series/settle.rs`), so a copy shows the same
+//! as such a process sees.
+//!
+//! For the same reason, a copy is used without being mended, unless power was lost before. Since
+//! the file is not trusted, the space of its families is checked like at opening. This keeps the
+//! time of all walks proportional to the length of the file.
 
 use std::fs::File;
 use std::ops::Range;
@@ -29,16 +31,16 @@ use crate::readings::Readings;
 use crate::region::Region;
 use crate::sync::{Arc, Ordering, fence};
 
-/// How often a file in use is copied until a copy is whole.
+/// The number of attempts at a consistent copy of a file in use.
 const TRIES: usize = 4;
-/// The bytes that are read at a time, and those of the header.
+/// The bytes that are read at a time.
 const BLOCK: usize = 1 << 16;
 const HEADER: usize = HEADER_BYTES as usize;
-/// Room for what other processes add meanwhile, and for the claims of the reader.
+/// Room for words that other processes add in the meantime, and for the reader's claims.
 const ROOM: u64 = 1 << 20;
 
-/// What the reader of a file gets besides the file: how much is read at a time, what is called
-/// before, with the number of the pass and the offset, and how many words may be read again.
+/// Settings of a copy: the bytes to read at a time, a hook that is called before each read with the
+/// number of the pass and the offset, and the number of words that may be read again.
 pub(crate) struct Steps<'a> {
     block: usize,
     before: Option<&'a mut dyn FnMut(usize, u64)>,
@@ -46,12 +48,12 @@ pub(crate) struct Steps<'a> {
 }
 
 impl Steps<'static> {
-    /// Without a caller.
+    /// The defaults, without a hook.
     pub(crate) const NONE: Self = Self { block: BLOCK, before: None, budget: None };
 }
 
 impl<'a> Steps<'a> {
-    /// Calls `before` before each word is read: for tests.
+    /// Calls `before` before each word is read, for tests.
     pub(crate) fn words(before: &'a mut dyn FnMut(usize, u64), budget: Option<u64>) -> Self {
         Self { block: 8, before: Some(before), budget }
     }
@@ -76,16 +78,16 @@ impl Segment {
         }
     }
 
-    /// The number of series that a copy of a file does not show, because they changed again and
-    /// again while they were read, or could not be read again: what is there might be half of one
-    /// series and half of another. It counts them as they are met; 0 for a segment that is not a
-    /// copy.
+    /// Returns the number of series that this copy does not show. Such a series kept changing while
+    /// it was read, so its cells could be half of one series and half of another. The number grows
+    /// during a walk, because a series is counted when it is met. It is 0 for a segment that is not
+    /// a copy.
     pub fn left_out(&self) -> u64 {
         self.region.origin().map_or(0, crate::origin::Origin::left_out)
     }
 }
 
-/// Whether a process may have the file open. A file that no process has open does not change.
+/// Returns whether a process may be using the file. Otherwise the file does not change.
 fn is_in_use(file: &File) -> bool {
     presence::is_present(file).unwrap_or(true)
 }
@@ -115,8 +117,8 @@ fn copy(
         return Err(fail(ErrorKind::Cut { length, expected: used }));
     }
     let limit = (used + used / 8 + ROOM).next_multiple_of(LINE_BYTES);
-    // Memory, and the words that are read again, are in proportion to the file, whatever its header
-    // states: after a loss of power, it states more than the file has.
+    // Memory and the words to read again are bounded by the file's length, not by its header: after
+    // a power loss, the header can claim more bytes than the file contains.
     let moving = limit.min((length + length / 8 + ROOM).next_multiple_of(LINE_BYTES));
     let original = file.try_clone().map_err(failed)?;
     let region = Region::copy_of(original, limit, moving);
@@ -127,7 +129,7 @@ fn copy(
     let mut passes = Passes { file, region: &region, torn, steps, without: &[], block: Vec::new() };
     let end = passes.growing(Pass::First, HEADER_BYTES, used).map_err(fail)?;
     let is_moving = was_in_use || is_in_use(file);
-    // Which records there are is that of the beginning; how far they reach, that of the end.
+    // Take the list of records from the beginning of the copy, and their extent from its end.
     put_header(&region, &head, end);
     check_records(&region).map_err(fail)?;
     let (anchor, _) = anchor_cells(&region).resume(&readings);
@@ -137,7 +139,7 @@ fn copy(
         anchor,
         boot: readings.boot,
         found,
-        // What a change left half done does not count as damage.
+        // Half of a change does not count as damage.
         torn: true,
         seen: u64::MAX,
         dirty: 0,
@@ -151,13 +153,13 @@ fn copy(
         let block = Vec::new();
         let mut passes = Passes { file, region, torn, steps, without: &without, block };
         let end = passes.growing(Pass::Second, HEADER_BYTES, end).map_err(fail)?;
-        // If nothing moved, all is of one moment.
+        // If no word moved, all words are from one moment.
         if region.origin().is_some_and(|origin| !origin.moved.is_empty()) {
             passes.read(Pass::Third, HEADER_BYTES, end).map_err(fail)?;
         }
         set_end(region, end);
         segment.contents.settle(&segment)?;
-        // What was read again may name what others added since.
+        // Words that were read again may refer to words that others added since.
         let end = passes.growing(Pass::Second, end, end).map_err(fail)?;
         set_end(region, end);
     }
@@ -165,7 +167,7 @@ fn copy(
     Ok(segment)
 }
 
-/// Notes that the copy ends at byte `end`.
+/// Stores `end` as the end of the copy in bytes.
 fn set_end(region: &Region, end: u64) {
     region.origin().into_iter().for_each(|origin| origin.set_copied(offset::words(end)));
     region.cell(at::CURSOR).store(end, Ordering::Relaxed);
@@ -183,27 +185,28 @@ fn put_header(region: &Region, head: &[u8; HEADER], end: u64) {
     let store = |at: ByteOffset, word| region.cell(at).store(word, Ordering::Relaxed);
     set_end(region, end);
     store(at::SIZE, region.limit());
-    // The locks and claims of other processes do not concern the copy, nor does memory for others.
+    // Clear the locks, claims and freed memory of other processes, which do not concern the copy.
     let locks = [at::REGISTRATION, at::REGISTRATION_BROKEN, at::GROWING, at::GROWING_BROKEN];
     locks.into_iter().chain([at::CLAIMS, at::FREED]).for_each(|at| store(at, 0));
 }
 
-/// Readings of a file, one after the other.
+/// The passes over a file.
 struct Passes<'a, 's> {
     file: &'a File,
     region: &'a Region,
-    /// Whether a loss of power may have left the file too short.
+    /// Whether a power loss may have left the file too short.
     torn: bool,
     steps: &'a mut Steps<'s>,
-    /// The words that are left out, in ascending order.
+    /// The words to skip, in ascending order.
     without: &'a [Range<u64>],
-    /// A buffer.
+    /// A buffer that the passes reuse.
     block: Vec<u8>,
 }
 
 impl Passes<'_, '_> {
-    /// Reads the bytes from `begin` up to `end` at first, and returns where they end. New records
-    /// go to the end of a segment: what the words that were read name was read before, or is then.
+    /// Reads the bytes from `begin` to `end`, then those that were added in the meantime, and
+    /// returns the new end. New records go to the end of a segment, so every word that a read word
+    /// refers to is read before or now.
     fn growing(&mut self, pass: Pass, begin: u64, end: u64) -> Result<u64, ErrorKind> {
         let (mut begin, mut end) = (begin, end);
         loop {
@@ -236,8 +239,8 @@ impl Passes<'_, '_> {
             }
         }
         self.read_all(pass, begin, end)?;
-        // Acquire: the next pass sees at least what this one saw, and what came before that. It is
-        // a system call, whose loads follow those of this one in program order.
+        // Acquire: the next pass sees at least the values of this pass and the stores before them.
+        // Its system call loads after the calls of this pass, in program order.
         fence(Ordering::Acquire);
         Ok(())
     }
@@ -265,7 +268,7 @@ impl Passes<'_, '_> {
             let cells = self.region.slice(ByteOffset::new(offset), count / 8);
             origin.moved.take(pass, cells, &block[..filled], offset::words(offset));
             if filled < count {
-                // What the file lacks is zero.
+                // Bytes that the file lacks are zero.
                 break;
             }
             offset += count as u64;

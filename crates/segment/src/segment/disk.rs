@@ -1,4 +1,4 @@
-//! Writing a segment to the disk, and closing it.
+//! Writes a segment to the disk, and closes it.
 
 #![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
 
@@ -15,13 +15,13 @@ use crate::presence::LockDeadline;
 use crate::readings::Readings;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Whether the disk knows which records are on the list.
+/// The state of the list of records on the disk.
 #[derive(Debug)]
 pub(super) struct DiskState {
-    /// How often records were taken off the list: once by the processes before this one, which may
-    /// have died before the disk knew, and then by this one.
+    /// How many times records were unlinked. It starts at 1, because an earlier process could die
+    /// between unlinking a record and the sync.
     unlinkings: AtomicU64,
-    /// How many of these the disk knows.
+    /// The unlinkings that a sync has written to the disk.
     on_disk: AtomicU64,
 }
 
@@ -31,22 +31,22 @@ impl Default for DiskState {
     }
 }
 
-/// More unlinkings than there can be: nothing is known of the disk any more.
+/// More unlinkings than there can be, for a disk whose state is unknown.
 const UNKNOWN: u64 = 1 << 63;
 
 impl Segment {
-    /// Notes that records were just taken off the list.
+    /// Counts an unlinking of records.
     pub(crate) fn note_unlinked(&self) {
-        // Release: a thread that syncs after this writes it to the disk.
+        // Release: a later sync by any thread writes the unlinking to the disk.
         self.shared.state.written.unlinkings.fetch_add(1, Ordering::Release);
     }
 
-    /// Syncs, unless the disk knows that records were taken off the list. Before that, none of them
-    /// may be on the list again: after a loss of power, its old link could lead to its new one.
-    /// Returns false if that is no longer to be known, since an earlier sync failed.
+    /// Syncs, unless all unlinkings are on the disk. Call this before you link an unlinked record
+    /// again: after a power loss, its old link could otherwise lead to its new place. Returns false
+    /// if an earlier sync failed, because the state of the disk is then unknown.
     ///
     /// # Errors
-    /// The errors of the disk.
+    /// Returns the errors of the disk.
     pub(crate) fn write_unlinked(&self) -> Result<bool, Error> {
         let DiskState { unlinkings, on_disk } = &self.shared.state.written;
         let is_written = || on_disk.load(Ordering::Acquire) >= unlinkings.load(Ordering::Acquire);
@@ -56,33 +56,33 @@ impl Segment {
         Ok(is_written())
     }
 
-    /// The segment's time up to which it was certainly in use when it was opened: after a reboot,
-    /// that of the last sync before, since the wall clock may be wrong.
+    /// Returns the last time, on the segment's clock, when the segment was certainly in use. After
+    /// a reboot, this is the time of the last sync, because the wall clock may be wrong.
     pub(crate) fn last_seen(&self) -> u64 {
         self.seen
     }
 
-    /// Writes everything to the disk, and waits for it: what was counted before survives a power
-    /// loss. Threads may go on counting meanwhile.
+    /// Writes the segment to the disk and waits for it, so that all counts until now survive a
+    /// power loss. Threads can count during the sync.
     ///
     /// # Errors
-    /// The errors of the disk.
+    /// Returns the errors of the disk.
     pub fn sync(&self) -> Result<(), Error> {
         self.sync_at(&Readings::now())
     }
 
-    /// As [`Segment::sync`], at the time of the given readings.
+    /// Like [`Segment::sync`], at the time of the given readings.
     ///
     /// # Errors
-    /// The errors of the disk.
+    /// Returns the errors of the disk.
     #[doc(hidden)]
     pub fn sync_at(&self, readings: &Readings) -> Result<(), Error> {
         let written = &self.shared.state.written;
-        // Acquire: what was unlinked by then is written below.
+        // Acquire: the sync below writes all unlinkings up to this count.
         let unlinkings = written.unlinkings.load(Ordering::Acquire);
         anchor_cells(&self.region).see(self.anchor, readings);
         if let Err(error) = self.sync_range(0..self.size()) {
-            // A system may report this once, and then take the pages for written.
+            // Some systems report a failed write only once, and then treat the pages as written.
             written.unlinkings.store(UNKNOWN, Ordering::Release);
             return Err(error);
         }
@@ -96,8 +96,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes a range to the disk, and waits for it. Records that the file has its current length
-    /// on the disk, since syncing any range also writes the length.
+    /// Writes a range to the disk and waits for it. Then records the file's length as synced,
+    /// because syncing any range also writes the length.
     pub(super) fn sync_range(&self, range: Range<u64>) -> Result<(), Error> {
         let size = self.size();
         self.region.sync(range)?;
@@ -108,25 +108,27 @@ impl Segment {
         Ok(())
     }
 
-    /// Syncs, and marks the segment as closed in good order, unless another process has it open,
-    /// which may be a child of a fork: the last process that closes it sets the mark. A file that
-    /// is longer than the segment, as after a kill in the middle of a growth, stays without the
-    /// mark. Cells may still be read; a write to them after this makes the mark untrue.
+    /// Syncs, and marks the segment as closed in order. If another process is using the file, such
+    /// as a child of a fork, the mark is omitted, and the last process to close the file sets it. A
+    /// file that is longer than the segment, for example after a kill during growth, stays without
+    /// the mark. You can still read cells after this, but a write to a cell would make the mark
+    /// untrue.
     ///
     /// # Errors
-    /// The errors of the disk.
+    /// Returns the errors of the disk.
     pub fn close(&self) -> Result<(), Error> {
         self.sync()?;
         #[cfg(unix)]
         if let Some(file) = self.region.file() {
             let forks = fork::forks();
             let mut marked = Ok(());
-            // A growth that was interrupted left a file that is longer than its header states, and
-            // so does a program that appends to it. In good order, that would be damage.
+            // An interrupted growth, or a program that appends to the file, can leave it longer
+            // than its header states. In a file that was closed in order, this would count as
+            // damage.
             let is_whole = || file.length().is_ok_and(|length| length == self.size());
             if file.try_exclude_others(self.shared.access) && is_whole() {
                 marked = self.mark_clean(1);
-                // A child that was forked meanwhile may count.
+                // A child that was forked in the meantime may count.
                 if fork::forks() != forks {
                     marked = self.mark_clean(0);
                 }
@@ -138,11 +140,11 @@ impl Segment {
         self.mark_clean(1)
     }
 
-    /// Has the file say that it was left in order, if this is the last process that has it open
-    /// when it drops its last handle of the segment. This does not wait for the disk, so after a
-    /// power loss the file is treated as one that was left open. It is for programs that end soon,
-    /// such as commands; [`Segment::close`] is for those that may wait. A process that has forked
-    /// since it opened the file leaves no such mark.
+    /// Marks the file as left in order when this process drops its last handle, if no other process
+    /// is using the file then. This does not wait for the disk, so after a power loss, the file
+    /// counts as left open. Use this in a program that ends soon, such as a command, and
+    /// [`Segment::close`] if you can wait. A process that forked after it opened the file sets no
+    /// mark.
     pub fn leave_in_order(&self) {
         #[cfg(unix)]
         if let Some(file) = self.region.file() {

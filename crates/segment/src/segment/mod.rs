@@ -1,7 +1,7 @@
-//! The segment: what can be done with one that is open. `open.rs` opens and creates files of
-//! segments; `disk.rs` writes them to the disk; `record.rs` has the records, which are reserved,
-//! filled, and published by one store; `contents.rs` has the interface to the code that knows what
-//! the records hold.
+//! The segment: the operations on an open one. `open.rs` opens and creates files, and `disk.rs`
+//! writes them to the disk. `record.rs` contains the records: you reserve one, fill it, and publish
+//! it with one store. `contents.rs` is the interface to the code that knows the meaning of the
+//! records.
 
 #![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
 
@@ -45,55 +45,56 @@ use crate::readings::Readings;
 use crate::region::Region;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// A handle to a segment. Clones share it. Dropping the last one, cells included, releases the
-/// memory and the lock of the file.
+/// A handle to a segment. Clones share the segment. When the last handle or cell is dropped, the
+/// memory and the lock of the file are released.
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub(crate) region: Arc<Region>,
     anchor: Anchor,
-    /// The boot of the machine that the anchor's cells should state.
+    /// The boot ID that the anchor's cells should contain.
     boot: [u8; 16],
     found: InitialState,
-    /// Whether power may have been lost since the segment was last in use.
+    /// Whether a power loss is possible since the last use.
     torn: bool,
-    /// After a reboot, the segment's time at the last sync before it. Otherwise the greatest one.
+    /// The segment's time at the last sync before a reboot; the greatest time if there was no
+    /// reboot.
     seen: u64,
-    /// The end of the bytes that may hold anything, and not zeros, when they are taken into use.
+    /// The end of the bytes that may be nonzero when they are allocated.
     dirty: u64,
     shared: SharedFile,
     contents: Arc<dyn Contents>,
-    /// What the contents left to be done before they are used.
+    /// The jobs that must be done before the contents are used.
     jobs: std::sync::Arc<[Job]>,
 }
 
-/// How the file is shared, and what is left to do before it is used.
+/// How the file is shared, and the state that the clones of a handle share.
 #[derive(Debug, Clone)]
 struct SharedFile {
     access: Access,
     state: Arc<State>,
 }
 
-/// What the clones of a handle share. No mutex of the standard library: if a process forks while
-/// another of its threads holds one, the child waits for a thread that it does not have.
+/// State that the clones of a handle share. It uses no mutex of the standard library: if a process
+/// forks while another thread holds one, the child would wait forever, because that thread does not
+/// exist in the child.
 #[derive(Debug, Default)]
 struct State {
-    /// Whether this handle was the only one when the file was opened, and families are still to be
-    /// mended before they are used.
+    /// Whether this handle opened the file first, and its families are not mended yet.
     unmended: AtomicBool,
     /// Held by the thread of this process that mends the families.
     mending: ForkSafeMutex,
-    /// Held by the thread of this process that has, or is about to take, the lock of registration.
+    /// Held by the thread of this process that holds the registration lock or waits for it.
     registration: ForkSafeMutex,
-    /// For the two locks in the segment: that of registration, and that of growth.
+    /// Trackers of stuck owners: of the registration lock and of the growth lock.
     stuck: [StuckLock; 2],
-    /// The size at which growth ahead of need failed.
+    /// The size where growing ahead failed.
     failed_growth: AtomicU64,
-    /// What this handle knows to be on the disk.
+    /// This handle's knowledge of the disk.
     written: DiskState,
 }
 
 impl State {
-    /// Whether growth ahead of need has not failed at that size.
+    /// Returns whether growing ahead is worth a try: it did not fail at this size before.
     fn may_grow(&self, size: u64) -> bool {
         self.failed_growth.load(Ordering::Relaxed) != size
     }
@@ -158,7 +159,7 @@ impl Segment {
         Ok(Self::made(region, &readings, Access::Exclusive, contents))
     }
 
-    /// A segment whose header was just written.
+    /// Returns a segment whose header was just written.
     fn made(
         region: Region,
         readings: &Readings,
@@ -173,18 +174,17 @@ impl Segment {
         Self { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs }
     }
 
-    /// Marks this process as present, and lets others open the file if it is to be shared.
+    /// Marks this process as present. If the file is to be shared, others can open it from now on.
     #[cfg(unix)]
     fn be_present(&self, deadline: LockDeadline) -> Result<(), Error> {
         self.region.file().map_or(Ok(()), |file| file.be_present(self.shared.access, deadline))
     }
 
-    /// Renames the file at `path`, which no process may have open, to the first of the names that
-    /// is free, and returns that name. Use it on a damaged file, so that another can be made in its
-    /// place.
+    /// Renames the file at `path` to the first free name among `names`, and returns that name. Use
+    /// this on a damaged file, so you can create another one in its place.
     ///
     /// # Errors
-    /// A file that another process has open, and the errors of the file system.
+    /// If a process is using the file. Also returns the errors of the file system.
     #[cfg(unix)]
     pub fn set_aside(
         path: impl AsRef<Path>,
@@ -197,24 +197,24 @@ impl Segment {
         file::set_aside(path, &locked.file, names)
     }
 
-    /// The number of bytes of private memory for records with these numbers of cells.
+    /// Returns the bytes of private memory that records with these numbers of cells need.
     #[doc(hidden)]
     pub fn bytes_for(records: &[usize]) -> u64 {
         records.iter().fold(HEADER_BYTES, |sum, &cells| sum.saturating_add(record_bytes(cells)))
     }
 
-    /// The number of bytes of a record of `cells` cells.
+    /// Returns the bytes of a record of `cells` cells.
     #[doc(hidden)]
     pub fn record_bytes(cells: usize) -> u64 {
         record_bytes(cells)
     }
 
-    /// The path of the file, if the segment lies in one.
+    /// Returns the path of the file; `None` if the segment is not in a file.
     pub fn path(&self) -> Option<&Path> {
         self.region.path()
     }
 
-    /// Whether the segment lies in memory of this process alone. A child of a fork has a copy.
+    /// Returns whether the segment is in private memory. The child of a fork then gets a copy.
     pub fn is_private(&self) -> bool {
         #[cfg(unix)]
         return self.region.file().is_none();
@@ -222,29 +222,29 @@ impl Segment {
         true
     }
 
-    /// The bytes in use, header included.
+    /// Returns the bytes in use, including the header.
     pub fn used(&self) -> u64 {
         let cursor = self.region.cell(at::CURSOR).load(Ordering::Acquire);
         if self.region.reaches(cursor) { cursor } else { self.region.known() }
     }
 
-    /// The bytes of the file, or of private memory.
+    /// Returns the size of the file, or of private memory, in bytes.
     pub fn size(&self) -> u64 {
         let size = self.region.cell(at::SIZE).load(Ordering::Acquire);
         if self.region.reaches(size) { size } else { self.region.known() }
     }
 
-    /// The bytes up to which the segment may grow.
+    /// Returns the limit in bytes. The segment cannot grow further.
     pub fn limit(&self) -> u64 {
         self.region.limit()
     }
 
-    /// Nanoseconds of Unix time at which it was made.
+    /// Returns the Unix time in nanoseconds of its creation.
     pub fn created(&self) -> u64 {
         self.region.cell(at::CREATED).load(Ordering::Relaxed)
     }
 
-    /// 16 bytes that no other segment has.
+    /// Returns the ID of the segment: 16 bytes that no other segment shares.
     pub fn instance(&self) -> [u8; 16] {
         let word = |at: ByteOffset| self.region.cell(at).load(Ordering::Relaxed).to_le_bytes();
         let mut bytes = [0; 16];
@@ -253,54 +253,56 @@ impl Segment {
         bytes
     }
 
-    /// The anchor of its time, which goes on across restarts and reboots.
+    /// Returns the anchor of the segment's time, which continues across restarts and reboots.
     #[doc(hidden)]
     pub fn anchor(&self) -> Anchor {
         self.anchor
     }
 
-    /// Marks the file as open, before counting begins: a process that opens the file before it is
-    /// closed again learns that it [was left open](Segment::was_left_open). Opening does this by
-    /// itself, unless it was told [not to](Options::unmarked).
+    /// Marks the file as open. Call this before you count: if your process then dies, the next one
+    /// that opens the file learns that it [was left open](Segment::was_left_open). Opening a file
+    /// does this, too, unless you used [`Options::unmarked`].
     ///
     /// # Errors
-    /// The errors of the disk.
+    /// Returns the errors of the disk.
     pub fn mark_open(&self) -> Result<(), Error> {
         if self.is_unmended() {
             let interrupted = || Error::held(self, "the segment", BusyReason::Interrupted);
             let _mending = self.shared.state.mending.lock().ok_or_else(interrupted)?;
             if self.is_unmended() {
                 self.mend()?;
-                // Release: a thread that finds the families mended sees what that changed.
+                // Release: a thread that finds the families mended sees all changes of the mending.
                 self.shared.state.unmended.store(false, Ordering::Release);
             }
         }
         let anchor = anchor_cells(&self.region);
-        // Others that share the file may read the anchor now: they must never see half of it.
+        // Write the anchor only if it differs, because other processes may read it now and must
+        // never see half of a change.
         if !anchor.has(self.anchor, self.boot) {
             anchor.store(self.anchor, self.boot);
         }
         self.region.cell(at::LEFT).store(0, Ordering::Relaxed);
         self.region.cell(at::CLEAN).store(0, Ordering::Release);
-        // On the disk before anything else: after a power loss, the file must not look closed.
+        // Sync the mark before any counting: after a power loss, the file must not look closed.
         self.sync_range(0..HEADER_BYTES)
     }
 
-    /// As [`Segment::mark_open`], unless that was done already.
+    /// Like [`Segment::mark_open`], unless the file is marked already.
     pub(crate) fn ensure_marked_open(&self) -> Result<(), Error> {
         if self.is_unmended() { self.mark_open() } else { Ok(()) }
     }
 
     fn is_unmended(&self) -> bool {
-        // Acquire: as above.
+        // Acquire: pairs with the store in `mark_open`.
         self.shared.state.unmended.load(Ordering::Acquire)
     }
 
-    /// Mends the families.
+    /// Mends the families before their first use.
     fn mend(&self) -> Result<(), Error> {
         if self.torn {
-            // The file may hold tokens that were drawn after the token count that survived. No
-            // process may get one of these again, or it would be taken for the process that died.
+            // The file may contain tokens that were drawn after the token count that survived. No
+            // process may get such a token again, because it would be taken for the process that
+            // died.
             let tokens = self.region.cell(at::TOKENS);
             tokens.fetch_add(MAX_LOST_TOKENS, Ordering::Relaxed);
         }
@@ -309,42 +311,45 @@ impl Segment {
             self.region.cell(at).store(0, Ordering::Relaxed);
         }
         if self.torn {
-            // What was cut off must stay so: the bytes after the cursor are given out again from
-            // now on.
+            // Sync now, because the bytes after the cursor will be allocated again, and a part that
+            // was cut off must not reappear there.
             self.sync_range(0..self.size())?;
         }
         Ok(())
     }
 
-    /// Whether this handle created the segment.
+    /// Returns whether this handle created the segment.
     pub fn is_new(&self) -> bool {
         self.found == InitialState::New
     }
 
-    /// Whether the last process that had the segment open ended without [closing](Segment::close)
-    /// it, or [leaving it in order](Segment::leave_in_order). Nothing is lost by that, unless
-    /// the machine lost power as well.
+    /// Returns whether the last process ended without [closing](Segment::close) the segment or
+    /// [leaving it in order](Segment::leave_in_order). No counts are lost because of this, unless
+    /// the machine lost power, too.
     pub fn was_left_open(&self) -> bool {
         self.found == InitialState::Unclean
     }
 
-    /// Whether the machine may have lost power while the segment was in use: it was left open, and
-    /// the machine was rebooted since. Its pages may then be of different times.
+    /// Returns whether the machine could have lost power while the segment was in use, because the
+    /// segment was left open and the machine rebooted since. Its pages may then be from different
+    /// times.
     pub fn may_have_lost_power(&self) -> bool {
         self.torn
     }
 
-    /// Lets one thread of one process at a time look for a record, and make it if there is none.
-    /// While it holds this, the thread makes families by [`RegistrationGuard::family`] only.
+    /// Takes the registration lock. Only its owner, a single thread of all processes, may look up a
+    /// record and create it if it is missing. While your thread holds the guard, it must create
+    /// families with [`RegistrationGuard::family`] only.
     ///
     /// # Errors
-    /// The system's, if it refuses a lock that the death of the process releases; and
-    /// [`ErrorKind::Held`] if another process, which may be stopped, holds the lock for 10 s.
+    /// [`ErrorKind::Held`] if another process holds the lock for 10 s, for example because it is
+    /// stopped. Also returns the system's error if it refuses a lock that the death of the process
+    /// would release.
     #[doc(hidden)]
     pub fn lock_registration(&self) -> Result<RegistrationGuard<'_>, Error> {
-        // The threads of this process first. Then those of other processes, unless the file is
-        // still unmarked and exclusive: an exclusive file in use, and memory without a name, may be
-        // shared with children of forks.
+        // Lock out the threads of this process, then other processes. The second lock is needed
+        // unless the file is still unmarked and exclusive, because an exclusive file in use, or
+        // memory without a name, may be shared with children of forks.
         let busy = |busy| Error::held(self, "metric registration", busy);
         let own = self.shared.state.registration.lock();
         let own = own.ok_or_else(|| busy(BusyReason::Interrupted))?;
@@ -356,46 +361,46 @@ impl Segment {
         let (is_alive, stuck) = (|token| self.region.is_alive(token), &self.shared.state.stuck[0]);
         let (others, _) = lock::acquire(word, broken, token, is_alive, stuck, lock::REGISTRATION)
             .map_err(busy)?;
-        // A process that died here has left either a record that cannot be found, or a whole one.
+        // A process that died here left either an unlinked record or a complete one.
         broken.store(0, Ordering::Relaxed);
         Ok(RegistrationGuard { segment: self, _others: Some(others), _own: own })
     }
 
-    /// A number that is unique among all processes that have, or had, the segment open: a child of
-    /// a fork has another one than its parent.
+    /// Returns the token of this process, which is unique among all processes that ever used the
+    /// segment. For example, the child of a fork gets another token than its parent.
     ///
     /// # Errors
-    /// The system's, if it refuses a lock that the death of the process releases.
+    /// Returns the system's error if it refuses a lock that the death of the process would release.
     #[doc(hidden)]
     pub fn process(&self) -> Result<u64, Error> {
         self.region.token()
     }
 
-    /// Whether the process with that number lives. Private memory knows only its own process.
+    /// Returns whether the process with this token lives. Private memory knows only this process.
     #[doc(hidden)]
     pub fn is_alive(&self, process: u64) -> bool {
         self.region.is_alive(process)
     }
 
-    /// The words of the lock that a thread holds while it makes a record or a family.
+    /// Returns the words of the registration lock.
     pub(crate) fn registration_words(&self) -> (&AtomicU64, &AtomicU64) {
         let region = &self.region;
         (region.cell(at::REGISTRATION), region.cell(at::REGISTRATION_BROKEN))
     }
 
-    /// The contents, if they are of that type.
+    /// Returns the contents, if they are of this type.
     pub(crate) fn contents<C: Contents>(&self) -> Option<&C> {
         let contents: &dyn Any = &*self.contents;
         contents.downcast_ref()
     }
 
-    /// The word with the offset of the first freed family.
+    /// Returns the word with the offset of the first freed family.
     pub(crate) fn freed_word(&self) -> &AtomicU64 {
         self.region.cell(at::FREED)
     }
 
-    /// Whether no other process has the segment, or may have it: neither by its path, nor as a
-    /// child of a fork.
+    /// Returns whether this process is the only one that can use the segment. Others could do so by
+    /// its path, or as the child of a fork.
     pub(crate) fn is_alone(&self) -> bool {
         #[cfg(unix)]
         if fork::forks() != 0 || self.region.origin().is_some() {
@@ -404,21 +409,22 @@ impl Segment {
         self.shared.access == Access::Exclusive
     }
 
-    /// The offset of the newest record.
+    /// Returns the offset of the newest record.
     pub(crate) fn root(&self) -> u64 {
         self.region.cell(at::ROOT).load(Ordering::Acquire)
     }
 
-    /// A number unique to this segment, with which keys are hashed.
+    /// Returns a number unique to this segment. It seeds the hashes of keys.
     pub(crate) fn seed(&self) -> u64 {
         self.region.cell(at::INSTANCE).load(Ordering::Relaxed)
     }
 
-    /// Reserves a record of `cells` zeroed cells. It is invisible until it is published. If the
-    /// process dies before that, nothing but the record's bytes is lost.
+    /// Reserves a record of `cells` zeroed cells. The record stays invisible until it is published.
+    /// If the process dies before that, only the record's bytes are lost.
     ///
     /// # Errors
-    /// A name longer than [`NAME_BYTES`], a record that does not fit under the limit, a full disk.
+    /// If the name is longer than [`NAME_BYTES`], the record does not fit under the limit, or the
+    /// disk is full.
     #[doc(hidden)]
     pub fn reserve(&self, kind: Kind, name: &str, cells: usize) -> Result<Draft, Error> {
         if name.len() > NAME_BYTES {
@@ -437,10 +443,10 @@ impl Segment {
         self.draft(offset, length, kind, name)
     }
 
-    /// A record of that kind that no list has any more, under another name: as it was, otherwise.
+    /// Returns an unlinked record of this kind under another name; its cells are not changed.
     ///
     /// # Errors
-    /// An offset at which no such record is, and the errors of the disk.
+    /// If there is no such record at the offset. Also returns the errors of the disk.
     pub(crate) fn reuse(&self, offset: u64, kind: Kind, name: &str) -> Result<Draft, Error> {
         if self.region.cell(at::CLEAN).load(Ordering::Relaxed) != 0 {
             self.mark_open()?;
@@ -454,7 +460,7 @@ impl Segment {
         self.draft(offset, found.length, kind, name)
     }
 
-    /// Writes the head of a record.
+    /// Writes the header of a record.
     fn draft(&self, offset: u64, length: u64, kind: Kind, name: &str) -> Result<Draft, Error> {
         let word = |at: u64, value: u64| {
             self.region.cell(ByteOffset::new(offset + at)).store(value, Ordering::Relaxed);
@@ -474,10 +480,10 @@ impl Segment {
         Ok(Draft { segment: self.clone(), record })
     }
 
-    /// The records, newest first.
+    /// Returns the records, newest first.
     ///
     /// # Errors
-    /// An item is an error where a record contradicts the layout.
+    /// An item is an error if a record contradicts the layout.
     #[doc(hidden)]
     pub fn records(&self) -> impl Iterator<Item = Result<Record, Error>> {
         walk(&*self.region).map(|found| {
@@ -486,10 +492,11 @@ impl Segment {
         })
     }
 
-    /// The newest record with that name and the tag of that kind.
+    /// Returns the newest record with this name and with the tag of this kind.
     ///
     /// # Errors
-    /// A record with that tag and name but another version of the kind, and a damaged list.
+    /// If the list is damaged, or if a record with this tag and name is of another version of the
+    /// kind.
     #[doc(hidden)]
     pub fn find(&self, kind: Kind, name: &str) -> Result<Option<Record>, Error> {
         for record in self.records() {
@@ -505,12 +512,12 @@ impl Segment {
         Ok(None)
     }
 
-    /// Checks that the path still names the file, and that the file is as long as it was. A program
-    /// whose counts should outlive its process calls this to notice that the file was removed,
-    /// replaced or cut.
+    /// Checks that the path still names the file, and that the file is as long as before. Call this
+    /// from time to time if your counts should outlive your process: it notices that the file was
+    /// removed, replaced or truncated.
     ///
     /// # Errors
-    /// [`ErrorKind::Moved`], [`ErrorKind::Cut`], and the system's.
+    /// [`ErrorKind::Moved`], [`ErrorKind::Cut`], and the system's errors.
     pub fn check_file(&self) -> Result<(), Error> {
         #[cfg(unix)]
         if let Some(file) = self.region.file() {
@@ -519,27 +526,28 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether this is the last process that has the file open, children of forks included; `None`
-    /// if that is not known. Another process may open it at any moment.
+    /// Returns whether this is the last process with the file open; children of forks count, too.
+    /// Returns `None` if that cannot be determined. Another process can open the file at any
+    /// moment.
     #[cfg(unix)]
     pub fn is_last(&self) -> Option<bool> {
         self.region.file().and_then(MappedFile::is_alone)
     }
 
-    /// Whether another program has cut the file and this process has touched what is gone. Only a
-    /// process that [survives](crate::survive_cuts) that can ask. It should drop the segment: what
-    /// it reads is no longer what other processes have.
+    /// Returns whether another program truncated the file and this process touched the missing
+    /// part. Only a process that called [`survive_cuts`](crate::survive_cuts) can ask. Drop the
+    /// segment then, because your process no longer reads the same cells as others.
     #[cfg(target_os = "linux")]
     pub fn was_cut(&self) -> bool {
         self.region.file().is_some_and(MappedFile::was_cut)
     }
 
-    /// Removes the file if opening this segment created it: for a start that fails afterwards,
-    /// before anything was counted. Returns false, and removes nothing, if the file existed before
-    /// or may be shared.
+    /// Removes the file if opening this segment created it. Use this if a start fails before
+    /// anything was counted. Returns false, and leaves the file, if the file existed before or may
+    /// be shared.
     ///
     /// # Errors
-    /// Those of [`Segment::check_file`], and those of the file system.
+    /// Returns the errors of [`Segment::check_file`] and of the file system.
     #[cfg(unix)]
     pub fn remove_new(&self) -> Result<bool, Error> {
         let Some(path) = self.path() else { return Ok(false) };
@@ -551,11 +559,12 @@ impl Segment {
         removed.map(|()| true).map_err(|error| Error::new(Some(path), ErrorKind::Io(error)))
     }
 
-    /// Takes `words` zeroed words that no record describes, and returns their offset in words.
-    /// `wait` is how long to wait for another thread that grows the segment.
+    /// Takes `words` zeroed words that no record describes, and returns their offset in words. This
+    /// waits at most `wait` for another thread that grows the segment.
     ///
     /// # Errors
-    /// Those of [`Segment::reserve`], and an offset that does not fit into 32 bits.
+    /// Returns the errors of [`Segment::reserve`]. Also fails if the offset does not fit into 32
+    /// bits.
     pub(crate) fn take(&self, words: u64, wait: Duration) -> Result<WordOffset, Error> {
         let full = |length| {
             let kind = ErrorKind::Full { wanted: length, limit: self.limit().min(u32::MAX.into()) };
@@ -569,8 +578,8 @@ impl Segment {
             return Err(full(length));
         }
         let offset = self.allocate(length, wait)?;
-        // Other threads may have taken words meanwhile. If this range ends past the reach of word
-        // offsets, it was taken in vain.
+        // Other threads can take words in the meantime. If this range ends beyond the reach of word
+        // offsets, its bytes are lost.
         if offset::words(offset + length) > u64::from(u32::MAX) {
             return Err(full(length));
         }
@@ -578,8 +587,7 @@ impl Segment {
         u32::try_from(offset::words(offset)).map(WordOffset::new).map_err(|_| full(length))
     }
 
-    /// Grows the segment, if necessary, so that `words` can be taken at hand. Does not wait, and
-    /// ignores errors.
+    /// Grows the segment if `words` are not at hand. This does not wait, and it ignores errors.
     pub(crate) fn make_room(&self, words: u64) {
         let end = self.used().saturating_add(offset::bytes(words)).saturating_add(LINE_BYTES);
         if end <= self.limit() {
@@ -587,8 +595,8 @@ impl Segment {
         }
     }
 
-    /// Takes words like [`Segment::take`], if the segment need not grow. It touches only memory, so
-    /// a signal handler may call it.
+    /// Takes words like [`Segment::take`], if the segment need not grow. A signal handler may call
+    /// this, because it only touches memory.
     pub(crate) fn take_at_hand(&self, words: u64) -> Option<WordOffset> {
         let length = words.checked_mul(CELL_BYTES)?.checked_next_multiple_of(LINE_BYTES)?;
         let (cursor, size) = (self.region.cell(at::CURSOR), self.region.cell(at::SIZE));
@@ -597,12 +605,12 @@ impl Segment {
             let end = offset.checked_add(length)?;
             let is_sound = offset >= HEADER_BYTES && offset.is_multiple_of(LINE_BYTES);
             let fits = end <= self.limit() && offset::words(end) <= u64::from(u32::MAX);
-            // Acquire: the bytes exist before the size says so.
+            // Acquire: the size is stored after the bytes exist.
             if !is_sound || !fits || end > size.load(Ordering::Acquire) || !self.region.reaches(end)
             {
                 return None;
             }
-            // Acquire: as in `allocate`.
+            // Acquire: like in `allocate`.
             match cursor.compare_exchange_weak(offset, end, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(found) => offset = found,
@@ -612,8 +620,8 @@ impl Segment {
         u32::try_from(offset::words(offset)).map(WordOffset::new).ok()
     }
 
-    /// Zeroes bytes that were just taken if they may hold anything: a power loss may have set the
-    /// cursor back before bytes that were in use.
+    /// Zeroes bytes that were just taken if they may be nonzero: after a power loss, the cursor may
+    /// point before bytes that were in use.
     fn clear(&self, offset: u64, length: u64) {
         let end = (offset + length).min(self.dirty);
         for at in (offset..end).step_by(CELL_BYTES as usize) {
@@ -621,7 +629,7 @@ impl Segment {
         }
     }
 
-    /// Takes `length` bytes, a multiple of a line, from the cursor on. `wait` is how long to wait
+    /// Takes `length` bytes, a multiple of a cache line, at the cursor. This waits at most `wait`
     /// for another thread that grows the segment.
     fn allocate(&self, length: u64, wait: Duration) -> Result<u64, Error> {
         let cursor = self.region.cell(at::CURSOR);
@@ -637,7 +645,7 @@ impl Segment {
                     Error::new(self.path(), kind)
                 })?;
             self.grow_to(end, wait)?;
-            // Acquire: bytes that were given back are zeros.
+            // Acquire: returned bytes were zeroed before the cursor was set back.
             match cursor.compare_exchange_weak(offset, end, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(offset),
                 Err(found) => offset = found,
@@ -647,7 +655,7 @@ impl Segment {
 
     fn grow_to(&self, end: u64, wait: Duration) -> Result<(), Error> {
         let size = self.region.cell(at::SIZE);
-        // The size may be nonsense that another process wrote, and the file shorter: then it grows.
+        // The size may be nonsense from another process, and the file shorter: then this grows it.
         let is_there = || end <= size.load(Ordering::Acquire) && self.region.reaches(end);
         if is_there() {
             return Ok(());
@@ -655,7 +663,7 @@ impl Segment {
         let word = |at| self.region.cell(at);
         let (growing, broken) = (word(at::GROWING), word(at::GROWING_BROKEN));
         let token = self.region.token()?;
-        // A process that died here has made the file longer than the size says, which is harmless.
+        // A process that died here made the file longer than its size, which is harmless.
         let (is_alive, stuck) = (|token| self.region.is_alive(token), &self.shared.state.stuck[1]);
         let _growing = lock::acquire(growing, broken, token, is_alive, stuck, wait)
             .map_err(|busy| Error::held(self, "segment growth", busy))?;
@@ -665,8 +673,8 @@ impl Segment {
         self.grow_locked(end)
     }
 
-    /// Grows the file before that is needed, if less than half a step is left and no other thread
-    /// is growing it. The caller must hold no lock that other threads wait for.
+    /// Grows the file ahead of need, if less than half a step is left and no other thread is
+    /// growing it. The caller must hold no lock that other threads wait for.
     pub(crate) fn grow_ahead(&self) {
         let size = self.size();
         let left = size.saturating_sub(self.used());
@@ -683,20 +691,20 @@ impl Segment {
         }
     }
 
-    /// Raises the size to at least `end`. The caller must hold the lock of growth.
+    /// Raises the size to at least `end`. The caller must hold the growth lock.
     fn grow_locked(&self, end: u64) -> Result<(), Error> {
         let size = self.region.cell(at::SIZE);
-        // The bytes that are there, whatever the word says.
+        // Count the bytes that exist, even if the size is nonsense.
         let from = self.size();
         let wanted = end.max(from.saturating_add(growth(from))).min(self.limit());
         let wanted = wanted / LINE_BYTES * LINE_BYTES;
-        // If there is no room for the whole step, there may be for what is needed.
+        // If the disk lacks room for the whole step, try the part that is needed.
         let to = match self.region.grow(from..wanted) {
             Ok(()) => wanted,
             Err(_) if end < wanted => self.region.grow(from..end).map(|()| end)?,
             Err(error) => return Err(error),
         };
-        // Release: the bytes exist before the size says so.
+        // Release: the bytes exist before the size covers them.
         size.fetch_max(to, Ordering::Release);
         Ok(())
     }
@@ -711,7 +719,7 @@ impl Segment {
     }
 }
 
-/// Held by the only thread that may [make a record](Segment::lock_registration).
+/// The guard of the [registration lock](Segment::lock_registration).
 #[must_use]
 pub struct RegistrationGuard<'s> {
     segment: &'s Segment,
@@ -726,19 +734,19 @@ impl std::fmt::Debug for RegistrationGuard<'_> {
 }
 
 impl<'s> RegistrationGuard<'s> {
-    /// The segment, where no other thread or process makes a family meanwhile.
+    /// Returns the segment. No other thread or process creates a family while this guard exists.
     pub(crate) fn segment(&self) -> &'s Segment {
         self.segment
     }
 }
 
-/// More than the number of processes that start between two writes of a page by the system.
+/// A bound on the number of processes that start between two writes of a page by the system.
 const MAX_LOST_TOKENS: u64 = 1 << 20;
-/// The least and the most bytes by which a file grows at once.
+/// The least and the most bytes that a file grows by in one step.
 const MIN_GROWTH: u64 = 64 << 10;
 const MAX_GROWTH: u64 = 4 << 20;
 
-/// The bytes by which a file of that size grows at once.
+/// Returns the bytes that a file of this size grows by in one step.
 fn growth(size: u64) -> u64 {
     (size / 2).clamp(MIN_GROWTH, MAX_GROWTH)
 }
@@ -759,7 +767,7 @@ fn anchor_cells(region: &Region) -> AnchorCells<'_> {
     }
 }
 
-/// The bytes of a new header.
+/// Returns the bytes of a new header.
 fn header(size: u64, limit: u64, readings: &Readings) -> [u8; HEADER_BYTES as usize] {
     let mut head = [0; HEADER_BYTES as usize];
     let mut put = |at: ByteOffset, bytes: &[u8]| {
@@ -780,11 +788,11 @@ fn header(size: u64, limit: u64, readings: &Readings) -> [u8; HEADER_BYTES as us
     head
 }
 
-/// 16 bytes that no other segment has.
+/// Returns an ID of 16 bytes that no other segment shares.
 fn instance() -> [u8; 16] {
     use std::hash::{BuildHasher, RandomState};
     // The standard library seeds its hasher from the system's random numbers, once per thread.
-    // Children that one thread forked have the same seed, and differ by their ids.
+    // Children forked by the same thread share that seed, so the process ID is hashed, too.
     let own = (std::process::id(), std::time::SystemTime::now());
     let draw = |salt: u8| RandomState::new().hash_one((salt, own)).to_le_bytes();
     let mut bytes = [0; 16];

@@ -1,8 +1,8 @@
-//! Opening and creating segments in files: the options, and what the first opener does.
+//! Opens and creates segment files: the options, and the work of the first opener.
 //!
-//! The process that opens a file first validates the header, the list of records, and their
-//! contents, before it changes any of them. It mends the contents, marks the file as open, and only
-//! then shares its lock. A process that comes later finds a valid file.
+//! The process that opens a file first validates the header, the list of records and the contents.
+//! Only then does it change the file: it mends the contents, marks the file as open, and shares its
+//! lock. This order lets every later process find a valid file.
 
 #![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
 
@@ -22,7 +22,7 @@ use crate::readings::Readings;
 use crate::region::Region;
 use crate::sync::{Arc, Ordering};
 
-/// The state of a segment when it was opened.
+/// The state of a segment before it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InitialState {
     New,
@@ -33,8 +33,8 @@ pub(super) enum InitialState {
 }
 
 impl InitialState {
-    /// The state of a file with this header, in the current boot of the machine. After a reboot,
-    /// power may have been lost, and with it pages that the last process had written.
+    /// Returns the state of a file with this header, in the current boot of the machine. After a
+    /// reboot, written pages may be lost, because a power loss is possible.
     pub(super) fn from_header(header: &Header, boot: [u8; 16]) -> Self {
         match (header.clean, header.left && !header.is_torn(boot)) {
             (true, _) => Self::Clean,
@@ -44,7 +44,7 @@ impl InitialState {
     }
 }
 
-/// The options for creating or opening the file of a segment.
+/// Options for creating or opening a segment file.
 #[derive(Debug, Clone)]
 pub struct Options {
     limit: u64,
@@ -58,17 +58,17 @@ pub struct Options {
     contents: fn() -> Arc<dyn Contents>,
 }
 
-/// A file that was renamed, so that another one could be created in its place.
+/// A file that was renamed to make room for a new one.
 #[derive(Debug)]
 pub struct SetAside {
-    /// Why it could not be used.
+    /// The reason why the file could not be used.
     pub error: Error,
-    /// Its name now.
+    /// The new name of the file.
     pub name: PathBuf,
 }
 
 impl SetAside {
-    /// The names `PATH.aside-1` to `PATH.aside-100`, for [`Options::open_or_replace`].
+    /// Returns the names `PATH.aside-1` to `PATH.aside-100`, for [`Options::open_or_replace`].
     pub fn names(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         let path = path.as_os_str().to_owned();
         (1..=100).map(move |number| {
@@ -80,7 +80,7 @@ impl SetAside {
 }
 
 impl Options {
-    /// The defaults. `contents` makes the contents of each segment that is opened.
+    /// Returns the defaults. `contents` creates the contents of each opened segment.
     pub(crate) fn with_contents(contents: fn() -> Arc<dyn Contents>) -> Self {
         Self {
             limit: DEFAULT_LIMIT,
@@ -95,90 +95,90 @@ impl Options {
         }
     }
 
-    /// The size in bytes up to which a new file may grow, at most 1 TiB. Each process that opens
-    /// the file reserves that much address space. An existing file keeps the limit that it was made
-    /// with.
+    /// Sets the limit in bytes for the growth of a new file, at most 1 TiB. Each process that opens
+    /// the file reserves this much address space. An existing file keeps its limit.
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// The size in bytes that a new file has from the start, so that a full disk shows when it is
-    /// created.
+    /// Sets the initial size of a new file in bytes. With this, you notice a full disk when you
+    /// create the file, instead of later.
     pub fn size(mut self, bytes: u64) -> Self {
         self.size = bytes;
         self
     }
 
-    /// Leaves the contents of an existing file as they are until [`Segment::mark_open`] is called
-    /// or a family is opened; a file that a power loss left too short is still extended. This is
-    /// for a caller that may yet find that it cannot use the file. Has no effect with
+    /// Leaves the contents of an existing file unchanged until you call [`Segment::mark_open`] or
+    /// open a family. Use this if you may still find that you cannot use the file. A file that is
+    /// too short after a power loss is extended even so. This has no effect with
     /// [`Options::shared`].
     pub fn unmarked(mut self) -> Self {
         self.unmarked = true;
         self
     }
 
-    /// Lets other processes open the file at the same time, if they share it too. All count in the
-    /// same cells.
+    /// Lets other processes open the file at the same time if they share it, too. All processes
+    /// count in the same cells.
     pub fn shared(mut self) -> Self {
         self.access = Access::Shared;
         self
     }
 
-    /// The permission bits of a new file, regardless of the umask; 0600 by default. An existing
-    /// file keeps its own.
+    /// Sets the permission bits of a new file, regardless of the umask; the default is 0600. An
+    /// existing file keeps its bits.
     ///
-    /// A process that may read the file may hold locks on it as well, and keep others from opening
-    /// it or from making series. A process that may write it may change every count.
+    /// Choose them with care: a process that can read the file can also hold locks on it, which
+    /// keeps others from opening it or from adding series. A process that can write the file can
+    /// change every count.
     pub fn mode(mut self, bits: u32) -> Self {
         self.mode = bits;
         self
     }
 
-    /// The group id of a new file: a group of this process, unless the process is privileged. An
-    /// existing file keeps its own.
+    /// Sets the group ID of a new file. This must be a group of your process, unless the process is
+    /// privileged. An existing file keeps its group.
     pub fn group(mut self, group: u32) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// How long opening waits while another process holds the file's lock to validate the file;
-    /// then it fails. 10 seconds by default. Opening a file for this process alone waits at most 3
-    /// seconds, for a guest to leave, and for a process that validates the file or is ending.
+    /// Sets how long opening waits while another process holds the file's lock to validate the
+    /// file; the default is 10 seconds. An exclusive file is waited for at most 3 seconds, because
+    /// only a guest, a process that validates the file, or one that is ending can release it.
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = timeout;
         self
     }
 
-    /// The readings of the clocks, for a caller that injects time.
+    /// Sets the readings of the clocks, so you can inject time.
     #[doc(hidden)]
     pub fn readings(mut self, readings: Readings) -> Self {
         self.readings = Some(readings);
         self
     }
 
-    /// Opens the file at `path`, or creates it if there is none, and locks it for this process.
+    /// Opens the file at `path`, or creates it if it does not exist, and locks it for this process.
     ///
     /// # Errors
-    /// A file that is not a segment, is damaged, or has another layout version is refused and left
-    /// as it is. So are a file that another process holds, a directory, a full disk, and a place
-    /// that cannot be written. [`Error`] says which, and what to do.
+    /// If the file is not a segment, is damaged, uses another layout version, or is held by another
+    /// process. Such a file is not changed. Also fails for a directory, on a full disk, or if the
+    /// file cannot be written. The [`Error`] explains the reason and the way out.
     #[cfg(unix)]
     pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
         let none = |_: &Error| None::<std::iter::Empty<PathBuf>>;
         self.open_or_replace(path, none).map(|(segment, _)| segment)
     }
 
-    /// As [`Options::open_or_create`]; but a file that is refused may be replaced. If no other
-    /// process has it open and `names` returns names for the error, the file is renamed to the
-    /// first of them that is free, and another file is created. Also returns what was renamed.
+    /// Like [`Options::open_or_create`], but can replace a file that is refused. If no process is
+    /// using the file and `names` returns names for the error, the file is renamed to the first
+    /// free name, and a new file is created. Also returns the renamed file.
     ///
-    /// The file stays locked throughout: of many processes that open it at the same time, one
-    /// renames it, and all of them open the new one.
+    /// The file stays locked throughout. If many processes open it at the same time, one of them
+    /// renames it, and all of them open the new file.
     ///
     /// # Errors
-    /// Those of [`Options::open_or_create`], and those of renaming.
+    /// Returns the errors of [`Options::open_or_create`] and of renaming.
     #[cfg(unix)]
     pub fn open_or_replace<N: Iterator<Item = PathBuf>>(
         &self,
@@ -188,7 +188,7 @@ impl Options {
         let path = path.as_ref();
         let deadline = LockDeadline::after(self.lock_timeout);
         let mut aside = None;
-        // Others may create, rename or remove the file between two attempts.
+        // Retry, because others may create, rename or remove the file between two attempts.
         for _ in 0..ATTEMPTS {
             match self.open_existing(path, deadline, &names)? {
                 OpenOutcome::Segment(segment) => return Ok((*segment, aside)),
@@ -217,7 +217,7 @@ impl Options {
     /// Opens the file at `path`, and never creates one.
     ///
     /// # Errors
-    /// Those of [`Options::open_or_create`]; also if there is no file.
+    /// Returns the errors of [`Options::open_or_create`], and an error if the file does not exist.
     #[cfg(unix)]
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
         let path = path.as_ref();
@@ -231,19 +231,19 @@ impl Options {
         }
     }
 
-    /// Opens a file as a guest of the processes that share it: a tool that records another
-    /// program's segment, for example. Waits for no process, and there is one guest at a time. A
-    /// file that no process has open, or that one has open for itself, is refused and left as it
-    /// is: so this process is never the one that validates and mends it. The guest should drop the
-    /// segment when it [is the last](Segment::is_last) process.
+    /// Opens a file as a guest of the processes that share it. Use this, for example, in a tool
+    /// that records another program's segment. This waits for no process, and a file accepts only
+    /// one guest at a time. If no process is using the file, or one holds it exclusively, the file
+    /// is refused and not changed, so a guest never needs to validate and mend it. Drop the segment
+    /// when your process [is the last](Segment::is_last) one.
     ///
-    /// `file` is open for reading and writing; `path` is its name, for messages and for
+    /// `file` must be open for reading and writing; `path` is its name, for messages and for
     /// [`Segment::check_file`].
     ///
     /// # Errors
-    /// [`ErrorKind::NotOpen`], [`ErrorKind::Locked`], [`ErrorKind::Joined`], and those of
-    /// [`Options::open`]. On a system without locks of open file descriptions, no process counts as
-    /// one that has a file open.
+    /// [`ErrorKind::NotOpen`], [`ErrorKind::Locked`], [`ErrorKind::Joined`], and the errors of
+    /// [`Options::open`]. On a system without locks of open file descriptions, every file is
+    /// refused, because no process counts as present.
     #[cfg(unix)]
     #[doc(hidden)]
     pub fn join(&self, path: impl AsRef<Path>, file: std::fs::File) -> Result<Segment, Error> {
@@ -268,7 +268,8 @@ impl Options {
             };
             let may_be_first = !locked.is_first && deadline.may_be_freed(&locked.file);
             match self.open_locked(path, locked, deadline, names) {
-                // Beside a guest alone, this process can set the file aside once that has left.
+                // If only a guest is using the file, this process can rename the file once the
+                // guest leaves.
                 Err(error) if may_be_first && names(&error).is_some() => deadline.wait(path)?,
                 opened => return opened,
             }
@@ -283,16 +284,16 @@ impl Options {
         deadline: LockDeadline,
         names: &impl Fn(&Error) -> Option<N>,
     ) -> Result<OpenOutcome, Error> {
-        // The same open file description: it keeps the lock when the segment is refused and
-        // dropped.
+        // A clone shares the open file description, and so keeps the lock even if the segment is
+        // refused and dropped.
         let locked_file = if locked.is_first { locked.file.try_clone().ok() } else { None };
         let length = locked_file
             .as_ref()
             .and_then(|locked_file| locked_file.metadata().ok())
             .map(|data| data.len());
         let inspected = self.inspect_locked(path, locked).inspect_err(|_| {
-            // A loss of power may have left the file shorter than it should be; then it was
-            // extended.
+            // Undo an extension: a power loss may have left the file too short, and inspection
+            // extends it.
             if let (Some(locked_file), Some(length)) = (&locked_file, length)
                 && locked_file.metadata().is_ok_and(|data| data.len() > length)
             {
@@ -317,7 +318,7 @@ impl Options {
         let (file, header) = MappedFile::open(path, locked)?;
         let readings = self.now();
         let region = Region::mapped(file, header.size, header.limit);
-        // An interrupted growth may have left bytes that the header does not count.
+        // An interrupted growth can leave bytes beyond the size in the header.
         let dirty = match region.file() {
             Some(file) => {
                 file.ensure_allocated(header.size, is_first, header.is_torn(readings.boot))?
@@ -411,6 +412,6 @@ enum OpenOutcome {
 const DEFAULT_LIMIT: u64 = 256 << 20;
 const DEFAULT_MODE: u32 = 0o600;
 pub(super) const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of attempts to open, while other processes create and rename files.
+/// The number of attempts to open a file while other processes create and rename it.
 #[cfg(unix)]
 const ATTEMPTS: usize = 8;

@@ -1,5 +1,5 @@
-//! Records. A record is reserved as a [`Draft`], which only its owner sees, filled, and published
-//! by one store. From then on it is there for good, unless it is that of a family that is freed.
+//! Records. You reserve a record as a [`Draft`], which only you can see, fill it, and publish it
+//! with one store. A published record stays forever, unless it belongs to a family that is freed.
 
 use super::Segment;
 use crate::cells::Cells;
@@ -9,7 +9,7 @@ use crate::list;
 use crate::offset::{ByteOffset, CELL_BYTES};
 use crate::sync::Ordering;
 
-/// A record that is not yet published.
+/// A record that is not published yet.
 #[derive(Debug)]
 #[must_use = "dropping a draft without publishing it loses its space"]
 pub struct Draft {
@@ -18,13 +18,13 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Its cells: zeroed, unless the record was another family's.
+    /// Returns the cells. They are zeroed, unless the record belonged to another family before.
     pub fn cells(&self) -> &Cells {
         &self.record.cells
     }
 
-    /// Links it to the newest record, which is returned, and writes all of it to the disk: then
-    /// [`Draft::publish_before`] has nothing to wait for.
+    /// Links the draft to the newest record, which is returned, and syncs it to the disk. After
+    /// this, [`Draft::publish_before`] need not wait.
     pub(crate) fn prepare(&self) -> Result<u64, Error> {
         let region = &self.segment.region;
         let RecordHeader { offset, length, .. } = self.record.found;
@@ -34,15 +34,15 @@ impl Draft {
         Ok(newest)
     }
 
-    /// Makes the record visible, as [`Draft::publish`] does, but without the disk. `None` if the
-    /// record that [`Draft::prepare`] returned is not the newest one any more.
+    /// Makes the record visible like [`Draft::publish`], but without a sync. Returns `None` if the
+    /// record that [`Draft::prepare`] returned is not the newest any more.
     pub(crate) fn publish_before(&self, newest: u64) -> Option<Record> {
         let root = self.segment.region.cell(at::ROOT);
         list::push_before(root, newest, self.record.found.offset).then(|| self.record.clone())
     }
 
-    /// Returns the bytes of a record that was reserved to the segment, unless others were taken
-    /// after them: then they are lost. Nothing may use its cells any more.
+    /// Returns the reserved bytes to the segment. If others were taken after them, they are lost.
+    /// No thread may use the cells any more.
     pub(crate) fn give_back(self) {
         let region = &self.segment.region;
         let RecordHeader { offset, length, .. } = self.record.found;
@@ -58,13 +58,13 @@ impl Draft {
         let _ = cursor.compare_exchange(end, offset, Ordering::Release, Ordering::Relaxed);
     }
 
-    /// Makes the record visible to everything that walks the segment, now and after a restart. The
-    /// current contents of its cells are written to the disk first, so that no power loss shows the
-    /// record without them. The link that makes it visible reaches the disk with the next sync, or
-    /// when the system writes it.
+    /// Makes the record visible to every walk of the segment, now and after a restart. This syncs
+    /// the cells first, so that a power loss cannot show the record without its contents. The link
+    /// that makes the record visible reaches the disk with the next sync, or when the system writes
+    /// it.
     ///
     /// # Errors
-    /// The errors of the disk, if the segment lies in a file.
+    /// Returns the errors of the disk, if the segment is in a file.
     pub fn publish(mut self) -> Result<Record, Error> {
         let region = &self.segment.region;
         let RecordHeader { offset, length, .. } = self.record.found;
@@ -84,28 +84,28 @@ pub struct Record {
 }
 
 impl Record {
-    /// The kind of the record.
+    /// Returns the kind of the record.
     pub fn kind(&self) -> Kind {
         self.found.kind
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.found.name
     }
 
-    /// The byte offset of its first cell.
+    /// Returns the byte offset of its first cell.
     pub(crate) fn offset(&self) -> ByteOffset {
         self.found.cells()
     }
 
-    /// The offset of the record before it, when this one was published or read; 0 if there was
-    /// none.
+    /// Returns the offset of the record before this one, at the time of publishing or reading; 0 if
+    /// there was none.
     pub(crate) fn next(&self) -> u64 {
         self.found.next
     }
 
-    /// Its cells: the number that was requested, rounded up to whole cache lines.
+    /// Returns its cells: the requested number, rounded up to whole cache lines.
     pub fn cells(&self) -> &Cells {
         &self.cells
     }
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(segment.used(), used);
         let first = segment.reserve(KIND, "", 100).unwrap();
         assert!(first.cells().iter().all(|cell| cell.load(Ordering::Relaxed) == 0));
-        // Those before others stay taken.
+        // Bytes before a later record cannot be returned.
         let second = segment.reserve(KIND, "b", 8).unwrap();
         let used = segment.used();
         first.give_back();
