@@ -1,5 +1,5 @@
-//! bitcode: <https://docs.rs/bitcode>, version 0.6, written and read by the crate itself, since its
-//! format is not documented and differs between major versions.
+//! bitcode: <https://docs.rs/bitcode>, version 0.6. The crate itself writes and reads it, because
+//! the format is undocumented and differs between major versions.
 //!
 //! ```text
 //! struct Counter     { id: Vec<u8>, value: i64 }
@@ -8,8 +8,9 @@
 //! struct MetricUnion { metric_type: i8, id: Vec<u8>, counter: i64, timer: Vec<f64>, gauge: f64 }
 //! ```
 //!
-//! The crate reads and writes only owned structures, so a message is copied once more than in other
-//! formats, and ids are in the scope. It does not report what is wrong with an input, or where.
+//! The crate only supports owned structures. Because of this, each message is copied once more than
+//! in other formats, and ids are in the scope. Errors don't include a reason or a position, because
+//! the crate reports neither.
 
 use alloc::vec::Vec;
 
@@ -20,7 +21,7 @@ use crate::format::{Format, forward, sealed};
 use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
 use crate::reader::Reader;
 
-/// bitcode as the crate writes it, version 0.6, without serde.
+/// bitcode as written by the crate, version 0.6, without serde.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Bitcode};
@@ -46,7 +47,7 @@ impl Format for Bitcode {
 
 struct Codec;
 
-/// Each message with the owned structure that stands for it.
+/// Pairs each message with an equivalent owned structure.
 macro_rules! messages {
     ($($message:ident as $owned:ident, $write:ident, $read:ident {
         $($field:ident: $type:ty = $to:expr, $from:expr;)*

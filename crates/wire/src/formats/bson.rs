@@ -14,8 +14,9 @@
 //! list        = a document with the names "0", "1", ... "10", ...
 //! ```
 //!
-//! A reader accepts elements in any order (the last one of a name counts), numbers of another kind
-//! if the value is the same, and ids as text. It skips unknown elements.
+//! You can read elements in any order; if a name repeats, the last one wins. A number can have any
+//! kind with the same value (for example, a double with an integer value), and an id can be a
+//! string. Unknown elements are skipped.
 
 use alloc::vec::Vec;
 
@@ -31,7 +32,8 @@ use crate::values;
 #[cfg(test)]
 mod tests;
 
-/// BSON as mgo writes structures: names in lower case, and each number in the kind of its Go type.
+/// BSON like mgo writes structures: names in lower case, and the kind of each number chosen by its
+/// Go type.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Bson};
@@ -229,10 +231,10 @@ const DECIMAL: u8 = 0x13;
 const LARGEST: u8 = 0x7f;
 const SMALLEST: u8 = 0xff;
 
-/// The longest document: lengths are signed.
+/// The longest document, because lengths are signed.
 const LONGEST: u64 = i32::MAX as u64;
 
-/// Appends a document of elements that have `len` bytes, without the 9 around the id.
+/// Appends a document. `len` is the length of the elements without the 9 bytes around the id.
 #[inline(always)]
 fn write(out: &mut Vec<u8>, len: u64, elements: impl Piece) -> Result<(), Fault> {
     // The document's own length and end, and the element of the id.
@@ -251,12 +253,12 @@ fn identity(id: &[u8]) -> impl Piece + '_ {
     (Literal(b"\x05id\0"), Le32(id.len() as u32), Byte(0), Bytes(id))
 }
 
-/// How many bytes a list of `count` doubles has.
+/// Returns the number of bytes in a list of `count` doubles.
 #[inline(always)]
 fn list_len(count: usize) -> u64 {
     let count = count as u64;
     let mut len = 5 + 11 * count;
-    // Each further digit of a name is one more byte in all elements from there on.
+    // Each further digit of a name adds a byte to all elements from there on.
     let mut first = 10;
     while count > first {
         len += count - first;
@@ -265,11 +267,11 @@ fn list_len(count: usize) -> u64 {
     len
 }
 
-/// A list of doubles, and how many bytes it has.
+/// A list of doubles and its length in bytes.
 struct List<'a>(&'a [f64], u64);
 
-// SAFETY: It writes 5 bytes and, for each value, 1, 8 (of which it keeps one per digit, at most 8),
-// 2 and 8.
+// SAFETY: This writes 5 bytes and, for each value, 1, 8 (keeping one per digit, at most 8), 2 and
+// 8.
 unsafe impl Piece for List<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -293,8 +295,9 @@ unsafe impl Piece for List<'_> {
     }
 }
 
-/// The digits of a number, the first in the least significant byte, and how many there are; none
-/// for zero. A list has less than 10^9 values, so a tenth of an index has at most 8 digits.
+/// Returns the digits of a number and their count; zero yields no digits. The first digit is in the
+/// least significant byte. A tenth of an index has at most 8 digits, because a list contains less
+/// than 10^9 values.
 #[inline(always)]
 fn decimal(mut number: usize) -> (u64, usize) {
     let (mut digits, mut len) = (0, 0);
@@ -306,9 +309,9 @@ fn decimal(mut number: usize) -> (u64, usize) {
     (digits, len)
 }
 
-/// Lets a function that is not inlined read from a copy of the reader. The reader itself then never
-/// has an address, and stays in registers; otherwise each of its copies waits for its last store.
-/// The same holds for the message, which the function takes and returns.
+/// Lets an out-of-line function read from a copy of the reader. The reader itself then never has an
+/// address and stays in registers. Otherwise each copy of it would wait for the last store. The
+/// same applies to the message, so `read` takes and returns it.
 #[inline(always)]
 fn aside<'m, T>(input: &mut Reader<'m>, read: impl FnOnce(&mut Reader<'m>) -> T) -> T {
     let mut copy = *input;
@@ -317,7 +320,7 @@ fn aside<'m, T>(input: &mut Reader<'m>, read: impl FnOnce(&mut Reader<'m>) -> T)
     read
 }
 
-/// Reads a document; the function reads each element.
+/// Reads a document. `read` handles each element.
 #[inline(always)]
 fn document<'m, T>(
     input: &mut Reader<'m>,
@@ -332,7 +335,8 @@ fn document<'m, T>(
     })
 }
 
-/// The elements of a document, all of which are there, with its end after them.
+/// Returns the elements of a document, after checking that the document is complete and ends
+/// correctly.
 #[inline(always)]
 fn elements<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let before = *input;
@@ -352,7 +356,7 @@ fn elements<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     }
 }
 
-/// Moves the input to a fault within something that is complete: more bytes cannot repair it.
+/// Moves the input to a fault within a complete item. More bytes cannot repair such a fault.
 #[cold]
 fn within(input: &mut Reader<'_>, position: usize, fault: Fault) -> Fault {
     let moved = input.take(position, "what was read before");
@@ -363,7 +367,7 @@ fn within(input: &mut Reader<'_>, position: usize, fault: Fault) -> Fault {
     fault
 }
 
-/// The kind and the name of an element.
+/// Reads the kind and the name of an element.
 #[cold]
 fn element<'m>(input: &mut Reader<'m>) -> Result<(u8, &'m [u8]), Fault> {
     let kind = input.byte("an element")?;
@@ -401,8 +405,7 @@ fn boolean(input: &mut Reader<'_>) -> Result<bool, Fault> {
     }
 }
 
-/// Reads a number of any kind that has the value of an integer. Null and false are 0, as mgo reads
-/// them.
+/// Reads a number of any kind whose value is an integer. Null and false are 0, like in mgo.
 #[cold]
 fn integer(input: &mut Reader<'_>, kind: u8) -> Result<i64, Fault> {
     let before = *input;
@@ -462,7 +465,7 @@ fn binary<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     input.take_long(len, BYTES)
 }
 
-/// Bytes of subtype 2, which have their length twice.
+/// Reads bytes of subtype 2, which contain their length twice.
 #[cold]
 fn old_binary<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let len = length(input)?;
@@ -492,7 +495,7 @@ fn length(input: &mut Reader<'_>) -> Result<u64, Fault> {
     Ok(len)
 }
 
-/// An id in any kind that mgo reads into bytes.
+/// Reads an id of any kind that mgo converts to bytes.
 #[cold]
 fn bytes<'m>(input: &mut Reader<'m>, kind: u8) -> Result<&'m [u8], Fault> {
     match kind {
@@ -516,8 +519,8 @@ fn text<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     }
 }
 
-/// Reads a list with the names and kinds that all libraries write; its length tells the number of
-/// values. Other lists are read value by value.
+/// Reads a list with the names and kinds that all libraries write. For such a list, the length
+/// determines the number of values. Any other list is read value by value.
 #[inline(always)]
 fn list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
     let before = *input;
@@ -540,7 +543,7 @@ fn usual<'m>(elements: &[u8], scope: &Scope<'m>) -> Result<Option<&'m [f64]>, Fa
     let mut rest = elements;
     for (tens, places) in room.chunks_mut(10).enumerate() {
         let (digits, len) = decimal(tens);
-        // The kind, the digits and the zero, which all lie in the first 8 bytes.
+        // The kind, the digits and the zero are all within the first 8 bytes.
         let mut expected = u64::from(DOUBLE) | (digits << 8) | (u64::from(b'0') << (8 + 8 * len));
         let mask = u64::MAX >> (8 * (5 - len));
         for place in places {
@@ -558,12 +561,12 @@ fn usual<'m>(elements: &[u8], scope: &Scope<'m>) -> Result<Option<&'m [f64]>, Fa
             rest = behind;
         }
     }
-    // SAFETY: All places were written, or the function has returned.
+    // SAFETY: All places were written, because any failure above returned.
     Ok(Some(unsafe { values::assume_init(room) }))
 }
 
-/// How many doubles with the usual names take `len` bytes. At most a million: their names have at
-/// most 5 digits before the last.
+/// Returns how many doubles with the usual names take `len` bytes, at most a million: up to there,
+/// a name has at most 5 digits before the last.
 #[inline(always)]
 fn usual_count(len: usize) -> Option<usize> {
     if len <= 110 {
@@ -584,7 +587,7 @@ fn many_count(mut len: usize) -> Option<usize> {
     (len <= 16 * 900_000 && len.is_multiple_of(16)).then_some(count + len / 16)
 }
 
-/// A list with any names, and values of any kinds of numbers.
+/// Reads a list with any names and any kinds of numbers.
 #[cold]
 #[inline(never)]
 fn unusual<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
@@ -607,8 +610,8 @@ fn doubles<'m>(input: &mut Reader<'m>, kind: u8, scope: &Scope<'m>) -> Result<&'
     }
 }
 
-/// Skips the value of an element that the message does not have. Documents within it are skipped by
-/// their length, whatever they contain.
+/// Skips the value of an unknown element. Nested documents are skipped by their length, whatever
+/// they contain.
 #[cold]
 #[inline(never)]
 fn skip(input: &mut Reader<'_>, kind: u8) -> Result<(), Fault> {

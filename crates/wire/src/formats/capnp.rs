@@ -1,5 +1,5 @@
-//! Cap'n Proto: <https://capnproto.org/encoding.html>, as a stream of messages that each begin with
-//! a table of their segments, plain or packed.
+//! Cap'n Proto: <https://capnproto.org/encoding.html>. A stream consists of messages that each
+//! begin with a table of their segments. They can be plain or packed.
 //!
 //! ```text
 //! struct Counter     { id @0 :Data; value @1 :Int64; }
@@ -23,10 +23,10 @@
 //!                      (2 is a byte, 5 is a word), items: 29 bits
 //! ```
 //!
-//! A reader accepts whatever the format allows for these: several segments with far pointers,
-//! sections that are shorter (the rest is zero) or longer than ours, in any place and order, and a
-//! list of structs in place of a list of doubles. Each of the three objects is read once, so no
-//! message costs more than its length.
+//! You can read any message that the format allows for these types: with several segments and far
+//! pointers; with sections in any order that are shorter than ours (the rest is zero) or longer;
+//! with a list of structs instead of a list of doubles. Each of the three objects is read once, so
+//! the cost is bounded by the length of the message.
 
 mod packing;
 mod segments;
@@ -43,7 +43,7 @@ use crate::pieces::{Bytes, Each, Le64, LeDoubles, Zeros, append};
 use crate::reader::Reader;
 use segments::{BYTE, Segments, WORD, words_of};
 
-/// Cap'n Proto as all libraries write it: words as they are in memory.
+/// Cap'n Proto as written by all libraries: words as they appear in memory.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Capnp};
@@ -60,7 +60,7 @@ use segments::{BYTE, Segments, WORD, words_of};
 #[derive(Debug)]
 pub struct Capnp(());
 
-/// Cap'n Proto's packed form: the bytes of a word that are zero are left out.
+/// Cap'n Proto's packed form, which omits the zero bytes of each word.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, CapnpPacked};
@@ -73,17 +73,17 @@ pub struct Capnp(());
 #[derive(Debug)]
 pub struct CapnpPacked(());
 
-/// How a dialect differs.
+/// The differences between the dialects.
 trait Dialect: Sized + 'static {
     const NAME: &'static str;
 
-    /// Appends words, an id that is padded to a word, and values.
+    /// Appends words, an id padded to a full word, and values.
     fn write<const N: usize>(out: &mut Vec<u8>, head: [u64; N], id: &[u8], values: &[f64]);
 
     /// Reads all words of a message.
     fn read<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Segments<'m>, Fault>;
 
-    /// Skips this number of words of a message that was read before.
+    /// Skips this number of words of a message that was already read.
     fn skip(input: &mut Reader<'_>, words: usize);
 }
 
@@ -133,7 +133,7 @@ struct Parts<'m> {
     values: &'m [f64],
 }
 
-/// What the dialects share.
+/// The code that the dialects share.
 struct Codec<D>(PhantomData<D>);
 
 impl<D: Dialect> Codec<D> {
@@ -222,12 +222,12 @@ impl<D: Dialect> Codec<D> {
         })
     }
 
-    /// Reads the parts that a message has.
+    /// Reads the parts of a message.
     #[inline(always)]
     fn read<'m>(kind: Kind, input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Parts<'m>, Fault> {
         let before = *input;
         let segments = D::read(input, scope)?;
-        // Each result ends here, and none is passed on as a whole, so that they stay in registers.
+        // Each result ends here and is never passed on as a whole, so it stays in registers.
         let mut fail = |fault| {
             *input = Self::before_fault(before, &segments);
             fault
@@ -318,7 +318,7 @@ mod tests {
         out
     }
 
-    /// Reads segments in both forms, which have to agree.
+    /// Reads segments in both forms and checks that the results agree.
     #[track_caller]
     fn read<T>(segments: &[&[u64]], check: impl Fn(Result<MetricUnion<'_>, String>) -> T) -> T {
         let plain = message(segments);
@@ -345,7 +345,7 @@ mod tests {
         });
     }
 
-    /// The data of the union, with pointers.
+    /// The data of the union, including pointers.
     fn fields(id: u64, timer: u64) -> [u64; 5] {
         [3, UNION.counter as u64, UNION.gauge.to_bits(), id, timer]
     }
@@ -362,12 +362,13 @@ mod tests {
     #[test]
     fn segments_refer_to_each_other() {
         let [a, b, c] = [1.5f64, 0.0, -2.5].map(f64::to_bits);
-        // A far pointer to the root, a double-far one to the id, and both of values at hand.
+        // A far pointer to the root, a double-far pointer to the id, and both variants for the
+        // values.
         let root = [&[0, structure(0, 3, 2)][..], &fields(double_far(0, 1), far(3, 3))].concat();
         let first = [far(1, 1), far(2, 0), list(0, BYTE, 10)];
         let last = [a, b, c, list(-4, WORD, 3)];
         reads(&[&first, &root, &[TEN, BYTES], &last], UNION);
-        // Empty segments between.
+        // Empty segments in between.
         let first = [far(4, 1), far(6, 0), list(0, BYTE, 10)];
         let root = [&[0, structure(0, 3, 2)][..], &fields(double_far(0, 1), far(8, 3))].concat();
         reads(&[&first, &[], &[], &[], &root, &[], &[TEN, BYTES], &[], &last], UNION);

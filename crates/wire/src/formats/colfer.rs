@@ -1,5 +1,5 @@
-//! Colfer: <https://github.com/pascaldekloe/colfer/wiki/Spec>. Each field has a header, the number
-//! of the field; zeros are left out; fields stand in the order of the schema; 7f ends a message.
+//! Colfer: <https://github.com/pascaldekloe/colfer/wiki/Spec>. The header of a field is its number
+//! in the schema. Zeros are omitted, fields are in the order of the schema, and 7f ends a message.
 //!
 //! ```text
 //! Counter      0 id, 1 value
@@ -8,8 +8,8 @@
 //! MetricUnion  0 type, 1 id, 2 counter, 3 timer, 4 gauge
 //! ```
 //!
-//! A number is a varint of at most 9 bytes, the ninth with 8 bits of the number; the header of a
-//! negative one has the bit 80, and its magnitude follows. Doubles are big-endian.
+//! A number is a varint of at most 9 bytes. The ninth byte carries 8 bits. If the number is
+//! negative, its header has the bit 80 set and the magnitude follows. Doubles are big-endian.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ use crate::pieces::{BeDouble, Byte, Bytes, Each, FixedPiece, Piece, Varint, appe
 use crate::reader::Reader;
 use crate::values;
 
-/// Colfer as its generated code writes it.
+/// Colfer as written by its generated code.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Colfer};
@@ -35,12 +35,12 @@ use crate::values;
 #[derive(Debug)]
 pub struct Colfer(());
 
-/// Ends a message.
+/// The end of a message.
 const END: u8 = 0x7f;
-/// In the header of a number: the number is negative.
+/// Marks a negative number in the header of a field.
 const NEGATIVE: u8 = 0x80;
-/// The library refuses to read messages beyond 16 MiB and lists beyond 64 Ki values, even its own.
-/// 64 Ki values take half a MiB.
+/// The library refuses to read messages beyond 16 MiB and lists beyond 64 Ki values, even if it
+/// wrote them. 64 Ki values take half a MiB.
 const MAX_ID: usize = 15 << 20;
 const MAX_LIST: usize = 64 << 10;
 
@@ -163,12 +163,12 @@ fn doubles(field: u8, values: &[f64]) -> Result<impl Piece + '_, Fault> {
 #[derive(Clone, Copy)]
 struct Magnitude(u64);
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` below is the same constant.
 unsafe impl FixedPiece for Magnitude {
     const BOUND: usize = 9;
 }
 
-// SAFETY: 8 groups of 7 bits, and one of 8.
+// SAFETY: This writes 8 groups of 7 bits and one of 8.
 unsafe impl Piece for Magnitude {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -193,7 +193,7 @@ unsafe impl Piece for Magnitude {
     }
 }
 
-/// Whether a field's header is next.
+/// Returns whether the header of this field is next.
 #[inline(always)]
 fn header(input: &mut Reader<'_>, field: u8) -> bool {
     let here = input.peek() == Some(field);

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Numbers are little-endian. The builder works from the end to the start. In the order of its
-//! bytes, a message is
+//! bytes, a message consists of
 //!
 //! ```text
 //! root      where the table is, from here: 32 bits
@@ -21,8 +21,8 @@
 //! id        its length: 32 bits; then its bytes. Up to 3 zeros
 //! ```
 //!
-//! and a field that is a vector is its offset from that field: 32 bits. Numbers that are zero are
-//! left out. Readers accept all of this in any place and order.
+//! A vector field contains the offset of the vector from this field, in 32 bits. Numbers that are
+//! zero are omitted. You can read all parts in any place and order.
 
 use alloc::vec::Vec;
 
@@ -35,8 +35,9 @@ use crate::pieces::{Byte, Bytes, Le32, Le64, LeDouble, LeDoubles, Literal, Piece
 use crate::reader::Reader;
 use crate::values;
 
-/// FlatBuffers as the library for Go wrote it up to version 1.7: a vtable keeps its length when its
-/// last fields are left out, and the whole message is aligned to 8 bytes only if it has a number.
+/// FlatBuffers as written by the Go library up to version 1.7. This version keeps the length of a
+/// vtable even if its last fields are omitted, and aligns a message to 8 bytes only if it contains
+/// a number.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Flatbuffers};
@@ -168,13 +169,13 @@ fn write_one(id: &[u8], number: u64, is_zero: bool, out: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-/// Whether an id, padded to 4 bytes and without its length, is a multiple of 8 bytes.
+/// Returns whether an id, padded to 4 bytes and without its length, is a multiple of 8 bytes.
 #[inline(always)]
 fn fills_words(id: &[u8]) -> bool {
     id.len().div_ceil(4).is_multiple_of(2)
 }
 
-/// How many bytes there are from the end of the number of values to the length of the id.
+/// Returns the number of bytes from the end of the value count to the length of the id.
 #[inline(always)]
 fn between(id: &[u8], values: &[f64]) -> Result<u32, Fault> {
     const MAX_BYTES: usize = i32::MAX as usize - 128;
@@ -185,7 +186,7 @@ fn between(id: &[u8], values: &[f64]) -> Result<u32, Fault> {
     Ok((bytes + values_padding(id)) as u32)
 }
 
-/// How many zeros follow the values.
+/// Returns the number of zeros after the values.
 #[inline(always)]
 fn values_padding(id: &[u8]) -> usize {
     if fills_words(id) { 4 } else { 0 }
@@ -201,20 +202,20 @@ fn bytes(id: &[u8]) -> impl Piece + '_ {
     (Le32(id.len() as u32), Bytes(id), Zeros(id.len().wrapping_neg() % 4))
 }
 
-/// The part of a union that depends only on which numbers it has, not on their values.
+/// The part of a union that depends only on the presence of its numbers, not on their values.
 struct Form {
-    /// Everything before the first field, `head_len` bytes: the root, the vtable, the table's
+    /// The bytes before the first field, `head_len` of them: the root, the vtable, the table's
     /// offset.
     head: [u8; 32],
     head_len: usize,
     behind_gauge: usize,
     to_values: u32,
     behind_counter: usize,
-    /// Without the bytes between the values and the id.
+    /// Excludes the bytes between the values and the id.
     to_id: u32,
 }
 
-/// By gauge, counter and type.
+/// Indexed by gauge, counter and type.
 static FORMS: [[[Form; 2]; 2]; 2] = [
     [
         [form(false, false, false), form(true, false, false)],
@@ -226,8 +227,8 @@ static FORMS: [[[Form; 2]; 2]; 2] = [
     ],
 ];
 
-/// Works from the end, as the builder does: places are counted from the values on, whose number is
-/// 4 bytes off a multiple of 8.
+/// Builds the form from the end, like the builder. Places are counted from the values on, whose
+/// count is 4 bytes off a multiple of 8.
 const fn form(has_type: bool, has_counter: bool, has_gauge: bool) -> Form {
     let id = if has_type { 8 } else { 4 };
     let mut place = id;
@@ -260,7 +261,7 @@ const fn form(has_type: bool, has_counter: bool, has_gauge: bool) -> Form {
         if has_counter { table - counter } else { 0 },
         table - values,
         if has_gauge { table - gauge } else { 0 },
-        // The table begins with how far back the vtable is.
+        // The table begins with the distance back to the vtable.
         VTABLE,
     ];
     let mut index = 0;
@@ -283,7 +284,7 @@ const VTABLE: usize = 14;
 
 struct Head(&'static Form);
 
-// SAFETY: It writes 32 bytes, and its end is within them.
+// SAFETY: This writes 32 bytes, and its end is within them.
 unsafe impl Piece for Head {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -301,7 +302,7 @@ unsafe impl Piece for Head {
     }
 }
 
-/// Reads a message, which takes up the whole input.
+/// Reads a message that takes up the whole input.
 #[inline(always)]
 fn message<'m, T>(
     input: &mut Reader<'m>,
@@ -315,7 +316,7 @@ fn message<'m, T>(
     result
 }
 
-/// A fault, and where it is.
+/// A fault with its position.
 struct PlacedFault {
     at: usize,
     fault: Fault,
@@ -333,16 +334,16 @@ impl PlacedFault {
     }
 }
 
-/// A table whose bounds were checked.
+/// A table whose bounds were already checked.
 struct Table<'m> {
     input: &'m [u8],
     start: usize,
     /// The table itself.
     table: &'m [u8],
-    /// Where the vtable begins.
+    /// The position of the vtable.
     vtable: usize,
-    /// Where each field is in the table, or 0: 16 bits each. There can be fewer or more than the
-    /// message has.
+    /// The position of each field in the table, or 0, in 16 bits each. The writer's schema can
+    /// contain fewer or more fields than ours.
     fields: &'m [u8],
 }
 
@@ -374,7 +375,7 @@ impl<'m> Table<'m> {
         Ok(Table { input, start, table, vtable, fields })
     }
 
-    /// A field of `N` bytes, and where it is. `None` when it was left out.
+    /// Returns a field of `N` bytes and its position. Returns `None` if the field was omitted.
     #[inline(always)]
     fn field<const N: usize>(&self, index: usize) -> Result<Option<(usize, [u8; N])>, PlacedFault> {
         let offset = match array(self.fields, 2 * index) {
@@ -394,13 +395,13 @@ impl<'m> Table<'m> {
         }
     }
 
-    /// A number of `N` bytes.
+    /// Returns a number of `N` bytes, or zeros if it was omitted.
     #[inline(always)]
     fn number<const N: usize>(&self, index: usize) -> Result<[u8; N], PlacedFault> {
         Ok(self.field(index)?.map_or([0; N], |(_, bytes)| bytes))
     }
 
-    /// A vector of items of `size` bytes.
+    /// Returns the bytes of a vector with items of `size` bytes.
     #[inline(always)]
     fn vector(&self, index: usize, size: usize) -> Result<&'m [u8], PlacedFault> {
         const OFFSET: &str = "the offset of a vector";
@@ -467,14 +468,14 @@ mod tests {
         assert_eq!(Counter::decode::<Flatbuffers>(bytes, &arena.as_scope()), Ok(counter));
     }
 
-    /// Whether it is incomplete, where, and what was expected.
+    /// Returns whether the fault is incomplete input, its position, and the expectation.
     fn fault(bytes: &[u8]) -> (bool, u64, &'static str) {
         let mut arena = Arena::new();
         let error = Counter::decode::<Flatbuffers>(bytes, &arena.as_scope()).unwrap_err();
         (error.is_incomplete(), error.offset().unwrap(), error.expected())
     }
 
-    /// A counter with its vtable: the root, 4 and 2 numbers of that, the table's offset, the
+    /// Encodes a counter with its vtable: the root, 4 and 2 vtable numbers, the table's offset, the
     /// value, the id's offset, its length and its bytes.
     fn counter(numbers: [i64; 10]) -> Vec<u8> {
         little(&numbers, &[4, 2, 2, 2, 2, 4, 8, 4, 4, 2])
@@ -509,7 +510,7 @@ mod tests {
         UNION.encode::<Flatbuffers>(&mut out).unwrap();
         let mut arena = Arena::new();
         let scope = arena.as_scope();
-        // A reader does not need the zeros after the id.
+        // You can omit the zeros after the id.
         for len in 0..out.len() - 3 {
             let error = MetricUnion::decode::<Flatbuffers>(&out[..len], &scope).unwrap_err();
             assert!(error.is_incomplete(), "{len}: {error}");
@@ -519,12 +520,12 @@ mod tests {
 
     #[test]
     fn newer_builders() {
-        // Version 25 of the library for Go, with a file identifier, and a vtable that ends with
-        // its last field.
+        // From version 25 of the Go library, with a file identifier and a vtable that ends with its
+        // last field.
         let identified =
             b"\x10\0\0\0QUIP\0\0\x06\0\x08\0\x04\0\x06\0\0\0\x04\0\0\0\x02\0\0\0ab\0\0";
         reads_counter(identified, Counter { id: b"ab", value: 0 });
-        // A vtable without fields, and one with more than the message has.
+        // A vtable without fields, and a vtable with more fields than the message defines.
         let none = little(&[8, 4 << 16 | 4, 4], &[4, 4, 4]);
         reads_counter(&none, Counter { id: b"", value: 0 });
         let more = little(
@@ -537,7 +538,7 @@ mod tests {
     #[test]
     fn parts_stand_in_any_place() {
         reads_counter(&counter(COUNTER), Counter { id: b"ab", value: 99 });
-        // The vtable last, nothing aligned, and the id between.
+        // The vtable at the end, no alignment, and the id in between.
         let mut apart = little(
             &[7, 0, 7 - 29, 18, 99, 2, 0x6261, 8, 16, 4, 8],
             &[4, 3, 4, 4, 8, 4, 2, 2, 2, 2, 2],

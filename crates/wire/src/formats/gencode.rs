@@ -1,4 +1,5 @@
-//! Gencode: <https://github.com/andyleap/gencode>. Fields in the order of the schema, without tags.
+//! Gencode: <https://github.com/andyleap/gencode>. Fields follow the order of the schema, without
+//! tags.
 //!
 //! ```text
 //! Counter      varint length, id, zigzag varint value
@@ -21,7 +22,7 @@ use crate::pieces::{Byte, Bytes, Le64, LeDouble, LeDoubles, Piece, Varint, appen
 use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
-/// Gencode as its generated code writes it.
+/// Gencode as written by its generated code.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Gencode};

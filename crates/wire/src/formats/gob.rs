@@ -16,11 +16,11 @@
 //! MetricUnion type 68: Type int, ID bytes, CounterVal int, BatchTimerVal type 66, GaugeVal double
 //! ```
 //!
-//! A message that stands alone has the definitions that it needs before it. A stream has each
-//! definition once, so later messages are values only.
+//! A single message begins with the definitions that it needs. A stream contains each definition
+//! once, so later messages consist only of values.
 //!
-//! A reader goes by the definitions that it finds, whatever their ids: fields are matched by name,
-//! numbers can have other types if the value is the same, and unknown fields are skipped.
+//! The reader follows the definitions in the stream, whatever their ids are. Fields are matched by
+//! name, a number can have another type if the value is the same, and unknown fields are skipped.
 
 use alloc::vec::Vec;
 
@@ -41,8 +41,8 @@ mod types;
 use pieces::{DelimitedMessage, FieldCursor};
 use types::{FieldTarget, ReaderState};
 
-/// gob as Go's own library writes structures: fields that are zero are left out, -0 too. The ids
-/// are those of a program that uses the four types in this order and no others.
+/// gob like Go's library writes structures. Fields that are zero are omitted, including -0. The ids
+/// are the same as in a program that uses only the four types, in this order.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Gob};
@@ -159,7 +159,7 @@ impl Format for Gob {
     }
 }
 
-/// The definitions of the types, as messages.
+/// The definitions of the types, encoded as messages.
 const COUNTER: &[u8; 38] =
     b"\x25\x7f\x03\x01\x01\x07Counter\x01\xff\x80\0\x01\x02\x01\x02ID\x01\x0a\0\
       \x01\x05Value\x01\x04\0\0\0";
@@ -186,10 +186,10 @@ const METRIC_UNION_SLOTS: &[FieldTarget] = &[
     FieldTarget::Gauge,
 ];
 
-/// Messages of 8 GiB are too large for Go.
+/// Go refuses messages of 8 GiB.
 const TOO_LARGE: u64 = 1 << 33;
 
-/// Which definitions a stream has.
+/// The definitions that a stream already contains.
 #[derive(Debug, Default)]
 pub struct SentDefinitions {
     kinds: u8,
@@ -284,8 +284,8 @@ fn to_gauge(union: MetricUnion<'_>) -> Gauge<'_> {
     Gauge { id: union.id, value: union.gauge }
 }
 
-/// Reads a message with its definitions. The usual definitions, which have the ids and fields that
-/// this writer uses, are only compared.
+/// Reads a message with its definitions. This writer's own definitions, with the same ids and
+/// fields, are only compared.
 #[inline(always)]
 fn read_alone<'m>(
     kind: Kind,
@@ -300,8 +300,8 @@ fn read_alone<'m>(
     {
         return Ok(union);
     }
-    // Functions that are not inlined read from a copy. The reader itself then never has an
-    // address, and stays in registers.
+    // Out-of-line functions read from a copy. The reader itself then never has an address, and
+    // stays in registers.
     let mut copy = before;
     let read = read_unusual(kind, &mut copy, scope);
     *input = copy;
@@ -318,7 +318,8 @@ fn read_unusual<'m>(
     ReaderState::default().read(kind, input, scope)
 }
 
-/// Reads a value of a type without unusual fields. Otherwise the input is left unchanged.
+/// Reads a value of a type without unusual fields. For any other type, this leaves the input
+/// unchanged.
 #[inline(always)]
 fn read_usual<'m>(
     id: u64,
@@ -339,7 +340,7 @@ fn read_usual<'m>(
 
 const FIELD: &str = "the next field of a structure, or its end";
 
-/// Reads a length and the bytes of the message that follows.
+/// Reads a length and then the message.
 #[inline(always)]
 fn message<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let before = *input;
@@ -351,7 +352,7 @@ fn message<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     input.take_long(len, "a message as long as its length says")
 }
 
-/// Reads a structure. Fields that take more than a few lines are left to the function.
+/// Reads a structure. `read` handles the fields that need more than a few lines.
 #[inline(always)]
 fn fields<'m>(
     slots: &[FieldTarget],
@@ -392,7 +393,7 @@ fn uint(input: &mut Reader<'_>) -> Result<u64, Fault> {
     }
 }
 
-/// A number of 1 to 8 bytes, the first one least significant, after the number of its bytes.
+/// Reads a number of 1 to 8 bytes after its byte count.
 #[inline(always)]
 fn long_uint(input: &mut Reader<'_>) -> Result<(u64, usize), Fault> {
     let before = *input;
@@ -435,7 +436,7 @@ fn bytes<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     input.take_long(len, "bytes as long as their length says")
 }
 
-/// The number of items that follow, each of which takes a byte or more.
+/// Reads the number of items that follow. Each item takes at least one byte.
 #[inline(always)]
 fn count(input: &mut Reader<'_>) -> Result<usize, Fault> {
     let count = uint(input)?;

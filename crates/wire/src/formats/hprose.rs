@@ -1,5 +1,5 @@
-//! Hprose: <https://github.com/hprose/hprose/wiki/Hprose-Serialization>, text with a tag before
-//! each value.
+//! Hprose: <https://github.com/hprose/hprose/wiki/Hprose-Serialization>, a textual format with a
+//! tag before each value.
 //!
 //! ```text
 //! c7"Counter"2{s2"iD"s5"value"}    a class: its name, how many fields, their names
@@ -9,8 +9,9 @@
 //! }
 //! ```
 //!
-//! Integers are a digit, `i..;` within 32 bits or `l..;`; doubles are `d..;` in the shortest form,
-//! `N`, `I+` or `I-`. An empty list is `a{}`. Lengths of text count units of UTF-16. The classes:
+//! Integers are a digit, `i..;` within 32 bits, or `l..;`. Doubles are `d..;` in the shortest form,
+//! `N`, `I+` or `I-`. An empty list is `a{}`. The length of a string counts UTF-16 units. The
+//! classes:
 //!
 //! ```text
 //! Counter      iD value
@@ -19,10 +20,10 @@
 //! MetricUnion  type iD counterVal batchTimerVal gaugeVal
 //! ```
 //!
-//! A message that stands alone begins with its class. A stream is what one writer writes: a class
-//! is defined before its first object, and counted from 0. A reader accepts fields in any order,
-//! and skips those that the message does not have; an id can also be bytes or text. A reader does
-//! not follow references to earlier values, since no message here has any.
+//! A single message begins with its class. In a stream, each class is defined before its first
+//! object and numbered from 0. You can read fields in any order, and an id can also be bytes or a
+//! string. Unknown fields are skipped. References to earlier values are not followed, because our
+//! messages contain none.
 
 use alloc::vec::Vec;
 
@@ -41,7 +42,7 @@ use read::{
     BATCH_TIMER, COUNTER, Classes, GAUGE, METRIC_UNION, end, float, id, integer, list, metric_type,
 };
 
-/// Hprose as hprose-golang writes it.
+/// Hprose as written by hprose-golang.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Hprose};
@@ -106,22 +107,22 @@ impl Format for Hprose {
     }
 }
 
-/// The classes that a stream has defined, and their numbers.
+/// The classes that a stream already defined, with their numbers.
 #[derive(Debug, Default)]
 pub struct WrittenClasses {
     numbers: [Option<u8>; Kind::ALL.len()],
     len: u8,
 }
 
-/// What precedes an object's values.
+/// The part of an object before its values.
 #[derive(Clone, Copy)]
 struct Head {
     number: u8,
-    /// Whether the class has yet to be defined.
+    /// Whether the class must be defined first.
     define: bool,
 }
 
-/// The head of a message that stands alone.
+/// The head of a single message.
 const ALONE: Head = Head { number: 0, define: true };
 
 impl WrittenClasses {
@@ -138,7 +139,7 @@ impl WrittenClasses {
 }
 
 impl Head {
-    /// With the class's definition.
+    /// Adds the definition of the class.
     #[inline(always)]
     fn with_class<const N: usize>(self, class: &'static [u8; N]) -> impl Piece {
         let number = Byte(b'0' + self.number);
@@ -187,7 +188,7 @@ fn union(head: Head, message: &MetricUnion<'_>, out: &mut Vec<u8>) {
     );
 }
 
-/// A list of integers.
+/// Writes an id as a list of integers.
 #[inline(always)]
 fn id_list(id: &[u8]) -> impl Piece + '_ {
     (list_head(id.len()), Each(id, IdByte), Byte(b'}'))
@@ -198,17 +199,17 @@ fn floats(values: &[f64]) -> impl Piece + '_ {
     (list_head(values.len()), Each(values, Float), Byte(b'}'))
 }
 
-/// The length of a list; an empty one has none.
+/// Writes the length of a list, which is omitted if the list is empty.
 #[inline(always)]
 fn list_head(len: usize) -> impl Piece {
     (Byte(b'a'), (len > 0).then_some(Decimal(len as i64)), Byte(b'{'))
 }
 
-/// An integer in the shortest of its forms.
+/// An integer in its shortest form.
 #[derive(Clone, Copy)]
 struct Integer(i64);
 
-// SAFETY: It writes a digit, or the integer between two bytes.
+// SAFETY: This writes a digit, or the integer between two bytes.
 unsafe impl Piece for Integer {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -218,7 +219,7 @@ unsafe impl Piece for Integer {
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
         let Integer(number) = *self;
-        // SAFETY: `at` is valid for either.
+        // SAFETY: `at` is valid for both cases.
         unsafe {
             if (0..10).contains(&number) {
                 return Byte(b'0' + number as u8).put(at);
@@ -229,7 +230,7 @@ unsafe impl Piece for Integer {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl FixedPiece for Integer {
     const BOUND: usize = Decimal::BOUND + 2;
 }
@@ -238,7 +239,7 @@ unsafe impl FixedPiece for Integer {
 #[derive(Clone, Copy)]
 struct Float(f64);
 
-// SAFETY: It writes a letter, a letter and a sign, or the double between two bytes.
+// SAFETY: This writes a letter, a letter and a sign, or the double between two bytes.
 unsafe impl Piece for Float {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -248,7 +249,7 @@ unsafe impl Piece for Float {
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
         let Float(value) = *self;
-        // SAFETY: `at` is valid for any of them.
+        // SAFETY: `at` is valid for all cases.
         unsafe {
             if value.is_finite() {
                 (Byte(b'd'), Double(value), Byte(b';')).put(at)
@@ -261,16 +262,16 @@ unsafe impl Piece for Float {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl FixedPiece for Float {
     const BOUND: usize = Double::BOUND + 2;
 }
 
-/// A byte of an id as an integer.
+/// A byte of an id, written as an integer.
 #[derive(Clone, Copy)]
 struct IdByte(u8);
 
-// SAFETY: It writes 8 bytes, and its end is at most 5 bytes after its start.
+// SAFETY: This writes 8 bytes, and its end is at most 5 bytes after its start.
 unsafe impl Piece for IdByte {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -288,7 +289,7 @@ unsafe impl Piece for IdByte {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl FixedPiece for IdByte {
     const BOUND: usize = 8;
 }
@@ -383,8 +384,8 @@ impl Codec {
     }
 }
 
-/// Skips the class as the library writes it and the start of its first object, and returns whether
-/// both were there.
+/// Skips the class definition and the start of its first object, if both are in the form that the
+/// library writes. Returns whether they were.
 #[inline(always)]
 fn begins<const N: usize>(input: &mut Reader<'_>, class: &[u8; N]) -> bool {
     let before = *input;
@@ -430,7 +431,7 @@ mod tests {
             ]
             .concat()
         );
-        // Messages that stand alone can follow each other, too.
+        // Single messages can also follow each other.
         Gauge { id: b"a", value: 4.0 }.encode::<Hprose>(&mut out).unwrap();
 
         for size in 1..out.len() {

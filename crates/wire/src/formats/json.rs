@@ -8,11 +8,11 @@
 //! {"Type":2,"ID":"","CounterVal":0,"BatchTimerVal":[1],"GaugeVal":0}      a union
 //! ```
 //!
-//! A stream has one message per line. A reader takes the form above in one go, and leaves all other
-//! spellings to `serde_json`: members in any order, more than once (the last one counts), missing
-//! or null (zero), or unknown (skipped); names in upper or lower case; escapes; white space before
-//! the message, in it and after it. An object with unknown members only is not a message, and is
-//! refused.
+//! A stream contains one message per line. The fast reader expects exactly the form above.
+//! `serde_json` reads everything else: members in any order, repeated (the last one wins), missing
+//! or null (zero), or unknown (skipped); names in upper or lower case; escapes; white space before,
+//! within and after a message. An object that contains only unknown members is refused, because
+//! this is not a message.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -31,8 +31,8 @@ mod any_form;
 
 use any_form::{BATCH_TIMER, COUNTER, GAUGE, METRIC_UNION, Members, any_form};
 
-/// JSON as Go's encoding/json writes it, for types with the functions that easyjson generates.
-/// NaN and the infinities are refused.
+/// JSON as written by Go's encoding/json for types with generated easyjson functions. NaN and the
+/// infinities are refused.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Json};
@@ -45,8 +45,8 @@ use any_form::{BATCH_TIMER, COUNTER, GAUGE, METRIC_UNION, Members, any_form};
 #[derive(Debug)]
 pub struct Json(());
 
-/// JSON as easyjson's functions write it by themselves: NaN and the infinities are the words `NaN`,
-/// `+Inf` and `-Inf`, which no other JSON reader accepts.
+/// JSON as written by easyjson's functions on their own. NaN and the infinities are written as
+/// `NaN`, `+Inf` and `-Inf`, which no other JSON reader accepts.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Easyjson};
@@ -59,9 +59,9 @@ pub struct Json(());
 #[derive(Debug)]
 pub struct Easyjson(());
 
-/// How a dialect differs.
+/// The differences between the dialects.
 trait Dialect {
-    /// Whether NaN and the infinities are written, as words.
+    /// Whether NaN and the infinities are written as words.
     const WORDS: bool;
 }
 
@@ -120,7 +120,7 @@ macro_rules! lines {
 lines!(Json, "json");
 lines!(Easyjson, "easyjson");
 
-/// What the dialects share.
+/// The code that the dialects share.
 struct Codec<D>(PhantomData<D>);
 
 impl<D: Dialect> Codec<D> {
@@ -228,7 +228,7 @@ impl<D: Dialect> Codec<D> {
         read(input, scope, METRIC_UNION, Self::union, |any| any)
     }
 
-    // The form that the libraries write, and nothing else.
+    // Reads exactly the form that the libraries write.
 
     #[inline(always)]
     fn counter<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Counter<'m>, Fault> {
@@ -308,9 +308,9 @@ const END: &str = "a comma, or the end of the object";
 const LIST: &str = "a list of numbers";
 const TYPE: &str = "a metric type that fits in 8 bits";
 
-/// Reads a message: first in the form that the libraries write, then in any form. If the first
-/// attempt fails, it fails early. An input that ends within that form would end within any other,
-/// too.
+/// Reads a message, first in the form that the libraries write, then in any form. If the first
+/// attempt fails, it fails early. Input that ends within the first form would also be incomplete in
+/// any other.
 #[inline(always)]
 fn read<'m, T>(
     input: &mut Reader<'m>,
@@ -351,7 +351,7 @@ fn word(input: &mut Reader<'_>) -> Result<f64, Fault> {
     }
 }
 
-/// Reads an id up to the quote after it.
+/// Reads an id up to its closing quote.
 #[inline(always)]
 fn id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     const EXPECTED: &str = "the quote at the end of an id";
@@ -365,7 +365,8 @@ fn id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> 
     base64::decode(text, scope)
 }
 
-/// Where the first quote is. 8 bytes are compared at once; the lowest of the matches is exact.
+/// Returns the position of the first quote. This compares 8 bytes at once; the lowest match is
+/// exact.
 #[inline(always)]
 fn quote(text: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
@@ -385,7 +386,7 @@ fn quote(text: &[u8]) -> Option<usize> {
 #[derive(Clone, Copy)]
 struct List<'a>(&'a [f64]);
 
-// SAFETY: It writes a bracket, each float with a byte after it, and at most one more byte.
+// SAFETY: This writes a bracket, each float with a byte after it, and at most one more byte.
 unsafe impl Piece for List<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -428,7 +429,7 @@ mod tests {
 
     fn gauge(number: &str) -> Result<f64, Error> {
         let mut arena = Arena::new();
-        // A form that is not read in one go.
+        // The space prevents the fast path.
         let text = format!("{{\"Value\" : {number}}}");
         Gauge::decode::<Json>(text.as_bytes(), &arena.as_scope()).map(|gauge| gauge.value)
     }

@@ -1,8 +1,9 @@
-//! One file per format. A format that several libraries write differently has a dialect for each.
+//! The formats, one file each. If several libraries write a format differently, each has a separate
+//! dialect.
 
 use crate::any::AnyFormat;
 
-// Not within the macro, since rustfmt finds modules only here.
+// These are outside of the macro, because rustfmt finds modules only here.
 #[cfg(feature = "bitcode")]
 mod bitcode;
 #[cfg(feature = "bson")]

@@ -9,9 +9,9 @@
 //! ugorji        the same with the names sorted, and ids as raw (the str of today)
 //! ```
 //!
-//! Numbers take the shortest form. Positive numbers take the unsigned forms, except with msgp,
-//! which uses the signed ones. A reader accepts any form of a number that has its value, ids as bin
-//! and as str, and maps in any order. It skips unknown fields.
+//! Numbers are written in the shortest form. For positive numbers this is an unsigned form, except
+//! with msgp, which uses signed forms. You can read a number in any form with the same value (such
+//! as a 32-bit float), ids as bin and as str, and maps in any order. Unknown fields are skipped.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -27,7 +27,7 @@ use crate::pieces::{
 use crate::reader::Reader;
 use crate::values;
 
-/// MessagePack as vmihailenco/msgpack writes fields by hand, without names.
+/// MessagePack like vmihailenco/msgpack writes hand-encoded fields, without names.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, VmihailencoMsgpack};
@@ -40,7 +40,7 @@ use crate::values;
 #[derive(Debug)]
 pub struct VmihailencoMsgpack(());
 
-/// MessagePack as the code that tinylib/msgp generates writes it.
+/// MessagePack as written by the code that tinylib/msgp generates.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, TinylibMsgp};
@@ -53,7 +53,7 @@ pub struct VmihailencoMsgpack(());
 #[derive(Debug)]
 pub struct TinylibMsgp(());
 
-/// MessagePack as ugorji's codec writes it.
+/// MessagePack as written by ugorji's codec.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, UgorjiMsgpack};
@@ -68,16 +68,16 @@ pub struct UgorjiMsgpack(());
 
 dialects!(delimited: true, VmihailencoMsgpack, TinylibMsgp, UgorjiMsgpack);
 
-/// How a dialect differs.
+/// The differences between the dialects.
 trait Dialect: Sized + 'static {
     const NAME: &'static str;
-    /// Whether fields have names.
+    /// Whether fields are named.
     const NAMED: bool = true;
     /// Whether the names are sorted.
     const SORTED: bool = false;
-    /// Whether ids are raw, which has no form with a length of one byte.
+    /// Whether ids are raw. This old type lacks the form with a one-byte length.
     const RAW: bool = false;
-    /// Whether positive numbers take the signed forms.
+    /// Whether positive numbers use signed forms.
     const SIGNED: bool = false;
 }
 
@@ -97,7 +97,7 @@ impl Dialect for UgorjiMsgpack {
     const RAW: bool = true;
 }
 
-/// What the dialects share.
+/// The code that the dialects share.
 struct Codec<D>(PhantomData<D>);
 
 impl<D: Dialect> Codec<D> {
@@ -265,16 +265,16 @@ fn doubles(values: &[f64]) -> Result<impl Piece + '_, Fault> {
     Ok((Length::array(length(values.len())?), Each(values, double)))
 }
 
-/// A length, in one of up to four forms: in the first byte, or after it.
+/// A length in one of up to four forms: within the first byte, or after it.
 #[derive(Clone, Copy)]
 struct Length {
     len: u32,
-    /// The first byte of a length below `short_end`; the length is added to it.
+    /// The first byte of a length below `short_end`. The length is added to this byte.
     short: u8,
     short_end: u32,
-    /// The first byte of a length of 8 bits, where the kind has one.
+    /// The first byte of an 8-bit length, if the kind supports it.
     byte: Option<u8>,
-    /// The first byte of a length of 16 bits; the next one is that of 32.
+    /// The first byte of a 16-bit length. `word + 1` marks a 32-bit length.
     word: u8,
 }
 
@@ -373,7 +373,7 @@ fn map(input: &mut Reader<'_>) -> Result<usize, Fault> {
     input.count(count, 2, "the announced number of fields")
 }
 
-/// An id, or the name of a field: bin, str, or nil.
+/// Reads an id or a field name: bin, str, or nil.
 #[inline(always)]
 fn bytes<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     const EXPECTED: &str = "bin or str";
@@ -450,7 +450,7 @@ fn read_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
     input.apart(other_double)
 }
 
-/// Reads a double as a float of 32 bits, or as a whole number that a double can represent.
+/// Reads a double from a 32-bit float, or from a whole number that a double can represent.
 #[inline(never)]
 fn other_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
     const EXPECTED: &str = "a number that a double can represent";
@@ -490,7 +490,7 @@ fn read_doubles<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f6
     values::fill(count, scope, || read_double(input))
 }
 
-/// Skips a value. It counts the values that are left, so nesting needs no stack.
+/// Skips a value. Nesting needs no stack, because this only counts the remaining values.
 #[cold]
 #[inline(never)]
 fn skip(input: &mut Reader<'_>) -> Result<(), Fault> {
@@ -499,7 +499,7 @@ fn skip(input: &mut Reader<'_>) -> Result<(), Fault> {
     while left > 0 {
         left -= 1;
         let before = *input;
-        // How many bytes follow, and how many values.
+        // The number of bytes and the number of values that follow.
         let (bytes, values) = match input.byte(EXPECTED)? {
             0..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => (0, 0),
             byte @ 0x80..=0x8f => (0, 2 * u64::from(byte & 15)),

@@ -7,9 +7,9 @@
 //! struct MetricUnion { type: i8, id: bytes, counter: i64, timer: [f64], gauge: f64 }
 //! ```
 //!
-//! The fields follow each other, without names or tags. Bytes and lists begin with their
-//! length as a base-128 number; an i64 is such a number after zigzag, an i8 one byte, an f64 its
-//! 8 bytes, least significant first.
+//! The fields follow each other without names or tags. Bytes and lists begin with their length as a
+//! base-128 number. An i64 is zigzag-encoded in base 128, an i8 is one byte, and an f64 is 8 bytes,
+//! least significant first.
 
 use alloc::vec::Vec;
 
@@ -22,8 +22,8 @@ use crate::pieces::{Byte, Bytes, LeDouble, LeDoubles, Piece, Varint, append};
 use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
-/// postcard as the crate writes it, version 1 of the format. A stream has nothing between two
-/// messages.
+/// postcard as written by the crate, version 1 of the format. In a stream, messages follow each
+/// other directly.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Postcard};
@@ -175,7 +175,7 @@ mod tests {
         gauge: f64,
     }
 
-    /// What the crate postcard writes for structures with the same fields.
+    /// Encodes structures with the same fields with the crate postcard.
     fn oracle(message: &Message<'_>) -> Vec<u8> {
         let written = match *message {
             Message::Counter(Counter { id, value }) => ::postcard::to_allocvec(&(id, value)),

@@ -1,5 +1,4 @@
-//! Protocol Buffers 3: <https://protobuf.dev/programming-guides/encoding/>, and DeDiS' variant of
-//! them.
+//! Protocol Buffers 3: <https://protobuf.dev/programming-guides/encoding/>, and DeDiS' variant.
 //!
 //! ```text
 //! message Counter     { bytes id = 1; int64 value = 2; }
@@ -9,9 +8,9 @@
 //!                       repeated double batch_timer_val = 4; double gauge_val = 5; }
 //! ```
 //!
-//! Four libraries write four dialects, which differ in the zeros that they write and in the form
-//! of signed numbers. A reader accepts fields in any order and more than once (the last one counts;
-//! lists are concatenated), and lists that are packed or not. It skips unknown fields.
+//! Four libraries write four dialects, which differ in the treatment of zeros and in the form of
+//! signed numbers. You can read fields in any order and repeated (the last one wins, and lists are
+//! concatenated), and lists that are packed or unpacked. Unknown fields are skipped.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -26,7 +25,7 @@ use crate::protobuf::{TAG, bytes, double, skip};
 use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
-/// Protobuf as Google's own libraries write it: zeros are left out, but a gauge of -0 is written.
+/// Protobuf as written by Google's libraries. Zeros are omitted, but a gauge of -0 is written.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Protobuf};
@@ -39,7 +38,7 @@ use crate::values;
 #[derive(Debug)]
 pub struct Protobuf(());
 
-/// Protobuf as the code that gogo/protobuf generates writes it: a gauge of -0 is left out, too.
+/// Protobuf as written by the code that gogo/protobuf generates. A gauge of -0 is omitted too.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, GogoProtobuf};
@@ -52,8 +51,8 @@ pub struct Protobuf(());
 #[derive(Debug)]
 pub struct GogoProtobuf(());
 
-/// Protobuf as gogo's runtime writes structures without the proto3 mark: numbers that are zero are
-/// written.
+/// Protobuf like gogo's runtime writes structures without the proto3 mark: numbers that are zero
+/// are written.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, ProtobufViaGogo};
@@ -66,8 +65,9 @@ pub struct GogoProtobuf(());
 #[derive(Debug)]
 pub struct ProtobufViaGogo(());
 
-/// Protobuf as DeDiS' library writes it: everything is written, and signed numbers are zigzag.
-/// Other protobuf readers take its positive numbers for twice as large.
+/// Protobuf as written by DeDiS' library. Everything is written, and signed numbers are zigzag.
+/// Because of this, other protobuf readers see its positive numbers doubled, for example 14 instead
+/// of 7.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, DedisProtobuf};
@@ -80,7 +80,7 @@ pub struct ProtobufViaGogo(());
 #[derive(Debug)]
 pub struct DedisProtobuf(());
 
-/// How a dialect differs.
+/// The differences between the dialects.
 trait Dialect: Sized + 'static {
     const NAME: &'static str;
     const ZIGZAG: bool = false;
@@ -88,7 +88,7 @@ trait Dialect: Sized + 'static {
     const ZEROS: bool = false;
     /// Whether empty ids and lists are written.
     const EMPTY: bool = false;
-    /// Whether -0 is a zero.
+    /// Whether -0 counts as zero.
     const NEGATIVE_ZERO: bool = false;
 }
 
@@ -115,7 +115,7 @@ impl Dialect for DedisProtobuf {
     const EMPTY: bool = true;
 }
 
-/// What the dialects share.
+/// The code that the dialects share.
 struct Codec<D>(PhantomData<D>);
 
 impl<D: Dialect> Codec<D> {
@@ -254,13 +254,12 @@ fn integer<D: Dialect>(input: &mut Reader<'_>) -> Result<i64, Fault> {
     Ok(if D::ZIGZAG { unzigzag(number) } else { number as i64 })
 }
 
-/// A list. It comes in one piece from a library that writes packed lists, and in one piece per
-/// value from others.
+/// A list. A library that packs lists writes it in one piece; others write a piece for each value.
 struct Doubles<'s, 'm> {
     scope: &'s Scope<'m>,
     /// The first piece.
     first: &'m [f64],
-    /// All values, once there is a second piece.
+    /// All values, once a second piece was read.
     all: Option<ArenaVec<'m, f64, &'s Scope<'m>>>,
 }
 

@@ -1,5 +1,5 @@
-//! rkyv: <https://rkyv.org/>, written and read by the crate itself; little-endian, with offsets of
-//! 32 bits.
+//! rkyv: <https://rkyv.org/>, written and read by the crate itself; little-endian, with 32-bit
+//! offsets.
 //!
 //! ```text
 //! struct Counter     { id: Vec<u8>, value: i64 }
@@ -8,12 +8,13 @@
 //! struct MetricUnion { metric_type: i8, id: Vec<u8>, counter: i64, timer: Vec<f64>, gauge: f64 }
 //! ```
 //!
-//! The structure is at the end, with offsets back to the contents of its vectors. Everything is
-//! checked before it is read. That needs an input that begins at an address divisible by 8; any
-//! other input is copied first.
+//! The structure is at the end, with offsets back to the contents of its vectors. All bytes are
+//! checked before they are used. The input must begin at an address divisible by 8; otherwise it is
+//! copied first.
 //!
-//! Features of rkyv that change its format (`big_endian`, `unaligned`, `pointer_width_16` and
-//! `pointer_width_64`) change it here, too, if another crate of the program enables them.
+//! Some features of rkyv change its format: `big_endian`, `unaligned`, `pointer_width_16` and
+//! `pointer_width_64`. If another crate of your program enables such a feature, the format changes
+//! here too.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -30,7 +31,7 @@ use crate::format::{Format, forward, sealed};
 use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
 use crate::reader::Reader;
 
-/// rkyv as the crate writes it, version 0.8.
+/// rkyv as written by the crate, version 0.8.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Rkyv};
@@ -56,10 +57,10 @@ impl Format for Rkyv {
 
 struct Codec;
 
-/// The alignment of everything that a message holds.
+/// The alignment of all parts of a message.
 const ALIGNMENT: usize = 8;
 
-/// Each message with the structure that stands for it.
+/// Pairs each message with an equivalent structure.
 macro_rules! messages {
     ($($message:ident as $owned:ident, $archived:ident, $write:ident, $read:ident {
         $($(#[$with:meta])? $field:ident: $type:ty = $to:ident, $from:ident;)*
@@ -74,7 +75,7 @@ macro_rules! messages {
             $(fn $write(message: &$message<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
                 let $message { $($field),* } = *message;
                 let message = $owned { $($field: $to($field)?),* };
-                // Offsets are counted from the start of the writer, so it gets a new one.
+                // Offsets count from the start of the writer, so each message needs a fresh one.
                 let bytes = rkyv::api::high::to_bytes_in::<_, Failure>(&message, Vec::new())
                     .map_err(|_| TOO_LONG)?;
                 out.extend_from_slice(&bytes);
@@ -128,7 +129,7 @@ messages! {
 
 const TOO_LONG: Fault = Fault::unwritable("an id or a list of values must have less than 1 GB");
 
-/// A list whose end an offset of 32 bits can reach.
+/// Checks that a 32-bit offset can reach the end of the list.
 fn list<T: Clone>(items: &[T]) -> Result<Cow<'_, [T]>, Fault> {
     if size_of_val(items) < 1_000_000_000 { Ok(Cow::Borrowed(items)) } else { Err(TOO_LONG) }
 }
@@ -141,20 +142,20 @@ fn number(metric_type: MetricType) -> Result<i8, Fault> {
     Ok(metric_type.0)
 }
 
-/// Converts a message that was checked.
+/// Converts a checked message.
 struct From<'r, 'm> {
     bytes: &'m [u8],
-    /// The same bytes, or an aligned copy.
+    /// The same bytes, possibly an aligned copy.
     aligned: &'r [u8],
     scope: &'r Scope<'m>,
 }
 
 impl<'m> From<'_, 'm> {
-    /// The id at the same place in the input.
+    /// Returns the id at the same position in the input.
     fn id(&self, id: &ArchivedVec<u8>) -> Result<&'m [u8], Fault> {
         let start = id.as_ptr().addr().wrapping_sub(self.aligned.as_ptr().addr());
         let id = self.bytes.get(start..).and_then(|rest| rest.get(..id.len()));
-        // An empty id may lie anywhere.
+        // An empty id may be anywhere.
         Ok(id.unwrap_or_default())
     }
 
@@ -206,7 +207,7 @@ mod tests {
         all
     }
 
-    /// The structure as a user of the crate has it.
+    /// The structure that a user of the crate would define.
     #[derive(rkyv::Archive, rkyv::Serialize)]
     struct Union {
         metric_type: i8,
@@ -262,7 +263,7 @@ mod tests {
                 let mut out = b"before".to_vec();
                 message.encode::<Rkyv>(&mut out).unwrap();
                 assert_eq!(&out[6..], &oracle(&message)[..], "{message:?}");
-                // At each place between two words.
+                // Tries each position between two words.
                 let mut moved = vec![0; out.len() + 8];
                 for start in 0..8 {
                     moved[start..][..out.len() - 6].copy_from_slice(&out[6..]);

@@ -1,4 +1,4 @@
-//! Sereal, the documents of Perl's serializer:
+//! Sereal, the document format of Perl's serializer:
 //! <https://github.com/Sereal/Sereal/blob/master/sereal_spec.pod>.
 //!
 //! ```text
@@ -16,10 +16,10 @@
 //! list        = 2b, count as varint, items
 //! ```
 //!
-//! The id is a list, too, with one integer for each byte.
+//! The id is a list too, with one integer for each byte.
 //!
-//! A reader accepts the versions 1 to 5, keys in any order (the last one counts), ids as bytes, and
-//! all forms of references and copies. It skips unknown keys, and refuses compressed documents.
+//! You can read the versions 1 to 5, keys in any order (the last one wins), ids as bytes, and all
+//! forms of references and copies. Unknown keys are skipped. Compressed documents are refused.
 
 use alloc::vec::Vec;
 
@@ -37,8 +37,9 @@ mod tests;
 
 use items::{DOUBLE, VARINT, ZIGZAG, object};
 
-/// Sereal as the Go library writes structures: raw documents of version 3, with ids as lists of
-/// integers. That library writes the fields in random order; here they are in order of declaration.
+/// Sereal like the Go library writes structures: raw documents of version 3, with ids as lists of
+/// integers. The library writes the fields in random order; here they follow the order of
+/// declaration.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Sereal};
@@ -241,7 +242,7 @@ impl Format for Sereal {
 /// An integer in its shortest form.
 struct Integer(i64);
 
-// SAFETY: It writes what its pieces write.
+// SAFETY: This only writes its pieces.
 unsafe impl Piece for Integer {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -264,11 +265,11 @@ unsafe impl Piece for Integer {
     }
 }
 
-/// Bytes, each as an integer: 1 byte below 16, 3 from 128 on, and 2 between, as all bytes of a text
-/// take.
+/// Bytes, each written as an integer: 1 byte below 16, 3 bytes from 128 on, and 2 bytes in between.
+/// In a string, nearly all take 2 bytes.
 struct Integers<'a>(&'a [u8]);
 
-// SAFETY: It writes at most 3 bytes for each byte. Steps of several bytes write 2 for each.
+// SAFETY: This writes at most 3 bytes for each byte. Steps of several bytes write 2 for each.
 unsafe impl Piece for Integers<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -287,8 +288,8 @@ unsafe impl Piece for Integers<'_> {
     }
 }
 
-/// Writes 8 bytes at a time; the last 8 overlap those before. `None` when there are fewer, or some
-/// that do not take 2 bytes.
+/// Writes 8 bytes at a time; the last 8 overlap the previous ones. Returns `None` if there are
+/// fewer, or if some do not take 2 bytes.
 ///
 /// # Safety
 ///
@@ -302,7 +303,8 @@ unsafe fn put_text(bytes: &[u8], at: *mut u8) -> Option<*mut u8> {
         if !is_text(block) {
             return None;
         }
-        // SAFETY: The block has 8 bytes from the index on, for each of which there is room for 2.
+        // SAFETY: The block consists of 8 bytes from the index on, and `at` is valid for 2 for
+        // each.
         unsafe { at.add(2 * index).cast::<[[u8; 2]; 8]>().write_unaligned(tagged(block)) };
         if index == last {
             // SAFETY: 2 bytes were written for each byte.
@@ -312,14 +314,14 @@ unsafe fn put_text(bytes: &[u8], at: *mut u8) -> Option<*mut u8> {
     }
 }
 
-/// Whether all bytes are integers of 2 bytes.
+/// Returns whether all bytes are integers of 2 bytes.
 #[inline(always)]
 fn is_text(block: &[u8; 8]) -> bool {
-    // Those from 128 on are negative.
+    // Bytes from 128 on are negative.
     block.iter().fold(true, |all, byte| all & (*byte as i8 >= 16))
 }
 
-/// Each byte after the tag of an integer.
+/// Adds the tag of an integer to each byte.
 #[inline(always)]
 fn tagged(block: &[u8; 8]) -> [[u8; 2]; 8] {
     // The compiler vectorizes this, but neither a `map` nor blocks of 16 bytes.
@@ -336,12 +338,12 @@ fn tagged(block: &[u8; 8]) -> [[u8; 2]; 8] {
 #[inline(never)]
 unsafe fn put_any(bytes: &[u8], mut at: *mut u8) -> *mut u8 {
     for byte in bytes {
-        // SAFETY: `at` is valid for 3 bytes for each byte that is left.
+        // SAFETY: `at` is valid for 3 bytes for each remaining byte.
         unsafe {
             at = if *byte < 16 {
                 Byte(*byte).put(at)
             } else {
-                // A varint of 8 bits is the byte, and a 1 when its highest bit is set.
+                // An 8-bit varint is the byte itself, followed by a 1 if its highest bit is set.
                 let end = (Byte(VARINT), Byte(*byte), Byte(1)).put(at);
                 end.sub(usize::from(*byte < 128))
             };

@@ -8,26 +8,27 @@
 //! MetricUnion as the metric that its type says, when nothing else is in it
 //! ```
 //!
-//! A message that stands alone is a datagram: one line, or several of one id, with line feeds
-//! between them. In a stream each line ends with a line feed.
+//! A single message is a datagram: one line, or several lines of one id, separated by line feeds.
+//! In a stream, each line ends with a line feed.
 //!
-//! An id is UTF-8 without colon, bar or line feed, not empty, and not the beginning of an event
-//! (`_e{`). Tags belong to the id: the line `hits:1|c|#region:eu` is read as the id
-//! `hits|#region:eu`, and DogStatsD writes such an id so.
+//! An id is UTF-8 without colon, bar or line feed. It cannot be empty and cannot begin like an
+//! event (`_e{`). Tags belong to the id. For example, the line `hits:1|c|#region:eu` has the id
+//! `hits|#region:eu`, and DogStatsD writes this id back as tags.
 //!
-//! In StatsD a gauge with a sign is a change. So a negative gauge is first set to zero, as the
-//! documentation says: `id:0|g`, then `id:-5|g`. A reader accepts a change that follows its gauge;
-//! any other is a fault. The sign of -0 is lost. DogStatsD has no changes: a sign is just a sign.
+//! In StatsD, a gauge with a sign is a change. Because of this, a negative gauge is first set to
+//! zero, as documented: `id:0|g`, then `id:-5|g`. A change is only valid directly after its gauge.
+//! The sign of -0 is lost. DogStatsD does not support changes: there, a sign is just a sign.
 //!
-//! A reader also accepts:
+//! You can also read:
 //!
 //! - Histograms (`h`) and distributions (`d`), as batch timers.
-//! - Several values in a line: a counter's values are added; a gauge is set to the last one.
-//! - A sample rate: a counter is divided by it, as in servers, and rounded. A timer loses it, since
-//!   a batch has no place for the values that were not sent.
-//! - In DogStatsD, fields after the tags of a line (a container, a time), which are skipped.
+//! - Several values in a line: a counter's values are added, and a gauge is set to the last value.
+//! - A sample rate: a counter is divided by the rate, like in servers, and rounded. A timer loses
+//!   it, because a batch cannot represent the values that were not sent.
+//! - In DogStatsD, further fields after the tags of a line (such as a container or a time), which
+//!   are skipped.
 //!
-//! Sets, events and service checks are faults: there is no message for them.
+//! Sets, events and service checks are faults, because no message can represent them.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -43,7 +44,7 @@ use crate::reader::Reader;
 
 mod line;
 
-/// StatsD as its clients write it: a line for each value. In a stream each line is a message.
+/// StatsD as written by its clients: a line for each value. In a stream, each line is a message.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Statsd};
@@ -56,7 +57,7 @@ mod line;
 #[derive(Debug)]
 pub struct Statsd(());
 
-/// DogStatsD as clients of Datadog's agent write it, since version 1.1 of its protocol: all values
+/// DogStatsD as written by clients of Datadog's agent since version 1.1 of the protocol: all values
 /// of a timer in a line, and tags.
 ///
 /// ```
@@ -70,10 +71,11 @@ pub struct Statsd(());
 #[derive(Debug)]
 pub struct DogStatsd(());
 
-/// How a dialect differs.
+/// The differences between the dialects.
 trait Dialect: Sized + 'static {
     const NAME: &'static str;
-    /// Whether it has tags, several values in a line, and fields that older readers skip.
+    /// Whether the dialect supports tags, several values in a line, and fields that older readers
+    /// skip.
     const DOG: bool;
 }
 
@@ -93,7 +95,7 @@ macro_rules! format {
 
         impl Format for $dialect {
             const NAME: &'static str = <$dialect as Dialect>::NAME;
-            // A line ends where the input does.
+            // The end of the input also ends a line.
             const DELIMITED: bool = false;
             const HAS_FRAMING: bool = true;
             type WriterState = ();
@@ -125,14 +127,14 @@ macro_rules! format {
 
 format!(Statsd, DogStatsd);
 
-/// The last gauge of a stream, which a change may follow.
+/// The last gauge of a stream. A change may follow it.
 #[derive(Debug, Default)]
 pub struct LastGauge {
     id: Vec<u8>,
     value: f64,
 }
 
-/// What the dialects share.
+/// The code that the dialects share.
 struct Codec<D>(PhantomData<D>);
 
 impl<D: Dialect> Codec<D> {
@@ -216,7 +218,7 @@ impl<D: Dialect> Codec<D> {
         Self::read_datagram(input, scope).map(Message::to_union)
     }
 
-    /// Reads lines of one id up to the end of the input; anything else is left.
+    /// Reads lines of one id up to the end of the input. Anything else remains in the input.
     fn read_datagram<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Message<'m>, Fault> {
         skip_empty_lines(input);
         let first = MessageLine::read::<D>(input)?;
@@ -247,7 +249,7 @@ impl<D: Dialect> Codec<D> {
         Ok(message)
     }
 
-    /// Reads the next line, if it continues the first: the same id, tags and type.
+    /// Reads the next line, if it continues the first one with the same id, tags and type.
     fn next_of<'m>(
         first: &MessageLine<'m>,
         input: &mut Reader<'m>,
@@ -265,7 +267,7 @@ impl<D: Dialect> Codec<D> {
         Ok(same.then_some(next))
     }
 
-    /// Reads one line, which ends with a line feed.
+    /// Reads one line, including its line feed.
     fn read_next<'m>(
         last: &mut LastGauge,
         kind: Kind,
@@ -311,7 +313,7 @@ impl<D: Dialect> Codec<D> {
 
 const LINE_FEED: &str = "a line feed after the line";
 
-/// The name, and the bytes that follow the line as its tags.
+/// Splits an id into the name and the bytes that are written as tags.
 fn name_and_tags<D: Dialect>(id: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
     let reserved = |byte: &u8| matches!(byte, b':' | b'|' | b'\n');
     let (name, tags) = id.split_at(id.iter().position(reserved).unwrap_or(id.len()));
@@ -334,7 +336,7 @@ fn name_and_tags<D: Dialect>(id: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
     }))
 }
 
-/// The shortest text of a number.
+/// Formats a number in the shortest way.
 fn text(value: f64, buffer: &mut zmij::Buffer) -> Result<&[u8], Fault> {
     if !value.is_finite() {
         return Err(Fault::unwritable("a value must be a number, neither NaN nor infinite"));
@@ -558,7 +560,7 @@ mod tests {
         }
     }
 
-    /// The messages of a stream, in pieces of any length, and how it ended.
+    /// Returns the messages of a stream that arrives in pieces of any length, and the final result.
     fn stream<F: Format>(kind: Kind, text: &str) -> (Vec<String>, Result<(), Error>) {
         let results = [1, 2, 5, text.len()].map(|len| {
             let mut decoder = Decoder::<F>::new(kind, Framing::Own);

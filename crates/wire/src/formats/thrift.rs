@@ -9,8 +9,8 @@
 //!                      4: list<double> batchTimerVal, 5: double gaugeVal }
 //! ```
 //!
-//! Both write every field. A reader accepts fields in any order (the last one of several counts),
-//! and skips unknown fields of up to 64 levels.
+//! Both write every field. You can read fields in any order; if a field repeats, the last one wins.
+//! Unknown fields of up to 64 levels are skipped.
 //!
 //! ```text
 //! binary    field: type (1), id (2); then 4-byte lengths; numbers and doubles big-endian; 00 ends
@@ -63,7 +63,7 @@ dialects!(delimited: true, Thrift, ThriftCompact);
 /// The type of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
-    /// A boolean, which the compact protocol has in the header of the field.
+    /// A boolean. In the compact protocol, the header of the field contains its value.
     Bool(Option<bool>),
     I8,
     I16,
@@ -78,20 +78,20 @@ enum Type {
     Uuid,
 }
 
-/// How a protocol differs.
+/// The differences between the protocols.
 trait Dialect: Sized + 'static {
     const NAME: &'static str;
 
-    // Fields, given the difference of their id from the one before, and their own id.
+    // Fields. The arguments are the difference from the previous field's id, and the id itself.
     fn id(step: u8, field: u8, id: &[u8]) -> Result<impl Piece + '_, Fault>;
     fn byte(step: u8, field: u8, value: i8) -> impl Piece;
     fn integer(step: u8, field: u8, value: i64) -> impl Piece;
     fn double(step: u8, field: u8, value: f64) -> impl Piece;
     fn doubles(step: u8, field: u8, values: &[f64]) -> Result<impl Piece + '_, Fault>;
 
-    /// The next field's type and id, given the last one's id; `None` at the end.
+    /// Reads the next field's type and id, given the last id. Returns `None` at the end.
     fn field(input: &mut Reader<'_>, last: i16) -> Result<Option<(Type, i16)>, Fault>;
-    /// A number of this number of bytes; the compact protocol has all of them as varints.
+    /// Reads a number of this many bytes. In the compact protocol, this is always a varint.
     fn number(input: &mut Reader<'_>, bytes: usize) -> Result<i64, Fault>;
     fn read_double(input: &mut Reader<'_>) -> Result<f64, Fault>;
     fn length(input: &mut Reader<'_>) -> Result<u64, Fault>;
@@ -195,7 +195,7 @@ impl Dialect for Thrift {
     }
 }
 
-/// The type of the items of a list.
+/// Reads the type of a list's items.
 #[inline(always)]
 fn element(input: &mut Reader<'_>) -> Result<Type, Fault> {
     const EXPECTED: &str = "the type of a list's items";
@@ -364,7 +364,7 @@ fn compact_type(nibble: u8) -> Option<Type> {
 
 const FIELD: &str = "the type of a field, or the end of the struct";
 
-/// What the protocols share.
+/// The code that the protocols share.
 struct Codec<D>(PhantomData<D>);
 
 impl<D: Dialect> Codec<D> {
@@ -525,18 +525,18 @@ impl<D: Dialect> Codec<D> {
     }
 }
 
-/// A value that is being skipped.
+/// A value that is partly skipped.
 #[derive(Clone, Copy)]
 enum PendingSkip {
-    /// Fields of a struct, after the one with this id.
+    /// The fields of a struct, after the field with this id.
     Struct(i16),
-    /// Items of one type, and how many are left.
+    /// Items of one type, and how many remain.
     Items(Type, u64),
-    /// Pairs, how many are left, and whether a key is next.
+    /// Pairs, how many remain, and whether a key is next.
     Pairs(Type, Type, u64, bool),
 }
 
-/// Skips a field that the message does not have.
+/// Skips an unknown field.
 #[cold]
 #[inline(never)]
 fn skip<D: Dialect>(input: &mut Reader<'_>, kind: Type) -> Result<(), Fault> {
@@ -635,7 +635,7 @@ mod tests {
 
     #[test]
     fn binary_fields_in_any_order_and_of_any_type() {
-        // The value as an i32 before the id, and unknown fields of each type between.
+        // The value as an i32 before the id, with unknown fields of each type in between.
         let unknown: &[&[u8]] = &[
             b"\x02\0\x09\x01",
             b"\x03\0\x09\x01",

@@ -1,5 +1,4 @@
-//! Tab-separated values: messages as text that people, spreadsheets and `awk` read, exact for every
-//! bit.
+//! Tab-separated values that you can read in a spreadsheet or with `awk`, exact for every bit.
 //!
 //! A message is a line of six columns, separated by tabs:
 //!
@@ -13,15 +12,15 @@
 //! gauge    -         -               4059000000000000  0000000000000000
 //! ```
 //!
-//! The id is in hex, two digits per byte. Floats are their IEEE-754 bits in 16 hex digits,
-//! separated by commas in a list. An empty id or list is an empty column; `-` stands for a field
-//! that the message does not have. Integers are decimal. A line ends with a line feed, with or
-//! without a carriage return before it; the last line may lack it. Since the last column has a
-//! known length, a line is read as soon as that column is there. Empty lines are skipped.
+//! The id is in hex, two digits per byte. Floats are their IEEE-754 bits in 16 hex digits, and a
+//! list separates them with commas. An empty id or list is an empty column; `-` marks a field that
+//! the message lacks. Integers are decimal. A line ends with a line feed and an optional carriage
+//! return before it; the last line can omit both. A line is read as soon as its last column is
+//! complete, because the length of this column is known. Empty lines are skipped.
 //!
-//! Each line names the kind of its message. The kind is written as above, and read in upper or
-//! lower case, also as `batch-timer` and `union`. A caller that asks for another kind gets the
-//! message in that form if it has one.
+//! Each line names the kind of its message. This name is written like above. When reading, upper or
+//! lower case does not matter, and `batch-timer` and `union` are supported too. If you ask for
+//! another kind, the message is converted where possible.
 
 use alloc::vec::Vec;
 
@@ -34,7 +33,7 @@ use crate::pieces::{Be16, Be64, Byte, Bytes, Each, FixedPiece, Literal, Piece, a
 use crate::reader::Reader;
 use crate::{Format, values};
 
-/// Lines of text, of six columns each.
+/// Lines of six columns.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Tsv};
@@ -83,11 +82,11 @@ impl Format for Tsv {
     }
 }
 
-/// Whether the last message was returned before the end of its line had come.
+/// Whether the last message was returned before its line ended.
 #[derive(Debug, Default)]
 pub struct OpenLine(bool);
 
-/// Writes and reads each kind.
+/// The code for each kind.
 struct Codec;
 
 impl Codec {
@@ -184,7 +183,7 @@ impl Codec {
 
 const END_OF_COUNTER: Literal<5> = Literal(b"\t-\t-\n");
 
-/// The digits of bytes.
+/// Writes bytes in hex.
 #[inline(always)]
 fn hex(bytes: &[u8]) -> impl Piece + '_ {
     Each(bytes, |byte| {
@@ -193,7 +192,7 @@ fn hex(bytes: &[u8]) -> impl Piece + '_ {
     })
 }
 
-/// The digits of a float's bits.
+/// Writes the bits of a float in hex.
 #[inline(always)]
 fn bits(value: f64) -> impl FixedPiece {
     let bits = value.to_bits();
@@ -207,7 +206,7 @@ fn list(values: &[f64]) -> impl Piece + '_ {
         .map(|(first, rest)| (bits(*first), Each(rest, |value| (Byte(b','), bits(value)))))
 }
 
-/// The 8 digits of a number, the first one in the most significant byte.
+/// Spreads a number to 8 digits, the first one in the most significant byte.
 #[inline(always)]
 fn spread(number: u32) -> u64 {
     let mut nibbles = u64::from(number);
@@ -217,7 +216,7 @@ fn spread(number: u32) -> u64 {
     ascii(nibbles)
 }
 
-/// From a nibble to a digit, in each byte.
+/// Converts the nibble in each byte to its digit.
 #[inline(always)]
 fn ascii(nibbles: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
@@ -257,7 +256,8 @@ impl Decimal {
     }
 }
 
-/// A line's message, as the given kind if it has that form, and where the line begins.
+/// Reads a line as the given kind, if its message can be converted. Also returns the start of the
+/// line.
 #[inline(always)]
 fn read_as<'m>(
     kind: Kind,
@@ -355,7 +355,7 @@ fn read_kind(input: &mut Reader<'_>) -> Result<Kind, Fault> {
     read_unusual_kind(input)
 }
 
-/// Reads the name of a kind in another case or spelling; anything else is a fault.
+/// Reads the name of a kind in another case or spelling. Any other name is a fault.
 #[cold]
 fn read_unusual_kind(input: &mut Reader<'_>) -> Result<Kind, Fault> {
     const EXPECTED: &str = "a line that begins with Counter, BatchTimer, Gauge or MetricUnion \
@@ -416,10 +416,10 @@ fn decimal(input: &mut Reader<'_>, expected: &'static str) -> Result<i64, Fault>
             let value = magnitude as i64;
             return Ok(if negative { value.wrapping_neg() } else { value });
         }
-        // A number that is too large stays so.
+        // Saturates, so a number that is too large stays too large.
         magnitude = magnitude.saturating_mul(10).saturating_add(u64::from(digit));
     }
-    // The whole rest was looked at.
+    // The whole rest was examined.
     input.advance(column.len());
     Err(Fault::incomplete(expected))
 }
@@ -430,7 +430,7 @@ fn read_id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fa
     let column = input.rest();
     let len = column.iter().position(|byte| NIBBLES[usize::from(*byte)] > 15);
     let Some(len) = len else {
-        // The whole rest was looked at.
+        // The whole rest was examined.
         input.advance(column.len());
         return Err(Fault::incomplete(EXPECTED));
     };
@@ -455,12 +455,12 @@ fn read_list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64],
     if input.skip_literal(b"\t") {
         return Ok(&[]);
     }
-    // Each float but the last is followed by a comma.
+    // A comma follows each float except the last.
     let (items, _) = input.rest().as_chunks::<17>();
     let more = items.iter().take_while(|item| item[16] == b',').count();
     let result = values::fill(more + 1, scope, || {
         let value = read_bits(input)?;
-        // The tab after the last float is taken with it.
+        // The tab after the last float is consumed too.
         match input.byte(EXPECTED)? {
             b',' | b'\t' => Ok(value),
             _ => Err(Fault::malformed(EXPECTED)),
@@ -468,7 +468,7 @@ fn read_list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64],
     });
     result.map_err(|fault| {
         if fault.is_incomplete() {
-            // The fault stays here, after what was examined.
+            // The input stays here, after the examined bytes.
             return Fault::incomplete(EXPECTED);
         }
         *input = column;
@@ -504,7 +504,7 @@ fn number(digits: &[u8; 16]) -> Option<u64> {
     (all < 16).then_some(number)
 }
 
-/// The value of a hex digit; for other bytes, more than 15.
+/// The value of each hex digit; more than 15 for any other byte.
 const NIBBLES: [u8; 256] = {
     let mut nibbles = [0xf0; 256];
     let mut value = 0;
@@ -661,7 +661,7 @@ mod tests {
             written(Gauge { id: b"ab", value: 1.0 }),
         ];
         for line in lines {
-            // The line feed may be missing.
+            // The line feed is optional.
             for len in 0..line.len() - 1 {
                 let line = core::str::from_utf8(&line[..len]).unwrap();
                 assert!(error(Kind::MetricUnion, line).is_incomplete(), "{line}");

@@ -1,4 +1,4 @@
-//! XDR, RFC 4506: <https://www.rfc-editor.org/rfc/rfc4506>. Fields in the order of the schema.
+//! XDR, RFC 4506: <https://www.rfc-editor.org/rfc/rfc4506>. Fields follow the order of the schema.
 //!
 //! ```text
 //! struct Counter     { opaque id<>; hyper value; };
@@ -7,8 +7,8 @@
 //! struct MetricUnion { int type; opaque id<>; hyper counter; double timer<>; double gauge; };
 //! ```
 //!
-//! Numbers are big-endian, lengths have 4 bytes, and an id is padded with zeros to a multiple of
-//! 4 bytes. go-xdr writes an `int8` as a 4-byte int.
+//! Numbers are big-endian, lengths take 4 bytes, and an id is padded with zeros to a multiple of 4
+//! bytes. go-xdr writes an `int8` as a 4-byte int.
 
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ use crate::pieces::{Be32, Be64, BeDouble, Bytes, Each, Piece, Zeros, append};
 use crate::reader::Reader;
 use crate::values;
 
-/// XDR as go-xdr writes it.
+/// XDR as written by go-xdr.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Xdr};
@@ -108,7 +108,7 @@ impl Format for Xdr {
     }
 }
 
-/// How many zeros pad this number of bytes.
+/// Returns the number of zeros that pad this number of bytes.
 #[inline(always)]
 fn padding(len: usize) -> usize {
     len.wrapping_neg() % 4
@@ -136,7 +136,7 @@ fn doubles(values: &[f64]) -> Result<impl Piece + '_, Fault> {
 fn read_id<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let len = u32::from_be_bytes(input.array("the length of an id")?);
     let id = input.take_long(u64::from(len), "an id as long as its length says")?;
-    // Readers of XDR ignore the padding, and some writers leave bytes there that are not zero.
+    // XDR readers ignore the padding, because some writers leave bytes there that are not zero.
     input.take(padding(id.len()), "the padding of an id")?;
     Ok(id)
 }
@@ -177,7 +177,7 @@ mod tests {
         let large = b"\0\0\x01\0";
         let error = MetricUnion::decode::<Xdr>(large, &scope).unwrap_err();
         assert_eq!((error.offset(), error.is_incomplete()), (Some(0), false));
-        // Any bytes can be padding.
+        // Padding can be any bytes.
         let filled = b"\0\0\0\x01aXYZ\0\0\0\0\0\0\0\x07";
         assert_eq!(Counter::decode::<Xdr>(filled, &scope).unwrap().value, 7);
     }

@@ -1,4 +1,4 @@
-//! Documents that other libraries write, and some that no library writes.
+//! Documents from other libraries, and some that no library would write.
 
 use alloc::string::String;
 use alloc::vec;
@@ -33,7 +33,7 @@ fn unhex(text: &str) -> Vec<u8> {
 
 const ID: &[u8] = b"\x05id\0\x01\0\0\0\0a";
 
-/// A document of mgo with an element of each kind, an id of subtype 2 and a double as the value.
+/// A document of mgo with an element of each kind, an id of subtype 2, and a double as the value.
 #[test]
 fn skips_all_kinds() {
     let bytes = unhex(
@@ -122,7 +122,7 @@ fn lists_of_any_names_and_kinds() {
     let scope = arena.as_scope();
     let timer = BatchTimer::decode::<Bson>(&bytes, &scope).unwrap();
     assert_eq!(timer, BatchTimer { id: b"a", values: &[7.0, 1.0, 0.0] });
-    // As long as a usual one, with other names.
+    // Has the length of a usual list, but other names.
     let list = document(&[b"\x011\0\0\0\0\0\0\0\xf0\x3f", b"\x01x\0\0\0\0\0\0\0\0\x40"]);
     let bytes = document(&[b"\x04values\0", &list]);
     let timer = BatchTimer::decode::<Bson>(&bytes, &scope).unwrap();
@@ -134,7 +134,7 @@ fn lists_of_any_names_and_kinds() {
 #[test]
 fn lengths_have_to_agree() {
     let faults: [(&[u8], u64); 9] = [
-        // Bytes, texts and lists that are longer than their document.
+        // Bytes, strings and lists that are longer than their document.
         (b"\x05id\0\x09\0\0\0\0a", 13),
         (b"\x05id\0\xff\xff\xff\xffa", 8),
         (b"\x02id\0\x09\0\0\0a\0", 12),

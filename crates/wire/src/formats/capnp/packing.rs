@@ -7,7 +7,7 @@
 //! after the tag 255    how many words follow unpacked: up to one with two zeros or more
 //! ```
 //!
-//! A run of words can go on from the table into a segment, and ends with the message.
+//! A run of words can extend from the table into a segment, and ends with the message.
 
 use quipu_arena::Scope;
 
@@ -17,15 +17,15 @@ use crate::pieces::Piece;
 use crate::reader::Reader;
 use crate::values;
 
-/// A message that is packed as it is written: words, an id that is padded to a word, values.
+/// A message that is packed while it is written: words, an id padded to a full word, values.
 pub(super) struct PackedWords<'a, const N: usize> {
     pub(super) head: [u64; N],
     pub(super) id: &'a [u8],
     pub(super) values: &'a [f64],
 }
 
-// SAFETY: A word takes at most 10 bytes, with its tag and the length of a run. Bytes that are
-// written beyond its end are within these 10 bytes, too.
+// SAFETY: A word takes at most 10 bytes, including its tag and the length of a run. Bytes written
+// beyond its end are also within these 10 bytes.
 unsafe impl<const N: usize> Piece for PackedWords<'_, N> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -56,27 +56,27 @@ unsafe impl<const N: usize> Piece for PackedWords<'_, N> {
     }
 }
 
-/// The last bytes of an id, padded with zeros.
+/// Returns the last bytes of an id, padded with zeros.
 #[inline(always)]
 fn last_word(id: &[u8], rest: &[u8]) -> u64 {
     match id.last_chunk::<8>() {
-        // Loaded together with some before them.
+        // Loads the rest together with some bytes before it.
         Some(word) => u64::from_le_bytes(*word) >> (64 - 8 * rest.len()),
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 
-/// Writes word by word.
+/// Packs one word after another.
 struct Packer {
     at: *mut u8,
     /// The address of the length of the last run, if there is one.
     length: *mut u8,
     run: Run,
-    /// The length of the last run, without its first word.
+    /// The length of the last run, not counting its first word.
     len: u8,
 }
 
-/// The run that the next word may belong to.
+/// The run that the next word can extend.
 #[derive(Clone, Copy, PartialEq)]
 enum Run {
     None,
@@ -98,9 +98,9 @@ impl Packer {
             // At most one byte is zero.
             Run::Raw => zeros & zeros.wrapping_sub(1) == 0,
         };
-        // SAFETY: A word of a run takes 8 bytes or none. Another takes a tag, a byte for each bit
-        // of the tag, and the length of a run: all of that, and its 8 bytes, are within 10. The
-        // length was written before.
+        // SAFETY: A word of a run takes 8 bytes or none. Any other word takes a tag, a byte for
+        // each bit of the tag, and the length of a run. These, and the 8 bytes of the word, are
+        // within 10. The previous length was already written.
         unsafe {
             if goes_on && self.len < u8::MAX {
                 self.len += 1;
@@ -149,7 +149,7 @@ pub(super) fn unpack<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Se
     Ok(Segments::new(&[], body))
 }
 
-/// Reads a message of several segments, or one whose table is the beginning of a run.
+/// Reads a message of several segments, or a message whose table begins with a run.
 #[cold]
 #[inline(never)]
 fn unpack_segments<'m>(
@@ -168,16 +168,15 @@ fn unpack_segments<'m>(
     Ok(Segments::new(table.as_flattened(), body))
 }
 
-/// Unpacks the number of words that a table states. All messages share this function, so that the
-/// whole unpacker is inlined into its loop.
+/// Unpacks the number of words from a table. All messages share this function, because the unpacker
+/// is then inlined completely into its loop.
 #[inline(never)]
 fn unpack_words<'m>(
     input: &mut Reader<'m>,
     words: u64,
     scope: &Scope<'m>,
 ) -> Result<&'m [[u8; 8]], Fault> {
-    // 2 bytes can stand for 256 words. Up to 8 bytes for each byte of the input need no check
-    // before.
+    // 2 bytes can stand for 256 words. Up to 8 bytes for each byte of input need no check.
     if words > MAX_WORDS.min(input.len() as u64) {
         input.apart(|input| check(input, words))?;
     }
@@ -192,7 +191,8 @@ fn unpack_words<'m>(
     unpacked
 }
 
-/// Checks that an input has this number of words, enough bytes for it, and no run beyond them.
+/// Checks that an input contains this number of words, enough bytes for them, and no run beyond
+/// them.
 #[cold]
 #[inline(never)]
 fn check(input: &mut Reader<'_>, words: u64) -> Result<(), Fault> {
@@ -211,8 +211,8 @@ fn check(input: &mut Reader<'_>, words: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Skips this number of words. If they end within a run, goes to the start of that run instead, and
-/// returns how many of the words are in it.
+/// Skips this number of words. If they end within a run, this goes to the start of that run instead
+/// and returns how many of the words are in the run.
 pub(super) fn walk(input: &mut Reader<'_>, mut words: usize) -> Result<usize, Fault> {
     while words > 0 {
         let before = *input;
@@ -234,17 +234,18 @@ pub(super) fn walk(input: &mut Reader<'_>, mut words: usize) -> Result<usize, Fa
     Ok(0)
 }
 
-/// The words that a message can have beyond 8 times its packed length: other readers' limit.
+/// The limit of other readers: the number of words that a message can have beyond 8 times its
+/// packed length.
 const MAX_WORDS: u64 = 1 << 20;
 
 const RUN: &str = "a run of words that ends with the message";
 
-/// Reads word by word.
+/// Unpacks one word after another.
 struct Unpacker<'m> {
     input: Reader<'m>,
-    /// How many more words the run has.
+    /// The remaining words of the run.
     left: u8,
-    /// Whether the run is of unpacked words, not of zeros.
+    /// Whether the run consists of unpacked words rather than zeros.
     raw: bool,
 }
 
@@ -285,7 +286,7 @@ impl<'m> Unpacker<'m> {
     }
 }
 
-/// The bit of each byte that is not zero.
+/// Returns a bit for each byte that is not zero.
 #[inline(always)]
 fn tag(word: u64) -> u8 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
@@ -294,19 +295,20 @@ fn tag(word: u64) -> u8 {
     ((high_bits >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// Whether these bytes are contiguous, as in a text, a small number or a round double.
+/// Returns whether these bytes are contiguous, for example in a string, a small number or a round
+/// double.
 #[inline(always)]
 fn is_one_piece(tag: u8) -> bool {
     tag & tag.wrapping_add(tag & tag.wrapping_neg()) == 0
 }
 
-/// How many bits are set.
+/// Returns the number of set bits.
 #[inline(always)]
 fn ones(tag: u8) -> usize {
     usize::from(ONES[usize::from(tag)])
 }
 
-/// The bytes that the tag selects, moved together; zeros follow.
+/// Returns the bytes selected by the tag, moved together and followed by zeros.
 #[inline(always)]
 fn compress(word: u64, tag: u8) -> u64 {
     let (low, high) = (usize::from(tag & 0xf), usize::from(tag >> 4));
@@ -318,7 +320,7 @@ fn compress(word: u64, tag: u8) -> u64 {
     u64::from(low_bytes) | u64::from(high_bytes) << (8 * ONES[low])
 }
 
-/// The inverse: moves each byte to its place in the tag.
+/// Reverses `compress`: moves each byte to its place in the tag.
 #[inline(always)]
 fn spread(bytes: u64, tag: u8) -> u64 {
     let (low, high) = (usize::from(tag & 0xf), usize::from(tag >> 4));
@@ -340,10 +342,11 @@ const ONES: [u8; 256] = {
     ones
 };
 
-/// For each half of a tag, and each distance: which bytes of the result come from that far above.
+/// For each half of a tag and each distance: the bytes of the result that move down by this
+/// distance.
 const DOWN: [[u32; 4]; 16] = moves(false);
 
-/// The same from below.
+/// The same for bytes that move up.
 const UP: [[u32; 4]; 16] = moves(true);
 
 const fn moves(up: bool) -> [[u32; 4]; 16] {
@@ -377,7 +380,7 @@ pub(super) mod tests {
     use crate::message::{BatchTimer, Counter, Metric};
     use crate::pieces::append;
 
-    /// The obvious packer.
+    /// A naive packer.
     pub(in super::super) fn pack(bytes: &[u8]) -> Vec<u8> {
         let mut words = bytes.chunks(8).peekable();
         let mut out = Vec::new();
@@ -404,7 +407,7 @@ pub(super) mod tests {
         out
     }
 
-    /// Words of which some are dense, some sparse, in runs.
+    /// Returns words, some dense and some sparse, in runs.
     fn words(mut seed: u64, len: usize) -> Vec<u64> {
         let mut random = || {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -487,7 +490,7 @@ pub(super) mod tests {
             let error = Counter::decode::<CapnpPacked>(bytes, &arena.as_scope()).unwrap_err();
             (error.is_incomplete(), error.offset().unwrap(), error.expected())
         };
-        // 2^32 - 1 words, few of which are there; then one more word than is read of zeros alone.
+        // 2^32 - 1 words, of which few are present; then one word of zeros more than is allowed.
         assert_eq!(fault(b"\xf0\xff\xff\xff\xff\0\xff"), (true, 7, SEGMENTS));
         assert_eq!(fault(b"\x40\x7f\0\xff\0\xff"), (true, 6, SEGMENTS));
         let mut zeros = b"\x50\x01\x80".to_vec();
@@ -495,7 +498,7 @@ pub(super) mod tests {
         zeros.extend([0, 0]);
         let large = "a packed message of at most 8 MiB, or 8 times its packed length";
         assert_eq!(fault(&zeros), (false, 3, large));
-        // Runs beyond the message's end.
+        // Runs that extend beyond the end of the message.
         assert_eq!(fault(b"\x10\x02\0\x02"), (false, 2, RUN));
         assert_eq!(fault(b"\x10\x01\0\x01"), (false, 2, RUN));
         let raw = b"\x10\x02\xff12345678\x0212345678abcdefgh";
@@ -517,7 +520,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_run_goes_on_from_the_table() {
-        // Three segments, of which the last two have no words; the root is null.
+        // Three segments, the last two without words. The root is null.
         let bytes = b"\x11\x02\x01\0\x01";
         let mut arena = Arena::new();
         let read = Counter::decode::<CapnpPacked>(bytes, &arena.as_scope());

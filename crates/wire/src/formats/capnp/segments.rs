@@ -1,4 +1,4 @@
-//! What a Cap'n Proto message is read from: segments, pointers, and what they point to.
+//! The segments of a Cap'n Proto message, and the pointers between them.
 //!
 //! ```text
 //! pointer to a struct  0: 2 bits, words from here to it: 30 bits, words of data: 16 bits,
@@ -19,26 +19,26 @@ use crate::error::Fault;
 use crate::reader::Reader;
 use crate::values;
 
-/// The size of an item: a byte.
+/// The size of a list item: a byte.
 pub(super) const BYTE: u64 = 2;
 /// A word.
 pub(super) const WORD: u64 = 5;
-/// Structs of one size, which precedes them. The list's length is in words.
+/// Structs of one size, which precedes them. The length of such a list is in words.
 pub(super) const STRUCT: u64 = 7;
 
-/// How many segments a message can have, as in other readers.
+/// The most segments in a message, like in other readers.
 pub(super) const MAX_SEGMENTS: usize = 512;
 
 const TABLE: &str = "a table of segments";
 pub(super) const SEGMENTS: &str = "segments as long as their table says";
 
-/// How many words these bytes take.
+/// Returns the number of words for these bytes.
 #[inline(always)]
 pub(super) fn words_of(bytes: usize) -> usize {
     bytes.div_ceil(8)
 }
 
-/// How many bytes a table has, by its first number.
+/// Returns the length of a table in bytes, from its first number.
 pub(super) fn table_len(segments_but_one: u32) -> Result<usize, Fault> {
     let segments = segments_but_one as usize;
     if segments >= MAX_SEGMENTS {
@@ -47,7 +47,8 @@ pub(super) fn table_len(segments_but_one: u32) -> Result<usize, Fault> {
     Ok(8 * (segments.div_ceil(2) + 1))
 }
 
-/// How many words each segment has. There are at most 512, so the sum does not overflow.
+/// Returns the number of words in each segment. The sum cannot overflow, because there are at most
+/// 512.
 pub(super) fn segment_lens(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (numbers, _) = table.as_chunks::<4>();
     let segments = numbers.first().map_or(0, |number| u32::from_le_bytes(*number) as usize + 1);
@@ -59,10 +60,9 @@ fn take_words<'m>(input: &mut Reader<'m>, words: u64) -> Result<&'m [[u8; 8]], F
     Ok(input.take_long(words.saturating_mul(8), SEGMENTS)?.as_chunks().0)
 }
 
-/// A message's words.
+/// The words of a message.
 pub(super) struct Segments<'m> {
-    /// The table of several segments. Empty when there is a single segment, which is all of the
-    /// body.
+    /// The table, if there are several segments. If this is empty, the body is a single segment.
     table: &'m [u8],
     /// The concatenated segments.
     body: &'m [[u8; 8]],
@@ -70,11 +70,11 @@ pub(super) struct Segments<'m> {
     wrong: Cell<usize>,
 }
 
-/// One segment.
+/// A segment.
 #[derive(Clone, Copy)]
 struct Segment<'m> {
     words: &'m [[u8; 8]],
-    /// The word where it begins, counted over all segments.
+    /// The word where the segment begins, counted over all segments.
     place: usize,
 }
 
@@ -120,7 +120,7 @@ impl<'m> Segments<'m> {
         Ok(Segments::new(table, body))
     }
 
-    /// A fault at a word, which is remembered.
+    /// Remembers a fault at a word.
     #[cold]
     #[inline(never)]
     fn fault(&self, word: usize, expected: &'static str) -> Fault {
@@ -128,7 +128,7 @@ impl<'m> Segments<'m> {
         Fault::malformed(expected)
     }
 
-    /// How many words of the message, with its table, precede the fault.
+    /// Returns how many words of the message, including its table, precede the fault.
     pub(super) fn words_before_fault(&self) -> usize {
         words_of(self.table.len()).max(1) + self.wrong.get()
     }
@@ -160,7 +160,7 @@ impl<'m> Segments<'m> {
             return Err(self.fault(0, "a first segment that begins with a pointer"));
         };
         let Object { segment, start, pointer, .. } = self.follow(segment, 0, pointer)?;
-        // A null pointer is one to a struct without any words: all fields are zero.
+        // A null pointer means a struct without words: all its fields are zero.
         let data = usize::from((pointer >> 32) as u16);
         let pointers = usize::from((pointer >> 48) as u16);
         match segment.words(start, data + pointers) {
@@ -172,7 +172,7 @@ impl<'m> Segments<'m> {
         }
     }
 
-    /// What a pointer, which is the word `at` of a segment, points to.
+    /// Follows a pointer, which is the word `at` of a segment.
     #[inline(always)]
     fn follow(
         &self,
@@ -182,15 +182,15 @@ impl<'m> Segments<'m> {
     ) -> Result<Object<'_, 'm>, Fault> {
         let place = segment.place + at;
         if pointer & 2 != 0 {
-            // Apart from the result below, which then stays in registers.
+            // Kept separate from the result below, which then stays in registers.
             let object = self.follow_far(place, pointer)?;
             return Ok(object);
         }
         Ok(Object { segments: self, segment, start: target(at, pointer), pointer, place })
     }
 
-    /// The same for a far pointer: to another pointer, or to a pair that tells where the object is
-    /// and what it is.
+    /// Follows a far pointer: to another pointer, or to a pair that contains the position and the
+    /// type of the object.
     #[cold]
     #[inline(never)]
     fn follow_far(&self, place: usize, pointer: u64) -> Result<Object<'_, 'm>, Fault> {
@@ -225,8 +225,8 @@ impl<'m> Segments<'m> {
     }
 }
 
-/// The word to which a pointer at a word points; a word beyond all segments if it would be before
-/// the first.
+/// Returns the target of the pointer at a word. A target before the first word becomes a word
+/// beyond all segments.
 #[inline(always)]
 fn target(at: usize, pointer: u64) -> usize {
     at.wrapping_add(1).wrapping_add_signed((pointer as i32 >> 2) as isize)
@@ -237,26 +237,26 @@ fn target(at: usize, pointer: u64) -> usize {
 pub(super) struct Root<'s, 'm> {
     segments: &'s Segments<'m>,
     segment: Segment<'m>,
-    /// Where it begins in the segment: data, then pointers.
+    /// The position in the segment: data, then pointers.
     start: usize,
     data: &'m [[u8; 8]],
     pointers: &'m [[u8; 8]],
 }
 
 impl<'s, 'm> Root<'s, 'm> {
-    /// A word of the data. A word that the writer's schema does not have is zero.
+    /// Returns a word of the data. A word that the writer's schema lacks is zero.
     #[inline(always)]
     pub(super) fn word(self, at: usize) -> u64 {
         self.data.get(at).map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    /// A fault at a word of the data.
+    /// Remembers a fault at a word of the data.
     #[inline(always)]
     pub(super) fn fault(self, at: usize, expected: &'static str) -> Fault {
         self.segments.fault(self.segment.place + self.start + at, expected)
     }
 
-    /// What a pointer points to. A pointer that the writer's schema does not have is null.
+    /// Follows a pointer. A pointer that the writer's schema lacks is null.
     #[inline(always)]
     pub(super) fn pointer(self, at: usize) -> Result<Object<'s, 'm>, Fault> {
         let pointer = self.pointers.get(at).map_or(0, |word| u64::from_le_bytes(*word));
@@ -264,16 +264,16 @@ impl<'s, 'm> Root<'s, 'm> {
     }
 }
 
-/// What a pointer points to, when it is not null.
+/// The target of a pointer that is not null.
 #[derive(Clone, Copy)]
 pub(super) struct Object<'s, 'm> {
     segments: &'s Segments<'m>,
     segment: Segment<'m>,
-    /// Where it begins in the segment.
+    /// The position in the segment.
     start: usize,
-    /// Its kind and size.
+    /// The kind and the size.
     pointer: u64,
-    /// The word that is the pointer, counted over all segments.
+    /// The word that contains the pointer, counted over all segments.
     place: usize,
 }
 
@@ -310,8 +310,8 @@ impl<'m> Object<'_, 'm> {
     }
 }
 
-/// The first word of each struct of a list: a list of doubles becomes a list of structs when its
-/// schema is changed so. `None` when it is not such a list.
+/// Returns the first word of each struct in a list. This supports schemas that changed a list of
+/// doubles to a list of structs. Returns `None` for any other list.
 #[cold]
 #[inline(never)]
 fn first_doubles<'m>(

@@ -1,12 +1,12 @@
-//! The pieces from which gob messages are written.
+//! The building blocks of gob messages.
 
 use crate::pieces::{Byte, Bytes, FixedPiece, Le64, Piece};
 
-/// The number of the last field that was written, counted from 1.
+/// The number of the last written field, counted from 1.
 pub(super) struct FieldCursor(pub(super) u8);
 
 impl FieldCursor {
-    /// What precedes a field.
+    /// Returns the byte that precedes a field.
     #[inline(always)]
     fn step(&mut self, number: u8) -> Byte {
         let step = number - self.0;
@@ -40,7 +40,7 @@ impl FieldCursor {
 #[derive(Clone, Copy)]
 struct Uint(u64);
 
-// SAFETY: It writes at most 9 bytes, without a gap, and its end is within them.
+// SAFETY: This writes at most 9 bytes without a gap, and its end is within them.
 unsafe impl Piece for Uint {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -62,7 +62,7 @@ unsafe impl Piece for Uint {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl FixedPiece for Uint {
     const BOUND: usize = 9;
 }
@@ -70,18 +70,18 @@ unsafe impl FixedPiece for Uint {
 #[derive(Clone, Copy)]
 struct Double(f64);
 
-// SAFETY: It writes at most 9 bytes, without a gap, and its end is within them.
+// SAFETY: This writes at most 9 bytes without a gap, and its end is within them.
 unsafe impl Piece for Double {
     #[inline(always)]
     fn bound(&self) -> usize {
         Self::BOUND
     }
 
-    /// Without a branch, since lengths differ from value to value.
+    /// Writes without a branch, because lengths differ from value to value.
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
         let bits = self.0.to_bits();
-        // How many leading bytes on the wire are zero and left out; one byte always stays.
+        // Counts the zero bytes that the wire format omits. At least one byte remains.
         let unused = (bits | 1 << 63).trailing_zeros() / 8;
         let bytes = bits >> (8 * unused);
         let long = usize::from(bits & !(0x7f << 56) != 0);
@@ -93,7 +93,7 @@ unsafe impl Piece for Double {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl FixedPiece for Double {
     const BOUND: usize = 9;
 }
@@ -101,7 +101,7 @@ unsafe impl FixedPiece for Double {
 #[derive(Clone, Copy)]
 struct Doubles<'a>(&'a [f64]);
 
-// SAFETY: It writes at most 9 bytes for each.
+// SAFETY: This writes at most 9 bytes for each value.
 unsafe impl Piece for Doubles<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -111,18 +111,18 @@ unsafe impl Piece for Doubles<'_> {
     #[inline(always)]
     unsafe fn put(&self, mut at: *mut u8) -> *mut u8 {
         for value in self.0 {
-            // SAFETY: `at` is valid for 9 bytes for each value that is left.
+            // SAFETY: `at` is valid for 9 bytes for each remaining value.
             at = unsafe { Double(*value).put(at) };
         }
         at
     }
 }
 
-/// A message after its length.
+/// A message prefixed with its length.
 pub(super) struct DelimitedMessage<P>(pub(super) P);
 
-// SAFETY: The message is written a few bytes after the start, and is moved to the end of its
-// length, which has at most 9 bytes.
+// SAFETY: The message is written a few bytes after the start, and is then moved to the end of its
+// length. The length takes at most 9 bytes.
 unsafe impl<P: Piece> Piece for DelimitedMessage<P> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -131,7 +131,7 @@ unsafe impl<P: Piece> Piece for DelimitedMessage<P> {
 
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
-        // How many bytes the length probably has. Few messages come near their bound.
+        // The likely size of the length. Few messages are close to their bound.
         let room = match self.0.bound() {
             0..192 => 1,
             bound => 1 + (usize::BITS - bound.leading_zeros()).div_ceil(8) as usize,
@@ -150,15 +150,16 @@ unsafe impl<P: Piece> Piece for DelimitedMessage<P> {
     }
 }
 
-/// Moves a message that begins at `start` to the end of its length, and writes the length.
+/// Moves a message from `start` to the end of its length, and writes the length.
 ///
 /// # Safety
 ///
-/// `at` is valid for writes of 9 + `len` bytes, and the message lies within them.
+/// `at` is valid for writes of 9 + `len` bytes, and the message is within them.
 #[inline(never)]
 unsafe fn close(at: *mut u8, start: *const u8, len: usize) -> *mut u8 {
     let mut prefix = [0; Uint::BOUND];
-    // SAFETY: The prefix has room for a uint, and there is room for the uint and the message.
+    // SAFETY: The prefix is large enough for a uint, and `at` is valid for the uint and the
+    // message.
     unsafe {
         let size = Uint(len as u64).put(prefix.as_mut_ptr()).offset_from(prefix.as_ptr()) as usize;
         let message = at.add(size);

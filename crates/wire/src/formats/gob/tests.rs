@@ -1,4 +1,4 @@
-//! Streams of Go's library, other types, and bytes that no library writes.
+//! Streams from Go's library, other types, and bytes that no library would write.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -18,7 +18,7 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// All messages of a stream that comes in pieces.
+/// Returns all messages of a stream that arrives in pieces.
 fn read_all(kind: Kind, bytes: &[u8], piece: usize) -> Vec<String> {
     let mut decoder = Decoder::<Gob>::new(kind, Framing::Own);
     let mut arena = Arena::new();
@@ -64,7 +64,7 @@ fn examples() -> [Message<'static>; 4] {
     ]
 }
 
-/// What Go's library writes for the second of two messages.
+/// Checks the second of two messages against the bytes from Go's library.
 #[test]
 fn a_stream_has_definitions_once() {
     let second = [
@@ -96,7 +96,7 @@ fn a_stream_has_definitions_once() {
 
 #[test]
 fn second_messages_of_the_vectors() {
-    // Read at run time, because packages of this crate do not contain the vectors.
+    // Read at run time, because the published crate does not contain the vectors.
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/random.tsv.zst");
     let text = zstd::decode_all(&std::fs::read(path).unwrap()[..]).unwrap();
     let text = String::from_utf8(text).unwrap();
@@ -153,8 +153,8 @@ fn messages_of_any_length() {
 
 #[test]
 fn streams_of_go_with_more_fields() {
-    // Structures, maps, complex numbers, times, arrays, bools and slices of structures beside
-    // the id and the value, and twice.
+    // Structures, maps, complex numbers, times, arrays, bools and slices of structures, in addition
+    // to the id and the value, and twice.
     let all = counters(
         "637f03010107436f756e74657201ff8000010a0105457874726101ff820001014d01ff8800010556616c756\
          5010400010143010e0001015401ff8a00010341727201ff8c00010146010200010153010c0001024944010a\
@@ -172,7 +172,8 @@ fn streams_of_go_with_more_fields() {
 
 #[test]
 fn streams_of_go_with_interfaces() {
-    // Types are defined within a value: there its message ends, and goes on in another.
+    // Types are defined within a value. Their definitions end the message, and the value continues
+    // in the next one.
     let all = counters(
         "33ff8f03010107436f756e74657201ff90000104010149011000010556616c756501040001014a01ff920001\
          024944010a0000001cff910201010e5b5d696e74657266616365207b7d01ff92000110000025ff9001066d61\
@@ -267,7 +268,7 @@ fn hostile_definitions() {
     assert!(malformed(b"\x02\x7f\0").contains("a definition of a type"));
     assert!(malformed(b"\x09\x7f\x03\x01\0\x01\x01\0\0\0").contains("a field with a name"));
     assert!(malformed(b"\x03\xff\x80\0").contains("was defined"));
-    // A type that contains itself: each byte is a level.
+    // A type that contains itself: each byte opens a level.
     let list = b"\x09\xff\x81\x02\x02\xff\x82\0\0";
     let mut bytes = vec![18, 0x7f, 3, 2, 2, 1, 1, b'X', 1, 0xff, 0x82, 0, 1, 2];
     bytes.extend(b"ID\x01\x0a\0\0\0");
@@ -275,7 +276,7 @@ fn hostile_definitions() {
     bytes.extend([&[list.len() as u8 - 1][..], &list[1..]].concat());
     bytes.extend([&b"\xfe\x01\x00\xff\x80\x01"[..], &[1; 252], &[0]].concat());
     assert!(malformed(&bytes).contains("100 types"));
-    // More types than are allowed.
+    // More types than the limit.
     let mut bytes = vec![];
     for id in 64..1_100_u64 {
         let number = (id << 1) - 1;

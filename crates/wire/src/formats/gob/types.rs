@@ -1,4 +1,4 @@
-//! What a reader of gob knows of the types that a stream defines.
+//! The types that a gob stream defines, and the reader's plan for each.
 //!
 //! ```text
 //! definition  = structure of 0 array, 1 slice, 2 structure, 3 map, 4 to 6 types that write bytes
@@ -22,11 +22,11 @@ use crate::message::{Kind, MetricUnion};
 use crate::reader::Reader;
 use crate::values;
 
-/// A reader at some place in a stream.
+/// The state of a reader within a stream.
 #[derive(Debug, Default)]
 pub struct ReaderState {
     types: Types,
-    /// How to read values of the last value's type.
+    /// The plan for values of the last value's type.
     plan: Option<Plan>,
 }
 
@@ -34,24 +34,24 @@ pub struct ReaderState {
 #[derive(Debug, Default)]
 struct Types {
     known: BTreeMap<i64, Definition>,
-    /// Types that came with a message that is not read yet. They take precedence over the known
-    /// ones: Go never defines an id twice, but a stream can be several Go streams in sequence.
+    /// Types from a message that is not complete yet. They take precedence over the known types: Go
+    /// never defines an id twice, but a stream can consist of several Go streams.
     fresh: BTreeMap<i64, Definition>,
 }
 
 #[derive(Debug)]
 enum Definition {
-    /// A slice or an array, by the type of the items.
+    /// A slice or an array, with the type of the items.
     List(i64),
-    /// A map, by the types of keys and values.
+    /// A map, with the types of keys and values.
     Map(i64, i64),
-    /// A structure, by the names of the fields and their types.
+    /// A structure, with the names and types of the fields.
     Structure(Vec<(Name, i64)>),
-    /// A type that writes bytes itself.
+    /// A type that writes its own bytes.
     Bytes,
 }
 
-/// The names that a field of ours has in one of the messages.
+/// The field names that our messages use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     Id,
@@ -64,37 +64,38 @@ enum Name {
     Other,
 }
 
-/// How values of a type become messages of a kind.
+/// The conversion of a type's values to messages of a kind.
 #[derive(Debug)]
 struct Plan {
     kind: Kind,
     id: i64,
-    /// One for each field.
+    /// The target of each field.
     slots: Vec<FieldTarget>,
-    /// Whether all fields are the message's, in the types that they have here.
+    /// Whether all fields belong to the message and have the expected types.
     usual: bool,
 }
 
-/// What becomes of a field.
+/// The target of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldTarget {
-    /// The id, of bytes or text.
+    /// The id, from bytes or a string.
     Id,
-    /// The union's type, of an int.
+    /// The union's type, from an int.
     Type,
-    /// A counter's value, of an int.
+    /// A counter's value, from an int.
     Counter,
-    /// A timer's values, of a list of doubles.
+    /// A timer's values, from a list of doubles.
     Timer,
-    /// A gauge's value, of a double.
+    /// A gauge's value, from a double.
     Gauge,
-    /// A number or values of another type, which must have the same value in the type of the field.
+    /// A number or values of another type. Their value must be representable in the type of the
+    /// field.
     Converted(NumberField, NumberType),
-    /// A field that the message does not have, by its type.
+    /// An unknown field, with its type.
     Skipped(i64),
 }
 
-/// A field of the message that has numbers.
+/// A numeric field of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberField {
     Type,
@@ -103,7 +104,7 @@ pub(super) enum NumberField {
     Gauge,
 }
 
-/// A type of numbers.
+/// A numeric type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberType {
     Int,
@@ -111,7 +112,7 @@ pub(super) enum NumberType {
     Double,
 }
 
-// The types that need no definition.
+// The built-in types, which need no definition.
 const BOOL: i64 = 1;
 const INT: i64 = 2;
 const UINT: i64 = 3;
@@ -121,23 +122,24 @@ const TEXT: i64 = 6;
 const COMPLEX: i64 = 7;
 const INTERFACE: i64 = 8;
 
-/// The first id that a definition can have.
+/// The first id of defined types.
 const FIRST: i64 = 64;
 
-// No program needs more. The limits bound what a stream can make a reader keep.
+// No program needs more. These limits bound the memory that a stream can occupy.
 const MAX_TYPES: usize = 1000;
 const MAX_FIELDS: usize = 1000;
 const MAX_LEVELS: usize = 100;
 
 impl ReaderState {
-    /// The type of the last value, as encoded in a message, and its fields, if all are usual.
+    /// Returns the encoded type of the last value and its fields, if all fields are usual.
     #[inline(always)]
     pub(super) fn usual(&self, kind: Kind) -> Option<(u64, &[FieldTarget])> {
         let plan = self.plan.as_ref()?;
         (plan.usual && plan.kind == kind).then_some(((plan.id as u64) << 1, &plan.slots))
     }
 
-    /// Reads up to the next value, and the value. A fault leaves this unchanged.
+    /// Reads definitions up to the next value, and then the value. On a fault, this state is
+    /// unchanged.
     #[inline(never)]
     pub(super) fn read<'m>(
         &mut self,
@@ -202,7 +204,7 @@ impl ReaderState {
 /// The messages of a stream.
 struct Stream<'r, 'm> {
     input: &'r mut Reader<'m>,
-    /// Whether a message was incomplete.
+    /// Whether the input ended within a message.
     starved: bool,
 }
 
@@ -214,8 +216,7 @@ impl<'m> Stream<'_, 'm> {
         Ok(())
     }
 
-    /// Moves the input to a fault. If the fault is within a message that is complete, more bytes
-    /// cannot repair it.
+    /// Moves the input to a fault. More bytes cannot repair a fault within a complete message.
     #[cold]
     fn place(self, fault: Fault, message: &Reader<'m>) -> Fault {
         if self.starved {
@@ -244,7 +245,7 @@ impl Types {
         self.fresh.get(&id).or_else(|| self.known.get(&id))
     }
 
-    /// Reads a definition, up to its end, of a type whose id stood negated before it.
+    /// Reads the rest of a definition after the negated id of its type.
     #[cold]
     fn define(&mut self, negative: i64, message: &mut Reader<'_>) -> Result<(), Fault> {
         let id = negative.checked_neg().filter(|id| *id >= FIRST);
@@ -275,7 +276,7 @@ impl Types {
         Ok(())
     }
 
-    /// How values of a type are read.
+    /// Makes the plan for values of a type.
     #[cold]
     fn plan(&self, kind: Kind, id: i64) -> Result<Plan, Fault> {
         let Some(Definition::Structure(named)) = self.get(id) else {
@@ -331,8 +332,8 @@ impl Types {
         }
     }
 
-    /// Skips a value of a type, which may nest at most `levels` other types. Each value takes at
-    /// least a byte.
+    /// Skips a value of a type, which can nest at most `levels` other types. Each value takes at
+    /// least one byte.
     #[cold]
     fn skip<'m>(
         &mut self,
@@ -394,8 +395,9 @@ impl Types {
         }
     }
 
-    /// Skips the name of a type, which is empty when there is no value, the id, and the value
-    /// after its length. Definitions of the type can precede the id: each ends its message.
+    /// Skips an interface value: the name of a type (empty if there is no value), the type's id,
+    /// and the value after its length. Definitions of the type can precede the id, and each of
+    /// these ends its message.
     fn skip_interface<'m>(
         &mut self,
         stream: &mut Stream<'_, 'm>,
@@ -414,14 +416,14 @@ impl Types {
             }
             self.define(id, message)?;
             if !message.is_empty() {
-                // Within an interface's value, what follows is preceded by its length.
+                // Within an interface's value, a length precedes the rest.
                 uint(message)?;
             }
         }
     }
 }
 
-/// Reads a structure; the function reads each field.
+/// Reads a structure. `read` handles each field.
 fn structure<'m>(
     message: &mut Reader<'m>,
     mut field: impl FnMut(u64, &mut Reader<'m>) -> Result<(), Fault>,
@@ -437,7 +439,7 @@ fn structure<'m>(
     }
 }
 
-/// Reads the part that all definitions have, and up to `most` ids or other numbers after it.
+/// Reads the common part of a definition, and up to `most` ids or other numbers after it.
 fn ids(message: &mut Reader<'_>, most: u64) -> Result<[i64; 2], Fault> {
     let mut ids = [0; 2];
     structure(message, |number, message| {
@@ -451,7 +453,7 @@ fn ids(message: &mut Reader<'_>, most: u64) -> Result<[i64; 2], Fault> {
     Ok(ids)
 }
 
-/// Skips the name of a type and its id, which tell nothing new.
+/// Skips the name of a type and its id, because they are redundant.
 fn common(message: &mut Reader<'_>) -> Result<(), Fault> {
     structure(message, |number, message| match number {
         0 => bytes(message).map(drop),
@@ -460,7 +462,7 @@ fn common(message: &mut Reader<'_>) -> Result<(), Fault> {
     })
 }
 
-/// The fields of a structure.
+/// Reads the fields of a structure.
 fn named(message: &mut Reader<'_>) -> Result<Vec<(Name, i64)>, Fault> {
     let mut all = Vec::new();
     structure(message, |number, message| {

@@ -1,4 +1,4 @@
-//! Reads objects of any class, with their values in any form that Hprose has for them.
+//! Reads objects of any class, with values in any form that Hprose supports.
 
 use quipu_arena::Scope;
 
@@ -8,7 +8,7 @@ use crate::number;
 use crate::reader::Reader;
 use crate::values;
 
-/// The fields that a message has, by their names.
+/// The fields of a message, with their names.
 pub(super) type ObjectFields = &'static [(&'static str, ObjectField)];
 
 #[derive(Clone, Copy)]
@@ -33,24 +33,24 @@ pub(super) const METRIC_UNION: ObjectFields = &[
     ("gaugeVal", ObjectField::Gauge),
 ];
 
-/// The classes that were defined so far. A writer of the four messages defines at most four.
+/// The classes defined so far. A writer of our four messages defines at most four.
 #[derive(Debug, Default)]
 pub struct Classes {
     first: [Class; 16],
-    /// How many there are, including those that are not kept.
+    /// The number of classes, including those beyond the array.
     pub(super) len: usize,
 }
 
-/// The places of the message's fields among those of the class.
+/// The positions of the message's fields in the class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
-    /// The place of each of the message's fields, in their order, counted from 1; 0 if absent.
+    /// The position of each of the message's fields, in their order, counted from 1; 0 if absent.
     places: [usize; 5],
     len: usize,
 }
 
 impl Classes {
-    /// Reads an object of a message's class, and the definitions before it.
+    /// Reads an object of a message's class and the definitions before.
     #[inline(never)]
     pub(super) fn object<'m>(
         &mut self,
@@ -89,7 +89,7 @@ impl Classes {
         input.literal(b"c", "a class")?;
         text(input)?;
         let len = count(input, b'{')?;
-        // Each has a tag and two quotes.
+        // Each field takes a tag and two quotes.
         let len = input.count(len, 3, "the announced number of fields")?;
         let mut class = Class { places: [0; 5], len };
         for place in 1..=class.len {
@@ -109,7 +109,7 @@ impl Classes {
         Ok(())
     }
 
-    /// Skips a value. Nested values need no stack, since everything that is open ends with a brace.
+    /// Skips a value. Nested values need no stack, because every open value ends with a brace.
     #[cold]
     #[inline(never)]
     fn skip(&mut self, fields: ObjectFields, input: &mut Reader<'_>) -> Result<(), Fault> {
@@ -132,7 +132,7 @@ impl Classes {
                 b'c' => {
                     *input = before;
                     self.define(fields, input)?;
-                    // An object of it follows.
+                    // An object of this class follows.
                     continue;
                 }
                 b'}' if depth > 0 => {
@@ -154,7 +154,7 @@ impl Classes {
 
 const VALUE: &str = "the tag of a value";
 
-/// Reads digits up to the byte `end`. No digits are 0.
+/// Reads digits up to the byte `end`. No digits mean 0.
 #[inline(always)]
 fn count(input: &mut Reader<'_>, end: u8) -> Result<u64, Fault> {
     const EXPECTED: &str = "a number of items, or a length";
@@ -177,7 +177,7 @@ fn count(input: &mut Reader<'_>, end: u8) -> Result<u64, Fault> {
     }
 }
 
-/// Skips the rest of a number, of a time or of a reference.
+/// Skips the rest of a number, a time or a reference.
 fn until(input: &mut Reader<'_>, end: impl Fn(u8) -> bool) -> Result<(), Fault> {
     const EXPECTED: &str = "the end of a number";
     loop {
@@ -201,7 +201,7 @@ fn bytes<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     Ok(bytes)
 }
 
-/// Reads text after its tag, as UTF-8. Its length is in UTF-16 code units.
+/// Reads a string after its tag, as UTF-8. Its length counts UTF-16 code units.
 fn text<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let mut units = count(input, b'"')?;
     let before = *input;
@@ -219,7 +219,7 @@ fn text<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     Ok(&before.rest()[..len])
 }
 
-/// Reads one character of UTF-8.
+/// Reads one UTF-8 character.
 #[inline(always)]
 fn character<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     const EXPECTED: &str = "a character in UTF-8";
@@ -233,7 +233,7 @@ fn character<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     input.take(len, EXPECTED)
 }
 
-/// Reads a value that begins with a tag. One that is malformed leaves the input before it.
+/// Reads a value that begins with a tag. If the value is malformed, the input stays in front of it.
 #[inline(always)]
 fn tagged<'m, T>(
     input: &mut Reader<'m>,
@@ -244,7 +244,7 @@ fn tagged<'m, T>(
     let tag = input.byte(expected)?;
     let value = read(tag, input).unwrap_or(Err(Fault::malformed(expected)));
     value.inspect_err(|fault| {
-        // For a value that is incomplete, the input stays after what was examined.
+        // If a value is incomplete, the input stays after the examined bytes.
         if !fault.is_incomplete() {
             *input = before;
         }
@@ -303,7 +303,7 @@ pub(super) fn list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m 
     }
 }
 
-/// Reads an id: a list of integers, as the library writes it, or bytes, or text.
+/// Reads an id: a list of integers, like the library writes it, or bytes, or a string.
 #[inline(always)]
 pub(super) fn id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     match input.peek() {
@@ -325,7 +325,7 @@ fn other_id<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     })
 }
 
-/// Reads a list, whose tag was seen.
+/// Reads the items of a list, after its tag.
 #[inline(always)]
 fn items<'m, T: Copy>(
     input: &mut Reader<'m>,
@@ -340,8 +340,8 @@ fn items<'m, T: Copy>(
     Ok(items)
 }
 
-/// Reads an integer from 0 to 255. Two and three digits are read without a branch between them:
-/// they alternate in an id, and a mispredicted branch costs more than both cases.
+/// Reads an integer from 0 to 255. Two and three digits are read without a branch, because they
+/// alternate within an id and a mispredicted branch costs more than both cases.
 #[inline(always)]
 fn byte(input: &mut Reader<'_>) -> Result<u8, Fault> {
     if let Some(bytes) = input.rest().first_chunk::<8>() {
@@ -349,12 +349,12 @@ fn byte(input: &mut Reader<'_>) -> Result<u8, Fault> {
         let integer = word as u8 == b'i';
         let three = (word >> 32) as u8 == b';';
         let two = (word >> 24) as u8 == b';';
-        // The lowest byte has the hundreds.
+        // The lowest byte contains the hundreds.
         let shift = if three { 8 } else { 0 };
         let digits = (word as u32 >> shift & 0xff_ffff) ^ if three { 0x30_3030 } else { 0x30_3069 };
         let value = (digits & 0xff) * 100 + (digits >> 8 & 0xff) * 10 + (digits >> 16);
         let decimal = (digits | (digits + 0x76_7676)) & 0x80_8080 == 0;
-        // As everywhere, a number has no leading zeros.
+        // As everywhere, leading zeros are not allowed.
         let range = value <= 255 && value >= if three { 100 } else { 10 };
         if integer & (three | two) & decimal & range {
             input.take(4 + usize::from(three), BYTE)?;
@@ -398,7 +398,7 @@ mod tests {
         Ok((counter.id.to_vec(), counter.value))
     }
 
-    /// A counter of a class as the library writes it.
+    /// A counter with the class definition that the library writes.
     fn counter_of(id: &str, value: &str) -> Result<(Vec<u8>, i64), Error> {
         counter(format!(r#"c7"Counter"2{{s2"iD"s5"value"}}o0{{{id}{value}}}"#))
     }
@@ -509,9 +509,9 @@ mod tests {
             r#"c7"Counter"2{s5"value"s2"iD"}o0{7a1{i97;}}"#,
             r#"c5"Other"3{s2"iD"s2"ID"s5"Value"}o0{ea1{i97;}7}"#,
             r#"c1"X"4{s1"A"s2"iD"s1"B"s5"value"}o0{nb1"a"i-5;7}"#,
-            // Two classes, of which the second counts.
+            // Two classes; the object belongs to the second.
             r#"c1"X"1{s1"A"}c7"Counter"2{s5"value"s2"iD"}o1{7a1{i97;}}"#,
-            // A class that is defined within a value has a number, too.
+            // A class that is defined within a value is numbered too.
             r#"c1"X"3{s1"x"s5"value"s2"iD"}o0{a2{c1"Y"1{s1"A"}o1{m1{s2"ab"o1{d1;}}}r0;}7a1{i97;}}"#,
         ] {
             assert_eq!(counter(text).unwrap(), (b"a".to_vec(), 7), "{text}");
@@ -545,7 +545,7 @@ mod tests {
         }
         for value in ["x", "}", "I", "ix;", "g{", "s1\"ab\"", "a{", "o{}"] {
             let text = format!(r#"c1"X"3{{s1"A"s2"iD"s5"value"}}o0{{{value}a1{{i97;}}7}}"#);
-            // An object without a class number is of the first class.
+            // An object without a class number belongs to the first class.
             assert_eq!(counter(&text).is_err(), value != "o{}", "{text}");
         }
     }
@@ -569,13 +569,13 @@ mod tests {
         ] {
             assert!(counter(text).is_err(), "{text}");
         }
-        // Depth needs no stack.
+        // Nesting needs no stack.
         let deep = "a1{".repeat(100_000);
         let text = format!(r#"c1"X"3{{s1"A"s2"iD"s5"value"}}o0{{{deep}"#);
         assert!(counter(&text).unwrap_err().is_incomplete());
         let text = format!("{text}{}a1{{i97;}}7}}", "}".repeat(100_000));
         assert_eq!(counter(&text).unwrap(), (b"a".to_vec(), 7));
-        // More classes than are kept.
+        // More classes than the array can hold.
         let many = r#"c1"A"1{s2"iD"}"#.repeat(17);
         assert!(counter(format!("{many}o0{{b1\"a\"}}")).is_ok());
         assert!(counter(format!("{many}o16{{b1\"a\"}}")).is_err());

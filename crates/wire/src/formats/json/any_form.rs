@@ -14,10 +14,10 @@ use crate::error::Fault;
 use crate::message::{MetricType, MetricUnion};
 use crate::reader::Reader;
 
-/// The members that a message has.
+/// The members of a message, with their names.
 pub(super) type Members = &'static [(&'static str, Member)];
 
-/// What is expected of an object that has other members only.
+/// Returns the expectation for an object without any of these members.
 fn names(members: Members) -> &'static str {
     match members {
         [_, (_, Member::Timer)] => "a member of a batch timer: ID or Values",
@@ -66,7 +66,7 @@ pub(super) fn any_form<'m>(
         Err(error) => {
             let text = input.rest();
             let place = place(&error, text);
-            // serde_json takes an end within a number that is skipped for a wrong byte.
+            // If the input ends within a skipped number, serde_json reports a wrong byte instead.
             let in_number = error.is_syntax() && place + 1 >= text.len() && ends_in_number(text);
             let ended = error.is_eof() || in_number;
             input.take(if ended { text.len() } else { place }, OBJECT)?;
@@ -81,12 +81,12 @@ pub(super) fn any_form<'m>(
     }
 }
 
-/// Whether the text ends with a number whose digits are missing.
+/// Returns whether the input ends with an unfinished number.
 fn ends_in_number(text: &[u8]) -> bool {
     matches!(text, [.., b'-'] | [.., b'0'..=b'9', b'.' | b'e' | b'E'] | [.., b'e' | b'E', b'+'])
 }
 
-/// The offset of an error in the text. The error counts lines, and bytes of a line, from 1.
+/// Returns the offset of an error. The error counts lines, and bytes within a line, from 1.
 fn place(error: &serde_json::Error, text: &[u8]) -> usize {
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');
     let before: usize = lines.by_ref().take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
@@ -95,13 +95,13 @@ fn place(error: &serde_json::Error, text: &[u8]) -> usize {
 
 const OBJECT: &str = "a JSON object";
 
-/// What the visitors share.
+/// The state that the visitors share.
 struct VisitorState<'r, 'm> {
     scope: &'r Scope<'m>,
     members: Members,
-    /// What was expected, if there is a fault.
+    /// The expectation, if there is a fault.
     expected: Cell<&'static str>,
-    /// Whether memory could not be allocated.
+    /// Whether an allocation failed.
     memory: Cell<bool>,
 }
 
@@ -112,7 +112,8 @@ impl<'m> VisitorState<'_, 'm> {
     }
 }
 
-/// Visitors are their own seeds, and tell what they expect in [`VisitorState::expected`].
+/// Defines a visitor that is its own seed. On a fault, the visitor stores its expectation in
+/// [`VisitorState::expected`].
 macro_rules! visitor {
     ($name:ident -> $value:ty, $expected:expr, { $($functions:tt)* }) => {
         visitor!($name -> $value, $expected, deserialize_any, { $($functions)* });
@@ -191,8 +192,8 @@ visitor!(Name -> Option<Member>, MEMBER, {
     }
 });
 
-// Not `deserialize_any`: it would return numbers as maps if another crate of the program turned on
-// serde_json's `arbitrary_precision`.
+// Does not call `deserialize_any`, because it would return numbers as maps if another crate of the
+// program enabled serde_json's `arbitrary_precision`.
 visitor!(Integer -> i64, "a whole number of 64 bits", deserialize_option, {
     fn visit_none<E: Error>(self) -> Result<i64, E> {
         Ok(0)
@@ -215,7 +216,7 @@ visitor!(Integer -> i64, "a whole number of 64 bits", deserialize_option, {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<i64, E> {
-        // The only integer that comes as a float is -0.
+        // The only integer that arrives as a float is -0.
         if number.to_bits() == (-0.0f64).to_bits() { Ok(0) } else { Err(E::custom("")) }
     }
 });

@@ -11,21 +11,21 @@ use crate::values;
 
 /// The items of a document.
 ///
-/// Functions that are not inlined read from a copy of this (see [`aside`](Items::aside)), since the
-/// reader stays in registers only if its address is never taken.
+/// Out-of-line functions read from a copy of this (see [`aside`](Items::aside)), because the reader
+/// stays in registers only if its address is never taken.
 #[derive(Clone, Copy)]
 pub(super) struct Items<'m> {
     pub(super) input: Reader<'m>,
     /// The position of offset 0 in the input, which is never negative.
     zero: usize,
-    /// Where the first item is.
+    /// The position of the first item.
     first: usize,
-    /// How many bytes were read again for copies, or `None` while a copy is read.
+    /// The number of bytes that were read again for copies, or `None` while a copy is read.
     copied: Option<usize>,
 }
 
-/// Reads an object; the function reads each key with its value. `usual` is the usual beginning of
-/// one, up to its `count` keys.
+/// Reads an object. `field` reads each key with its value. `usual` contains the usual beginning of
+/// an object with `count` keys.
 #[inline(always)]
 pub(super) fn object<'m>(
     input: &mut Reader<'m>,
@@ -66,13 +66,13 @@ impl<'m> Items<'m> {
         read
     }
 
-    /// Reads any header, and the beginning of an object with any number of keys, which it returns.
+    /// Reads any header and the beginning of an object. Returns the number of its keys.
     #[cold]
     #[inline(never)]
     fn begin(&mut self, start: usize) -> Result<usize, Fault> {
         let version = header(&mut self.input)?;
         self.first = self.input.position();
-        // Version 1 counts from the header on, and later ones from 1 for the first item.
+        // Version 1 counts from the header on. Later versions count from 1 for the first item.
         self.zero = if version == 1 { start } else { self.first - 1 };
         let tag = self.tag()?;
         let count = match tag {
@@ -80,11 +80,11 @@ impl<'m> Items<'m> {
             0x50..=0x5f => u64::from(tag & 0xf),
             _ => return Err(self.unexpected("an object with keys")),
         };
-        // A key and a value take 2 bytes at least.
+        // A key and a value take at least 2 bytes.
         self.input.count(count, 2, "the announced number of keys and values")
     }
 
-    /// The tag of the next item, after the tags around it.
+    /// Reads the tag of the next item, after the tags around it.
     #[inline(always)]
     fn tag(&mut self) -> Result<u8, Fault> {
         let tag = self.input.byte(ITEM)? & 0x7f;
@@ -110,7 +110,7 @@ impl<'m> Items<'m> {
         }
     }
 
-    /// A fault at the tag that was read.
+    /// Returns a fault at the tag that was just read.
     #[cold]
     fn unexpected(&mut self, expected: &'static str) -> Fault {
         self.back_to(self.input.position() - 1);
@@ -145,9 +145,9 @@ impl<'m> Items<'m> {
         }
     }
 
-    /// Reads a copied item, with the function. The item ends before this tag and has no copies in
-    /// it. All copies together have at most [`FEW_COPIES`] bytes, or the number of bytes before the
-    /// last of them, so that the time is linear.
+    /// Calls `read` on a copied item. This item must end before the copy's tag and cannot contain
+    /// copies. The copies of a document can have [`FEW_COPIES`] bytes in total, or the number of
+    /// bytes before the last copy. This keeps the time linear.
     #[cold]
     #[inline(never)]
     fn copy<T>(
@@ -178,7 +178,7 @@ impl<'m> Items<'m> {
         Ok(item)
     }
 
-    /// Reads a key, from any kind of text.
+    /// Reads a key from any kind of string.
     #[cold]
     pub(super) fn key(&mut self) -> Result<&'m [u8], Fault> {
         self.text()
@@ -256,7 +256,7 @@ impl<'m> Items<'m> {
         }
     }
 
-    /// A double of 4 or 8 bytes.
+    /// Reads a double of 4 or 8 bytes.
     #[inline(always)]
     fn float(&mut self, tag: u8) -> Result<f64, Fault> {
         if tag == FLOAT {
@@ -293,7 +293,7 @@ impl<'m> Items<'m> {
         }
     }
 
-    /// The number of items in a list, or the tag of another item.
+    /// Reads the number of items in a list, or returns the tag of any other item.
     #[inline(always)]
     fn list(&mut self) -> Result<Result<usize, u8>, Fault> {
         let tag = self.tag()?;
@@ -345,7 +345,7 @@ impl<'m> Items<'m> {
         }
     }
 
-    /// A list of bytes, each as an integer.
+    /// Reads a list of bytes, each as an integer.
     #[inline(always)]
     fn bytes(&mut self, count: usize, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
         let room = values::room(count, scope)?;
@@ -356,11 +356,11 @@ impl<'m> Items<'m> {
         } else {
             self.aside(|items| items.any_bytes(room))?;
         }
-        // SAFETY: All places were written, or the function has returned.
+        // SAFETY: All places were written, because any failure above returned.
         Ok(unsafe { values::assume_init(room) })
     }
 
-    /// Writes all places, if it does not fail.
+    /// Writes all places, unless it fails.
     #[inline(never)]
     fn any_bytes(&mut self, room: &mut [MaybeUninit<u8>]) -> Result<(), Fault> {
         for place in room {
@@ -373,12 +373,12 @@ impl<'m> Items<'m> {
         Ok(())
     }
 
-    /// Skips a value that the message does not have, with all that is in it. Copies are not
-    /// followed.
+    /// Skips an unknown value and everything within. Copies are not followed.
     #[cold]
     #[inline(never)]
     pub(super) fn skip(&mut self) -> Result<(), Fault> {
-        // How many items follow. Each has a byte, so the input ends before this overflows.
+        // The number of items that follow. Each takes a byte, so the input ends before this
+        // overflows.
         let mut open = 1_u64;
         while open > 0 {
             let tag = self.input.byte(ITEM)? & 0x7f;
@@ -388,7 +388,7 @@ impl<'m> Items<'m> {
                 VARINT | ZIGZAG => self.varint(NUMBER).map(|_| 0)?,
                 FLOAT => self.input.take(4, "a float").map(|_| 0)?,
                 DOUBLE => self.input.take(8, "a double").map(|_| 0)?,
-                // Of 80 bits in 16 bytes, as on all machines of 64 bits that have them.
+                // A long double has 80 bits in 16 bytes on all 64-bit machines that support it.
                 LONG_DOUBLE | QUADRUPLE => self.input.take(16, "a long double").map(|_| 0)?,
                 BINARY | TEXT | 0x60..=0x7f => {
                     self.back_to(self.input.position() - 1);
@@ -397,7 +397,7 @@ impl<'m> Items<'m> {
                 REFERENCE | WEAKEN => 1,
                 REFERENCE_BACK | ALIAS | COPY => self.offset().map(|_| 0)?,
                 OBJECT_OF_CLASS | FROZEN_OF_CLASS => self.offset().map(|_| 1)?,
-                // A class and its item, a pattern and its modifiers.
+                // A class and its item, or a pattern and its modifiers.
                 OBJECT | FROZEN | PATTERN => 2,
                 LIST => self.varint("the number of items in a list")?,
                 HASH => {
@@ -447,7 +447,7 @@ const PADDING: u8 = 0x3f;
 const ITEM: &str = "an item";
 const NUMBER: &str = "a number";
 
-/// An input from a position on, which lies within it.
+/// Returns an input from a position on, which is within `whole`.
 fn at(whole: &[u8], position: usize) -> Reader<'_> {
     let mut input = Reader::new(whole);
     let moved = input.take(position, ITEM);
@@ -455,8 +455,8 @@ fn at(whole: &[u8], position: usize) -> Reader<'_> {
     input
 }
 
-/// Takes the bytes from pairs of a tag and a byte, 8 at a time; the last 8 overlap those before.
-/// Returns whether all are such pairs; if not, it is not known what was written.
+/// Extracts the bytes from pairs of a tag and a byte, 8 at a time; the last 8 overlap the previous
+/// ones. Returns whether all are such pairs. If not, the written bytes are unspecified.
 #[inline(always)]
 fn untag(pairs: &[[u8; 2]], room: &mut [MaybeUninit<u8>]) -> bool {
     let Some(last) = pairs.len().checked_sub(8) else {
@@ -485,7 +485,7 @@ fn untag(pairs: &[[u8; 2]], room: &mut [MaybeUninit<u8>]) -> bool {
     }
 }
 
-/// Every second byte of a word, in its lower half.
+/// Returns every second byte of a word, in its lower half.
 #[inline(always)]
 fn seconds(word: u64) -> u64 {
     let word = word >> 8 & 0x00ff_00ff_00ff_00ff;
@@ -493,7 +493,7 @@ fn seconds(word: u64) -> u64 {
     (word | word >> 16) & 0xffff_ffff
 }
 
-/// Reads the header of a document that is not compressed: its version.
+/// Reads the header of an uncompressed document and returns its version.
 fn header(input: &mut Reader<'_>) -> Result<u8, Fault> {
     const MAGIC: &str = "the magic of a Sereal document";
     const SUFFIX: &str = "a suffix of the header as long as its length says";
@@ -531,6 +531,6 @@ fn header(input: &mut Reader<'_>) -> Result<u8, Fault> {
     Ok(version)
 }
 
-/// How many bytes copies may stand for in any document. Beyond that, they may stand for no more
-/// bytes than precede them.
+/// The number of bytes that copies can stand for in any document. Beyond that, they can only stand
+/// for the number of bytes before them.
 const FEW_COPIES: usize = 4096;

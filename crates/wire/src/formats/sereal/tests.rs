@@ -1,4 +1,4 @@
-//! Documents of other libraries and versions, and some that no library writes.
+//! Documents from other libraries and versions, and some that no library would write.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,9 +30,9 @@ fn encoded(message: Message<'_>) -> Vec<u8> {
 fn ids_of_any_bytes_and_length() {
     let mut state = 1_u64;
     for len in (0..70).chain([1_000]) {
-        // A byte takes 1 byte below 16, 2 below 128, otherwise 3. Kinds 0 and 1 have bytes that
-        // take 2, kind 2 has bytes of all sizes, kind 3 one byte that takes 3, kind 4 one that
-        // takes 1.
+        // A byte takes 1 byte below 16, 2 below 128, otherwise 3. In kinds 0 and 1, all bytes take
+        // 2. Kind 2 mixes all sizes, kind 3 contains a byte that takes 3, kind 4 a byte that takes
+        // 1.
         for kind in 0..5 {
             let mut id: Vec<u8> = (0..len)
                 .map(|index: usize| {
@@ -78,12 +78,12 @@ fn integers_of_any_size() {
 #[test]
 fn keys_in_any_order_and_any_form() {
     let a1 = Ok((b"a".to_vec(), 1));
-    // Values first; an id as bytes, short or long, and as text; keys as bytes, in lower case.
+    // Values first; an id as bytes, short or long, and as a string; keys as bytes, in lower case.
     assert_eq!(counter(b",\x67Counter*\x02'\x05Value\x01'\x02ID+\x01\x20a"), a1);
     assert_eq!(counter(b",\x67Counter*\x02\x65Value\x01\x62ID\x61a"), a1);
     assert_eq!(counter(b",\x67Counter*\x02&\x05value\x01&\x02ID&\x01a"), a1);
     assert_eq!(counter(b"*\x02&\x05Value\x01&\x02iD'\x01a"), a1);
-    // The last of a key counts. Undefined is zero.
+    // The last value of a key wins. Undefined is zero.
     assert_eq!(counter(b"*\x03&\x05Value\x05&\x02ID'\x01a&\x05Value\x01"), a1);
     assert_eq!(counter(b"*\x02'\x05Value\x25'\x02ID\x39"), Ok((vec![], 0)));
     // References to a hash and to a list, in both forms; padding; tags that are tracked.
@@ -157,8 +157,8 @@ fn headers_of_all_versions() {
 
 #[test]
 fn copies_of_values_and_keys() {
-    // The offsets are those of "a", of the key and of its value; they count from 1, or in version
-    // 1 from the header, which has 6 bytes.
+    // The offsets point to "a", the key and its value. They count from 1, or in version 1 from the
+    // header, which is 6 bytes long.
     for (header, zero) in [(b"=srl\x01\0", 5), (b"=srl\x02\0", 0), (b"=\xf3rl\x03\0", 0)] {
         let bytes = [
             &header[..],
@@ -172,7 +172,7 @@ fn copies_of_values_and_keys() {
         .concat();
         with_counter(&bytes, |read| assert_eq!(read, Ok(Counter { id: b"a", value: 8 })));
     }
-    // A class that was copied, and one that was used before.
+    // A copied class, and a class that was used before.
     let a1 = Ok((b"a".to_vec(), 1));
     assert_eq!(counter(b"(,\x61C*\x02'\x05Value,/\x03\x01'\x02ID-\x03\x61a"), a1);
 }
@@ -209,7 +209,7 @@ fn skips_what_it_does_not_know() {
         let body = [b"*\x03'\x01x", item, b"'\x05Value\x01'\x02ID'\x01a"].concat();
         assert_eq!(counter(&body), Ok((b"a".to_vec(), 1)), "{item:?}");
     }
-    // Back references, whose offset is that of the first key; tags that are none.
+    // Back references to the first key, and invalid tags.
     for tag in *b")./" {
         let body = [&b"*\x02'\x01x"[..], &[tag, 3], b"'\x05Value\x01"].concat();
         assert_eq!(counter(&body), Ok((vec![], 1)));
@@ -231,12 +231,12 @@ fn skips_what_it_does_not_know() {
 
 #[test]
 fn copies_are_bounded() {
-    // A copy of a copy, of itself, of what follows, and of the header.
+    // A copy of a copy, of itself, of a later item, and of the header.
     assert!(counter(b"*\x02'\x01x/\x03'\x05Value/\x06").is_err());
     assert!(counter(b"*\x01'\x05Value/\x0a").is_err());
     assert!(counter(b"*\x01'\x05Value/\x09").is_err());
     assert!(counter(b"*\x01'\x05Value/\x00").is_err());
-    // An id that is copied again and again.
+    // An id that is copied repeatedly.
     let mut body = b"*\xe9\x07'\x01x&\x90\x4e".to_vec();
     body.extend([b'a'; 10_000]);
     for _ in 0..1_000 {

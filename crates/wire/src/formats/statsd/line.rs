@@ -18,14 +18,14 @@ pub(super) struct MessageLine<'m> {
     pub(super) name: &'m [u8],
     /// Numbers with colons between them.
     values: &'m [u8],
-    /// The input at the values.
+    /// The input at the position of the values.
     at: Reader<'m>,
     pub(super) metric: MessageType,
     rate: f64,
     pub(super) tags: &'m [u8],
 }
 
-/// How an event begins.
+/// The beginning of an event.
 pub(super) const EVENT: &[u8] = b"_e{";
 const VALUE: &str = "a finite number";
 
@@ -82,7 +82,7 @@ impl<'m> MessageLine<'m> {
         Ok(id.into_slice())
     }
 
-    /// A counter's value: the sum of all values, divided by the rate.
+    /// Returns a counter's value: the sum of all values, divided by the rate.
     pub(super) fn sum(&self, input: &mut Reader<'m>) -> Result<i64, Fault> {
         let mut exact = Some(0i64);
         let mut sum = 0.0;
@@ -101,7 +101,7 @@ impl<'m> MessageLine<'m> {
         }
     }
 
-    /// A gauge's value; a change is added to the known value.
+    /// Returns a gauge's value. A change is added to the known value.
     pub(super) fn gauge<D: Dialect>(
         &self,
         mut known: Option<f64>,
@@ -156,7 +156,7 @@ fn metric_type(input: &mut Reader<'_>) -> Result<MessageType, Fault> {
     }
 }
 
-/// Takes everything before the first of these bytes, or before the end of the input.
+/// Takes all bytes before the first of these `stops`, or before the end of the input.
 fn until<'m>(input: &mut Reader<'m>, stops: &[u8]) -> &'m [u8] {
     let rest = input.rest();
     let len = rest.iter().position(|byte| stops.contains(byte)).unwrap_or(rest.len());
@@ -164,7 +164,7 @@ fn until<'m>(input: &mut Reader<'m>, stops: &[u8]) -> &'m [u8] {
 }
 
 fn number(text: &[u8]) -> Option<f64> {
-    // `inf` and `nan` would parse, too.
+    // Rejects `inf` and `nan`, which would parse.
     if !text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {
         return None;
     }
@@ -176,7 +176,7 @@ fn integer(text: &[u8]) -> Option<i64> {
     core::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The nearest integer or, if `exactly`, only an equal one.
+/// Returns the nearest integer or, if `exactly`, only an equal one.
 fn rounded(value: f64, exactly: bool) -> Option<i64> {
     const LIMIT: f64 = (1u64 << 63) as f64;
     if !(-LIMIT..LIMIT).contains(&value) {
@@ -201,7 +201,7 @@ pub(super) fn not_at<'m>(
     Fault::malformed(expected)
 }
 
-/// A field at the end of the input may go on.
+/// If the input ends here, the field may be incomplete.
 #[cold]
 fn cut_or_not_at<'m>(input: &mut Reader<'m>, place: Reader<'m>, expected: &'static str) -> Fault {
     let cut = input.is_empty();
