@@ -1,10 +1,11 @@
-//! The totals that a receiver of deltas has, and the requests that it is owed, which wait in a
-//! queue.
+//! The state of a receiver of deltas: the totals that it already received, and the pending requests
+//! in a queue.
 //!
-//! Each snapshot is in the queue before the first of its requests is sent. After a kill, all
-//! requests but those that are settled are sent again with the same bytes: at most the one whose
-//! response was on its way is sent twice. Nothing is settled as long as all requests are refused
-//! for what is not in them, since the snapshot is kept if all are.
+//! We write each snapshot to the queue before its first request is sent. After a crash, all
+//! requests that are not settled are sent again with the same bytes. Only the request whose
+//! response was still on its way can be received twice. If a receiver refuses all requests of a
+//! snapshot for reasons unrelated to their contents, none of them is settled, because the snapshot
+//! is then kept as a whole.
 
 use std::io;
 use std::path::Path;
@@ -22,29 +23,29 @@ use quipu_process::time::now_ns;
 
 pub(crate) struct Deltas {
     queue: Queue,
-    /// The totals up to which it has everything but what is owed.
+    /// The totals that the receiver knows once all pending requests are sent.
     pub(super) totals: Totals,
-    /// The totals before, as long as the receiver has nothing of what is owed.
+    /// The previous totals, as long as the receiver cannot know any pending request.
     last: Option<Totals>,
-    /// The requests that an earlier run still owes, and whether they are a whole snapshot.
+    /// The requests still pending from an earlier run, and whether they are a whole snapshot.
     pub(crate) restored: Option<(Snapshot, bool)>,
-    /// When this began, in nanoseconds since 1970.
+    /// The start time of this output, in nanoseconds since 1970.
     pub(super) begun_ns: u64,
-    /// Whether the queue was damaged, and the totals are not yet known.
+    /// Whether the queue was damaged, so the receiver's totals are unknown until the next snapshot.
     is_lost: bool,
 }
 
-/// How far a clock may be ahead: a minute.
+/// How far a clock can be ahead: a minute.
 const MOST_AHEAD_NS: u64 = 60_000_000_000;
 
 const REMEDY: &str = "correct its permissions, or give another --state";
 
 impl Deltas {
-    /// Opens the queue of a receiver next to the state. Without one, everything is still to be
-    /// sent.
+    /// Opens the queue of a receiver next to the state file. If there is no queue, everything still
+    /// has to be sent.
     ///
     /// # Errors
-    /// The errors of [`Queue::open`].
+    /// Returns the errors of [`Queue::open`].
     pub(super) fn open(state: &Path, receiver: &str, hash: &SeededState) -> Result<Self, String> {
         let directory = &next_to(state, ".otlp");
         // These metrics are not shown.
@@ -75,23 +76,24 @@ impl Deltas {
         Ok(Self { queue, totals, last: None, restored, begun_ns: now_ns(), is_lost })
     }
 
-    /// The time of a snapshot that is taken now.
+    /// Returns the time of a snapshot taken now.
     pub(super) fn next_ns(&self) -> u64 {
         time_after(self.totals.time_ns, now_ns())
     }
 
-    /// Replaces the totals by the totals of the snapshot that is kept next.
+    /// Replaces the totals with the totals of the snapshot that is kept next.
     pub(super) fn advance(&mut self, totals: Totals) {
         self.last = Some(std::mem::replace(&mut self.totals, totals));
     }
 
-    /// Keeps a snapshot, whose requests are sent next.
+    /// Keeps a snapshot whose requests are sent next.
     ///
     /// # Errors
-    /// If it cannot be written. The next one then has what was in it, too.
+    /// Fails if the snapshot cannot be written. The next snapshot then covers its contents too.
     pub(crate) fn keep(&mut self, snapshot: &mut Snapshot) -> Result<(), String> {
         if self.is_lost {
-            // What the receiver has of these totals is not known.
+            // Send nothing, because we don't know which part of these totals the receiver already
+            // counted.
             snapshot.bodies.clear();
         }
         let Totals { time_ns, bodies, .. } = &self.totals;
@@ -104,18 +106,19 @@ impl Deltas {
         })
     }
 
-    /// Notes that the receiver may have a request.
+    /// Records that a request may have reached the receiver.
     pub(crate) fn may_be_taken(&mut self) {
         self.last = None;
     }
 
-    /// Notes that the next requests are settled, that many.
+    /// Records that the next `count` requests are settled.
     pub(crate) fn settle(&mut self, count: usize) {
         self.last = None;
         self.queue.finish_next(count);
     }
 
-    /// Takes back the snapshot that was kept. Returns false if the receiver may have some of it.
+    /// Revokes the snapshot that was kept. Returns false if the receiver may know one of its
+    /// requests.
     pub(crate) fn take_back(&mut self) -> bool {
         let Some(last) = self.last.take() else { return false };
         self.totals = last;
@@ -124,8 +127,9 @@ impl Deltas {
     }
 }
 
-/// The time of a snapshot: later than the last one, though the clock was set back a little.
-/// If the clock was far ahead at the last one, all times would be wrong until then.
+/// Returns the time of a snapshot. This is later than the last one even if the clock was set back a
+/// little. If the last time was far ahead, the clock wins, because all times would otherwise be
+/// wrong until then.
 fn time_after(last_ns: u64, now_ns: u64) -> u64 {
     let is_far = last_ns > now_ns.saturating_add(MOST_AHEAD_NS);
     if is_far { now_ns } else { now_ns.max(last_ns.saturating_add(1)) }

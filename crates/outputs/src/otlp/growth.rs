@@ -1,9 +1,9 @@
-//! The growth of the totals since the last snapshot: delta temporality.
+//! Delta temporality: the growth of the totals since the last snapshot.
 //!
-//! A series that began after the last snapshot, or whose total is less than before, counts from
-//! zero again. There is one exception, right after a start of the daemon: a power loss may remove
-//! the counts since the last checkpoint from the state, although they were sent. Then the total of
-//! a series that did not begin again is less than before, and nothing was added.
+//! If a series began after the last snapshot, or if its total decreased, it counts from zero again.
+//! There is one exception directly after a start of the daemon. Because a power loss can remove the
+//! counts since the last checkpoint from the state, although they were already sent, the total of a
+//! series can be less than before without a new beginning. In this case, we count no growth.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -32,7 +32,7 @@ pub(super) struct Totals {
     is_restored: bool,
 }
 
-/// Converts the totals of series to their growth since the last totals, and notes the totals.
+/// Converts the totals of series to their growth since the last totals, and records the new totals.
 #[derive(Debug)]
 pub(super) struct DeltaConverter<'l> {
     last: &'l Totals,
@@ -75,19 +75,19 @@ struct Buckets {
 
 /// The growth of a series.
 enum Growth {
-    /// By its whole total, since it counts from zero.
+    /// By its whole total, because the series counts from zero.
     Whole,
     By(Value),
-    /// Nothing was added.
+    /// The series did not grow.
     Nothing,
 }
 
-/// The most series that are gone and whose totals are kept, in case they come back with the same
-/// total.
+/// The maximum number of ended series whose totals are kept, in case these series return with the
+/// same total.
 const MOST_GONE: usize = 100_000;
 
 impl Totals {
-    /// Creates empty totals: all series have grown from zero.
+    /// Creates empty totals, so that all series grow from zero.
     pub(super) fn none(hash: &SeededState) -> Self {
         let by_series = HashMap::with_hasher(hash.clone());
         Self { time_ns: 0, bodies: Vec::new(), by_series, is_restored: false }
@@ -96,7 +96,7 @@ impl Totals {
     /// Restores the totals from requests.
     ///
     /// # Errors
-    /// If the requests are damaged.
+    /// Fails if the requests are damaged.
     pub(super) fn restore(
         time_ns: u64,
         bodies: Vec<Body>,
@@ -138,14 +138,14 @@ impl<'l> DeltaConverter<'l> {
         }
     }
 
-    /// The totals at this time. Series that are gone keep theirs.
+    /// Returns the totals at this time. Ended series keep their last totals.
     pub(super) fn finish(mut self) -> Totals {
         self.remember();
         self.now.bodies = self.totals.finish().bodies;
         self.now
     }
 
-    /// Copies the totals of series that are gone, the latest ones if there are many.
+    /// Copies the totals of ended series. If there are too many, only the latest are copied.
     fn remember(&mut self) {
         let Self { last, now, totals, .. } = self;
         let gone = last.by_series.iter().filter(|(id, _)| !now.by_series.contains_key(id));
@@ -192,30 +192,30 @@ impl<'l> DeltaConverter<'l> {
         }
     }
 
-    /// Begins a metric, whose points follow.
+    /// Begins a metric. Its points follow.
     pub(super) fn begin(&mut self, name: &str, help: &str, unit: &str) {
         self.totals.begin_metric(name, help, unit);
     }
 
-    /// Adds to the requests what the series of a point has grown by.
+    /// Adds the growth of a point's series to the requests.
     pub(super) fn push(&mut self, requests: &mut Requests<Points>, id: u64, point: &NewPoint<'_>) {
         let hash = self.last.hash();
         let Some(value) = Value::from_point(&point.value, hash) else {
-            // Not a sum of what was added: all of it goes out, but exemplars once.
+            // This value is not a sum, so send all of it, but each exemplar only once.
             let exemplars = exemplars_since(self.last.time_ns, point.exemplars);
             requests.push_point(id, &NewPoint { exemplars: &exemplars, ..*point });
             return;
         };
         if value.is_nan() {
-            // Nothing is known of its growth, and a receiver's sum would stay NaN. As if the series
-            // was gone.
+            // Treat the series as ended, because its growth is unknown, and a receiver's sum would
+            // stay NaN.
             return;
         }
         self.totals.push_point(id, &NewPoint { exemplars: &[], ..*point });
         let began = point.start_ns;
         let (growth, since) = match self.last.by_series.get(&id) {
             Some(last) => (self.growth(last, point, &value), last.time_ns),
-            // Nothing was sent of it so far.
+            // No point of this series was sent so far.
             None if began != 0 => (Growth::Whole, began),
             None if self.last.time_ns != 0 => (Growth::Whole, self.last.time_ns),
             None => (Growth::Whole, self.begun_ns),
@@ -257,7 +257,7 @@ impl Value {
         }
     }
 
-    /// Returns the growth since `last`; `None` if this total is less, or has another form.
+    /// Returns the growth since `last`; `None` if this total is less, or of another form.
     fn minus(&self, last: &Self) -> Option<Self> {
         match (self, last) {
             (Self::Sum(now), Self::Sum(last)) => added(*now, *last).map(Self::Sum),
@@ -291,7 +291,7 @@ impl Value {
         }
     }
 
-    /// Adds the point with this value.
+    /// Adds the point with this growth as its value.
     fn put(&self, id: u64, point: &NewPoint<'_>, requests: &mut Requests<Points>) {
         let temporality = Temporality::Delta;
         let known = |sum: f64| (!sum.is_nan()).then_some(sum);
@@ -316,7 +316,7 @@ impl Value {
                 (grown.positive, grown.negative) = (of.positive.shown(), of.negative.shown());
                 PointValue::Exponential { point: grown, temporality }
             }
-            // A value has the form of its point.
+            // Unreachable, because a value has the same form as its point.
             (Self::Classic { .. }, _) => return,
         };
         requests.push_point(id, &NewPoint { value, ..*point });
@@ -335,8 +335,8 @@ impl Exponential {
         }
     }
 
-    /// Returns the growth since `last`, in the coarser scale of both: each bucket of a scale is the
-    /// union of two buckets of the next finer scale.
+    /// Returns the growth since `last`, in the coarser of both scales. You can merge two buckets of
+    /// a scale into one bucket of the next coarser scale.
     fn minus(&self, last: &Self) -> Option<Self> {
         if self.zero_threshold.to_bits() != last.zero_threshold.to_bits() {
             return None;
@@ -397,13 +397,13 @@ impl Buckets {
     }
 }
 
-/// Returns the growth of a number; `None` if it is less.
+/// Returns the growth of a number; `None` if it decreased.
 fn added(now: Number, last: Number) -> Option<Number> {
     if let (Number::Int(now), Number::Int(last)) = (now, last) {
         return (now >= last).then(|| Number::Int(now.wrapping_sub(last)));
     }
     let (now, last) = (now.as_f64(), last.as_f64());
-    // Nothing is known of the growth of NaN, and since it.
+    // No growth, because the difference to NaN is unknown.
     if now.is_nan() || last.is_nan() || now == last {
         return Some(Number::Int(0));
     }
@@ -432,7 +432,7 @@ mod tests {
     use super::*;
     use crate::otlp::requests::identity;
 
-    /// What is sent, as start and value, when these points were read.
+    /// Returns the start and the value of each sent point after these points were read.
     fn step(
         last: &Totals,
         time_ns: u64,
@@ -498,19 +498,19 @@ mod tests {
         let first = [("a", 7, sum(5)), ("b", 0, sum(0)), level];
         let (sent, totals) = step(&none, 100, &first);
         assert_eq!(sent, ["a 7-100 5", "b 50-100 0", "level 0-100 gauge 0.5"]);
-        // What did not grow is left out. What is new counts from its start.
+        // Series without growth are omitted. A new series counts from its start.
         let (sent, totals) =
             step(&totals, 200, &[("a", 7, sum(8)), ("b", 0, sum(0)), ("c", 150, sum(2))]);
         assert_eq!(sent, ["a 100-200 3", "c 150-200 2"]);
-        // A series that is gone, also over a restart, goes on from its total.
+        // An ended series continues from its total, even after a restart.
         let (sent, totals) = step(&restored(totals), 300, &[("b", 0, sum(1))]);
         assert_eq!(sent, ["b 200-300 1"]);
         let (sent, totals) = step(&totals, 400, &[("a", 7, sum(9)), ("c", 350, sum(1))]);
-        // One that began again counts from zero.
+        // A restarted series counts from zero.
         assert_eq!(sent, ["a 200-400 1", "c 350-400 1"]);
         let (sent, totals) = step(&totals, 500, &[("a", 7, sum(4)), ("b", 0, sum(3))]);
         assert_eq!(sent, ["a 400-500 4", "b 300-500 2"]);
-        // After a power loss, the total of a series that did not begin again may be less.
+        // After a power loss, the total of a series can be less without a restart.
         let totals = restored(totals);
         let (sent, totals) = step(&totals, 600, &[("a", 7, sum(2)), ("b", 0, sum(2))]);
         assert_eq!(sent, ["b 500-600 2"]);
@@ -577,7 +577,7 @@ mod tests {
         // Coarser: the buckets -3 to 2 become -2 to 1.
         let (sent, totals) = step(&restored(totals), 300, &[native(1, -2, &[1, 3, 5, 5], 2)]);
         assert_eq!(sent, ["n 200-300 2 scale 1 zero 1 0[1]"]);
-        // Finer again, as when a process is gone whose buckets were coarser.
+        // Finer again, for example after the process with the coarser buckets ended.
         let (sent, _) = step(&totals, 400, &[native(2, -3, &[1, 0, 3, 5, 0, 5, 7], 2)]);
         assert_eq!(sent, ["n 300-400 7 scale 1 zero 0 1[7]"]);
     }

@@ -1,15 +1,16 @@
 //! OTLP over HTTP: <https://opentelemetry.io/docs/specs/otlp/>.
 //!
-//! **Cumulative**, a snapshot has totals. **Delta**, it has what was added since the last one.
+//! With **cumulative** temporality, a snapshot contains totals. With **delta** temporality, it
+//! contains the growth since the last snapshot.
 //!
-//! | file | has |
+//! | file | contents |
 //! |---|---|
-//! | `points.rs` | families as points |
-//! | `requests.rs` | points as requests, marks of the end of series |
-//! | `resources.rs` | which labels are attributes of a resource |
-//! | `growth.rs` | what was added to totals |
-//! | `deltas.rs` | what a receiver of deltas has, and what it is owed |
-//! | `verdict.rs` | what a response means |
+//! | `points.rs` | converts families to points |
+//! | `requests.rs` | writes points to requests, and marks the end of series |
+//! | `resources.rs` | selects the labels that become attributes of a resource |
+//! | `growth.rs` | computes the growth of totals |
+//! | `deltas.rs` | tracks the state of a receiver of deltas |
+//! | `verdict.rs` | interprets responses |
 
 mod deltas;
 mod growth;
@@ -43,61 +44,63 @@ use quipu_process::time::now_ns;
 use requests::Points;
 use resources::BaseResource;
 
-/// The settings of OTLP that is sent.
+/// The settings of the OTLP output.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The receivers.
     pub receivers: Vec<ReceiverUrl>,
     /// The time between two snapshots.
     pub interval: Duration,
-    /// The moment that sums and histograms count from.
+    /// The start of sums and histograms.
     pub temporality: Temporality,
-    /// How requests are compressed.
+    /// The compression of requests.
     pub compression: Compression,
-    /// The attributes of all resources, but for those that labels of series replace.
+    /// The attributes of all resources. Labels of a series can replace some attributes.
     pub resource: Vec<ResourceAttribute>,
-    /// The header fields that users add to requests.
+    /// The additional header fields of requests.
     pub headers: Headers,
-    /// The state file; the directory of deltas is next to it.
+    /// The state file. The directory of deltas is next to this file.
     pub state: PathBuf,
 }
 
-/// The moment that sums and histograms count from.
+/// The start of sums and histograms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Temporality {
-    /// Their start.
+    /// The start of the series.
     #[default]
     Cumulative,
-    /// The last snapshot that was sent.
+    /// The last sent snapshot.
     Delta,
 }
 
-/// How requests are compressed.
+/// The compression of OTLP requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// By gzip.
+    /// Gzip.
     Gzip,
 }
 
-/// OTLP to a receiver.
+/// The OTLP protocol for one receiver.
 pub(super) struct Otlp {
     labels: Vec<ExternalLabel>,
     resource: Arc<BaseResource>,
     coding: Coding,
     hash: SeededState,
     deltas: Option<Mutex<Deltas>>,
-    /// Data points that the receiver has rejected of requests that it took.
+    /// The data points that the receiver rejected from accepted requests.
     rejected: Counter,
 }
 
 impl Otlp {
+    /// Creates the protocol of a receiver.
+    ///
     /// # Errors
-    /// If there are to be deltas, and their queue cannot be used.
+    /// Fails if deltas are requested but their queue cannot be used.
     pub(super) fn new(
         labels: &[ExternalLabel],
         options: &Options,

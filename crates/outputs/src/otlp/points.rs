@@ -1,8 +1,9 @@
-//! Families as metrics of OpenTelemetry, by its rules for those of Prometheus:
+//! Converts families to OpenTelemetry metrics, by OpenTelemetry's rules for Prometheus metrics:
 //! <https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/>.
 //!
-//! Names are those that the text format shows, so a receiver that adds no suffixes has the same
-//! ones as a scraper. A histogram with both kinds of buckets is sent with the exponential ones.
+//! We use the same names as the text format, so a receiver that adds no suffixes and a scraper see
+//! the same names. If a histogram contains both kinds of buckets, only the exponential ones are
+//! sent.
 
 use quipu::snapshot::{
     Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Native, Number as Shown, Series, Sink,
@@ -31,14 +32,14 @@ pub(super) struct Translation<'t> {
     resource: &'t BaseResource,
     time_ns: u64,
     name: String,
-    /// Buffers.
+    /// Reused buffers.
     counts: Vec<u64>,
     bounds: Vec<f64>,
     positive: Vec<u64>,
     negative: Vec<u64>,
 }
 
-/// An exemplar of a data point: its ids are bytes.
+/// An exemplar of a data point, with binary ids.
 struct PointExemplar<'a> {
     trace: Option<[u8; 16]>,
     span: Option<[u8; 8]>,
@@ -47,12 +48,12 @@ struct PointExemplar<'a> {
     time_ns: u64,
 }
 
-/// The most exponential buckets of each sign; more are merged.
+/// The maximum number of exponential buckets per sign. If there are more, neighbours are merged.
 const MOST_BUCKETS: i64 = 4096;
 
 impl<'t> Translation<'t> {
-    /// Passes on the series at the time of the requests, with the `external` labels, and without
-    /// the labels that the base resource contains.
+    /// Creates a translation that adds the series at the time of the requests, with the `external`
+    /// labels, and without the labels that the base resource contains.
     pub(super) fn new(
         requests: Requests<Points>,
         converter: Option<DeltaConverter<'t>>,
@@ -129,7 +130,7 @@ impl<'t> Translation<'t> {
         bounds.clear();
         let mut exemplars = Vec::new();
         for Bucket { bound, count, exemplar, .. } in histogram.buckets {
-            // Another program may show the same bound twice.
+            // Merge repeated bounds, because another program may list the same bound twice.
             if bounds.last().is_some_and(|last| last >= bound) {
                 if let Some(last) = counts.last_mut() {
                     *last = u64::wrapping_add(*last, *count);
@@ -140,7 +141,7 @@ impl<'t> Translation<'t> {
             }
             exemplars.extend(*exemplar);
         }
-        // The last bucket has no bound.
+        // In OTLP, the last bucket has no bound.
         if bounds.last() == Some(&f64::INFINITY) {
             bounds.pop();
         } else {
@@ -179,8 +180,8 @@ impl<'t> Translation<'t> {
         (self.positive, self.negative) = (positive, negative);
     }
 
-    /// The labels of a series in the order of their names, and those of all series that it does not
-    /// have.
+    /// Returns the labels of a series, sorted by name, together with the external labels that the
+    /// series does not define.
     fn attributes<'a>(&self, family: &FamilyHeader<'a>, series: &Series<'a>) -> Vec<Attribute<'a>>
     where
         't: 'a,
@@ -198,8 +199,8 @@ impl<'t> Translation<'t> {
         attributes
     }
 
-    /// When a series began; `None` if it began while the snapshot is taken, and so belongs to the
-    /// next one.
+    /// Returns the start of a series. `None` if the series began after the snapshot, because it
+    /// then belongs to the next one.
     fn start(&self, series: &Series<'_>) -> Option<u64> {
         match series.start.map_or(0, |start| start.0) {
             start if start <= self.time_ns => Some(start),
@@ -252,7 +253,7 @@ impl Sink for Translation<'_> {
                 (point.count, point.sum, point.quantiles) = (*count, *sum, quantiles);
                 self.put(&attributes, start, PointValue::Summary(point), &[]);
             }
-            // Values that later versions of the library may have.
+            // A kind of value from a later version of the library.
             _ => {}
         }
     }
@@ -294,7 +295,7 @@ impl<'a> PointExemplar<'a> {
     }
 }
 
-/// The bytes that hexadecimal digits stand for, if their number is right.
+/// Decodes hexadecimal digits; `None` if there are not exactly `N` bytes.
 fn bytes_of<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     if digits.len() != 2 * N {
@@ -307,7 +308,7 @@ fn bytes_of<const N: usize>(digits: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// A value that is on or off, or counts things that are there.
+/// Returns a value that is on or off, or that counts existing things.
 fn level(value: i64) -> PointValue<'static> {
     let value = Some(Number::Int(value));
     PointValue::Sum { value, monotonic: false, temporality: Temporality::Cumulative }
@@ -327,26 +328,28 @@ fn sum_of(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
 }
 
-/// How often neighbours have to be merged for there to be few enough buckets.
+/// Returns how many times neighbours must be merged until the number of buckets is within the
+/// limit.
 fn merge_of(buckets: &[(i32, u64)]) -> u32 {
     let (Some((first, _)), Some((last, _))) = (buckets.first(), buckets.last()) else { return 0 };
     let indices = |merge: u32| merged(*last, merge) - merged(*first, merge);
     (0..32).find(|merge| indices(*merge) < MOST_BUCKETS).unwrap_or(32)
 }
 
-/// The index of a bucket of Prometheus, after its neighbours were merged.
+/// Returns the index of a Prometheus bucket after its neighbours were merged.
 fn merged(index: i32, merge: u32) -> i64 {
     (i64::from(index) - 1) >> merge
 }
 
-/// All buckets between the first and the last, each of `2^merge` of those that are given by
-/// Prometheus' index, which is one more than OpenTelemetry's. Returns the index of the first.
+/// Fills `out` with all buckets between the first and the last. Each covers `2^merge` of the given
+/// buckets, which use Prometheus' index, one more than OpenTelemetry's. Returns the index of the
+/// first bucket.
 fn dense(out: &mut Vec<u64>, buckets: &[(i32, u64)], merge: u32) -> i32 {
     out.clear();
     let index = |index: i32| merged(index, merge);
     let Some(offset) = buckets.first().map(|(first, _)| index(*first)) else { return 0 };
     for (at, count) in buckets {
-        // Few enough, since they ascend.
+        // Within the limit, because the indexes ascend.
         let at = usize::try_from(index(*at) - offset).unwrap_or(0).min(MOST_BUCKETS as usize);
         if out.len() <= at {
             out.resize(at + 1, 0);

@@ -1,4 +1,4 @@
-//! Points as requests, bounded in size.
+//! Writes points to requests of bounded size.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::snapshot::{Requests, Writer};
 pub(crate) struct Points {
     writer: MetricsWriter,
     form: Form,
-    /// The resources of points; `None` if all labels stay with the points.
+    /// The resources of the points; `None` if all labels stay with the points.
     resources: Option<Resources>,
     /// The time of all points.
     pub(super) time_ns: u64,
 }
 
-/// The points and the bytes from which a request is full.
+/// The numbers of points and of bytes at which a request is full.
 const MOST_POINTS: u64 = 2000;
 const MOST_BYTES: usize = 1 << 20;
 
@@ -33,13 +33,13 @@ impl Points {
         Self { writer: MetricsWriter::new(), form, resources: None, time_ns }
     }
 
-    /// The same, with points of the resources that their labels name, which also have what is
-    /// given.
+    /// Groups the points by resource. The labels select the resource of each point, and each
+    /// resource also carries the attributes of `base`.
     pub(super) fn by_resource(self, base: &Arc<BaseResource>, hash: &SeededState) -> Self {
         Self { resources: Some(Resources::new(Arc::clone(base), hash)), ..self }
     }
 
-    /// The name of the metric.
+    /// Returns the name of the current metric.
     pub(super) fn name(&self) -> &str {
         self.writer.name()
     }
@@ -69,7 +69,7 @@ impl Writer for Points {
         }
     }
 
-    /// Values that are sums of what was added since the last ones have no end.
+    /// A delta needs no end mark, because the sum of its points stays valid.
     fn mark(
         requests: &mut Requests<Self>,
         _: Form,
@@ -104,8 +104,8 @@ impl Requests<Points> {
     }
 }
 
-/// A number for the name of a metric and its attributes, which are in the order of their keys and
-/// have texts as values.
+/// Returns a hash of the name of a metric and its attributes, whose keys are sorted and whose
+/// values are strings.
 pub(super) fn identity(hash: &SeededState, name: &str, attributes: &[Attribute<'_>]) -> u64 {
     let mut hasher = hash.build_hasher();
     name.hash(&mut hasher);
@@ -117,9 +117,9 @@ pub(super) fn identity(hash: &SeededState, name: &str, attributes: &[Attribute<'
     hasher.finish()
 }
 
-/// Calls the function with each point of a request: with its metric, its [`identity`], and the
-/// point with all its labels and without its exemplars. `given` has the attributes of its
-/// resource that are not labels. Returns false if it cannot be read.
+/// Calls the function with each point of a request: the metric, the [`identity`], and the point
+/// with all of its labels and without exemplars. `base` contains the attributes of the resource
+/// that are not labels. Returns false if the request cannot be read.
 pub(super) fn each_point(
     request: &[u8],
     base: &BaseResource,
@@ -152,8 +152,8 @@ pub(super) fn each_point(
     }
 }
 
-/// The value of a point that marks the end of a series with this value. What was added since the
-/// last point has no end.
+/// Returns the value that marks the end of a series with this kind of value; `None` for deltas,
+/// because they do not need an end.
 fn ended(value: &PointValue<'_>) -> Option<PointValue<'static>> {
     Some(match *value {
         PointValue::Sum { temporality: Temporality::Delta, .. }
@@ -186,8 +186,8 @@ mod tests {
         BaseResource::new(&["service.name=all".parse().unwrap(), "a=b".parse().unwrap()])
     }
 
-    /// A snapshot of that many gauges, and the same number of sums that were added, of three
-    /// programs in turn.
+    /// Creates a snapshot of `count` gauges, and of the same number of delta sums. The series
+    /// belong to three programs in turn.
     fn take(count: usize, before: Option<&Snapshot>, hash: &SeededState) -> Snapshot {
         let points = Points::new(Form::Points, 2).by_resource(&Arc::new(base()), hash);
         let mut requests = Requests::new(points, 1, Coding::Gzip, hash);
@@ -238,7 +238,7 @@ mod tests {
         let all = take(2501, None, &hash);
         let points: Vec<u64> = all.bodies.iter().map(|body| body.samples).collect();
         assert_eq!(points, [2000, 2000, 1002]);
-        // What was added has no end.
+        // Deltas are not marked.
         let fewer = take(2000, Some(&all), &hash);
         assert_eq!(ends(&fewer), (501, 4501));
         assert_eq!(ends(&take(2000, Some(&fewer), &hash)), (0, 4000));

@@ -1,9 +1,10 @@
-//! Resources: a program is one, and its labels `job` and `instance` are attributes of it.
+//! Resources: each program is a resource, and its labels `job` and `instance` are the attributes.
 //!
-//! `job` becomes `service.name`; the part before its first slash becomes `service.namespace`.
-//! `instance` becomes `service.instance.id`. Prometheus converts these attributes back to the same
-//! labels. All other labels stay with the data points. The attributes in the settings are added to
-//! each resource, unless a label replaces one of these three.
+//! The label `job` becomes `service.name`, where the part before its first slash becomes
+//! `service.namespace`. The label `instance` becomes `service.instance.id`. We choose these
+//! attributes because Prometheus converts them back to the same labels. All other labels stay with
+//! the data points. The attributes in the settings are added to each resource, unless a label
+//! replaces one of these three.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -15,23 +16,23 @@ use quipu_wire::remote::otlp::{Attribute, AttributeValue, MetricsWriter};
 use crate::labels::ResourceAttribute;
 use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE};
 
-/// The attributes in the settings, which all resources have.
+/// The attributes from the settings, which all resources share.
 #[derive(Debug, Default)]
 pub(super) struct BaseResource {
     attributes: Vec<ResourceAttribute>,
-    /// The labels to which a receiver converts the attributes.
+    /// The labels that a receiver derives from the attributes.
     job: Option<String>,
     instance: Option<String>,
 }
 
-/// The labels of a series that name its program.
+/// The labels of a series that identify its program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Program<'l> {
     job: Option<&'l str>,
     instance: Option<&'l str>,
 }
 
-/// The labels of a program that were read from a resource.
+/// The labels of a program, read back from a resource.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ResourceLabels {
     job: Option<String>,
@@ -43,7 +44,7 @@ pub(super) struct ResourceLabels {
 pub(super) struct Resources {
     base: Arc<BaseResource>,
     hash: SeededState,
-    /// The numbers of the resources in the request, by the hashes of their programs; and the hash
+    /// The numbers of the resources in the request, by the hashes of their programs, and the hash
     /// of the last program.
     numbers: HashMap<u64, usize, SeededState>,
     last: Option<u64>,
@@ -56,8 +57,8 @@ impl BaseResource {
         Self { attributes: attributes.to_vec(), job, instance }
     }
 
-    /// Whether a receiver adds this label because of the base resource. It then merges a series
-    /// with the label and a series without it.
+    /// Returns whether a receiver derives this label from the base resource. If so, it merges a
+    /// series with this label and a series without the label.
     pub(super) fn has(&self, (name, value): &Attribute<'_>) -> bool {
         let base = match *name {
             "job" => &self.job,
@@ -94,7 +95,7 @@ impl BaseResource {
         attributes
     }
 
-    /// Reads the labels that became attributes of a resource.
+    /// Reads the labels back from the attributes of a resource.
     pub(super) fn read(&self, resource: &[Attribute<'_>]) -> ResourceLabels {
         let get = |wanted: &str| {
             let mut values = resource.iter().filter(|(key, _)| *key == wanted);
@@ -115,8 +116,8 @@ impl BaseResource {
 }
 
 impl<'l> Program<'l> {
-    /// Returns the program of a series with these labels, and the other labels if there are labels
-    /// of a program.
+    /// Returns the program of a series with these labels. If the program takes some of the labels,
+    /// also returns the rest.
     pub(super) fn split_labels(labels: &[Attribute<'l>]) -> (Self, Option<Vec<Attribute<'l>>>) {
         let mut program = Self::default();
         for label in labels {
@@ -141,7 +142,7 @@ impl<'l> Program<'l> {
 
 impl ResourceLabels {
     /// Adds the labels of the program to the labels of a point, sorted by name. Returns `None` if
-    /// there are none to add.
+    /// there is no label to add.
     pub(super) fn with<'a>(&'a self, labels: &[Attribute<'a>]) -> Option<Vec<Attribute<'a>>> {
         if *self == Self::default() {
             return None;
@@ -180,7 +181,7 @@ impl Resources {
         }
     }
 
-    /// Notes that the request has ended: the last resource is the first of the next request.
+    /// Ends the request. The last resource becomes the first of the next request.
     pub(super) fn finished(&mut self) {
         self.numbers.clear();
         self.numbers.extend(self.last.map(|id| (id, 0)));
@@ -227,7 +228,7 @@ mod tests {
             (&none, "job=a/b/c", "service.namespace=a service.name=b/c", ""),
             (&none, "job=/b", "service.name=/b", ""),
             (&none, "job=a/", "service.name=a/", ""),
-            // An empty one is not a label.
+            // An empty value does not count as a label.
             (&none, "instance=i job=", "service.instance.id=i", "job="),
             (&some, "a=1", "a.b=c", "a=1"),
             (&some, "job=app", "a.b=c service.name=app", ""),

@@ -1,4 +1,4 @@
-//! The settings of what is sent by OTLP.
+//! The settings of the OTLP output.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::labels::ResourceAttribute;
 use crate::settings::{MIN_INTERVAL, receivers};
 
 flags! {
-    /// The settings of what is sent by OTLP.
+    /// The flags of the OTLP output.
     #[command(next_help_heading = "Sending")]
     pub struct OtlpFlags {
         /// Where all metrics are sent by OTLP over HTTP, such as http://collector:4318; a URL
@@ -34,8 +34,8 @@ flags! {
         #[arg(long, env = "QUIPU_OTLP_INTERVAL", value_name = "TIME")]
         otlp_interval: Time = Time(Duration::from_secs(60)),
 
-        /// What sums and histograms that are sent by OTLP count from: their start, or what was sent
-        /// before [default: cumulative]
+        /// Start of the sums and histograms that are sent by OTLP: their own start, or the last
+        /// snapshot [default: cumulative]
         #[arg(long, env = "QUIPU_OTLP_TEMPORALITY", value_name = "TEMPORALITY")]
         otlp_temporality: Temporality = Temporality::Cumulative,
 
@@ -81,14 +81,16 @@ flags! {
 }
 
 impl OtlpFlags {
-    /// The options of the output, whose files are next to the `state` file. Completes the URLs.
+    /// Checks the flags, completes the URLs, and returns the options. The files of the output are
+    /// next to the `state` file.
     ///
     /// # Errors
-    /// URLs that are none, have a password or are given twice, what is for no receiver, a time that
-    /// is too short, or attributes that are too long or contradict each other.
+    /// Fails for an invalid URL, a URL with a password or a repeated URL, for a setting without a
+    /// receiver, for an interval that is too short, and for attributes that are too long or
+    /// contradict each other.
     pub fn resolve(&mut self, state: &Path) -> Result<Options, Unusable> {
         let receivers = receivers("otlp", self.otlp.as_ref(), otlp_url)?;
-        // With the paths that were added.
+        // Show the completed URLs.
         let effective = receivers.iter().map(|url| UrlText::from(url.as_str().to_owned()));
         self.otlp = self.otlp.as_ref().map(|_| effective.collect());
         let headers = HeaderFlags {
@@ -111,7 +113,7 @@ impl OtlpFlags {
     }
 }
 
-/// The attributes of all resources, each key once.
+/// Returns the attributes of all resources. Each key may occur only once.
 fn resource(flags: &OtlpFlags) -> Result<Vec<ResourceAttribute>, Unusable> {
     let attributes = flags.otlp_resource.clone().unwrap_or_default();
     let mut bytes = 0_usize;
@@ -132,10 +134,10 @@ fn resource(flags: &OtlpFlags) -> Result<Vec<ResourceAttribute>, Unusable> {
     Ok(attributes)
 }
 
-/// The most bytes of the attributes that all resources have.
+/// The maximum size of the attributes of all resources, in bytes.
 const MOST_RESOURCE: usize = 64 << 10;
 
-/// The URL of a receiver of OTLP. A URL without a path gets the path of metrics.
+/// Parses the URL of an OTLP receiver. If the URL contains no path, this adds the path of metrics.
 fn otlp_url(text: &str) -> Result<ReceiverUrl, String> {
     if matches!(text, "on" | "off") {
         return Err("it is to be the URL of a receiver; whether metrics are taken by OTLP is \

@@ -1,4 +1,4 @@
-//! What a response means, by <https://opentelemetry.io/docs/specs/otlp/#otlphttp-response>.
+//! Interprets responses by <https://opentelemetry.io/docs/specs/otlp/#otlphttp-response>.
 
 use quipu_segment::printable;
 use quipu_wire::remote::otlp::read_metrics_response;
@@ -10,7 +10,7 @@ use quipu_process::text::cut;
 
 /// Judges the response to a request with this many points.
 pub(super) fn judge(response: &Answer, points: u64) -> Verdict {
-    // A request may be refused for the daemon, or for the way to the receiver.
+    // The reason for a refusal can be the daemon itself, or the path to the receiver.
     let refused = |is_of_sender| Verdict::Refused { written: 0, is_of_sender };
     match response.status {
         429 | 502..=504 => Verdict::Later,
@@ -19,7 +19,8 @@ pub(super) fn judge(response: &Answer, points: u64) -> Verdict {
     }
 }
 
-/// `None` if it is a page for people: no receiver is at the URL.
+/// Returns the verdict for a successful status. `None` if the response is an HTML page, because
+/// this means that the URL is not a receiver.
 fn taken(response: &Answer, points: u64) -> Option<Verdict> {
     let media = Media::from_headers(&response.headers);
     if media.is("text/html") {
@@ -37,17 +38,18 @@ fn taken(response: &Answer, points: u64) -> Option<Verdict> {
             serde_json::from_slice(&response.body).unwrap_or_default();
         let partial = &response["partialSuccess"];
         let rejected = &partial["rejectedDataPoints"];
-        // The mapping writes integers of 64 bits as texts.
+        // JSON writes 64-bit integers as strings, by the mapping of Protocol Buffers.
         let rejected = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok());
         let message = partial["errorMessage"].as_str().unwrap_or_default();
         return partly(rejected.unwrap_or(0), message);
     }
-    // Some receivers respond with another text than the protocol says; they took the request.
+    // Some receivers respond with another body than the protocol requires, although they accepted
+    // the request.
     read_metrics_response(&response.body)
         .map_or(partly(0, ""), |response| partly(response.rejected, response.message))
 }
 
-/// The most bytes of a message that are shown.
+/// The maximum number of shown bytes of a message.
 const MOST_SHOWN: usize = 512;
 
 #[cfg(test)]
@@ -75,7 +77,7 @@ mod tests {
         let json = br#"{"partialSuccess": {"rejectedDataPoints": "300", "errorMessage": "why"}}"#;
         assert_eq!(judge(200, "application/json; charset=utf-8", json), partly);
         assert_eq!(judge(200, "application/json", b"{}"), taken(0, ""));
-        // A warning rejects nothing.
+        // A warning does not reject anything.
         assert_eq!(judge(200, protobuf, b"\x0a\x05\x12\x03why"), taken(0, ""));
         assert_eq!(judge(200, "text/html; charset=utf-8", b"<html>"), refused(false));
         for status in [429, 502, 503, 504] {

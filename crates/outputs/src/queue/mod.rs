@@ -1,22 +1,26 @@
-//! Requests that wait on the disk for a receiver: of remote write (`--remote-write-queue disk`),
-//! and of OTLP with delta temporality.
+//! Queues of requests on the disk, for remote write (`--remote-write-queue disk`) and for OTLP with
+//! delta temporality.
 //!
-//! Each receiver has a folder, whose numbered files hold the requests in the order of their arrival
-//! (`records.rs`). The files are written without a sync: their contents survive the death of the
-//! process, and a power loss may cost the tail. A request that was accepted or refused is marked as
-//! done in its place, and a file without other requests is removed. The files together have a
-//! bound: the oldest file makes room for new requests, and its samples are counted as dropped.
+//! Each receiver owns a folder, where numbered files hold the requests in the order of their
+//! arrival (`records.rs`). The files are written without a sync, so they survive a crash of the
+//! process, but a power loss can cost the tail. A request that was accepted or refused is marked as
+//! done in its place, and a file without pending requests is removed. The total size of the files
+//! is limited. If this limit is reached, the oldest file is removed, and its samples are counted as
+//! dropped.
 //!
-//! The shards of a receiver share a queue. Each request stores its shard and the number of shards:
-//! a shard sends its own requests, in order. Requests of a run of the daemon with another number of
-//! shards are all sent before later requests, because their series are in other shards now.
+//! The shards of a receiver share a queue. Each request stores its shard and the number of shards,
+//! because each shard sends its own requests in order. If the daemon is restarted with another
+//! number of shards, all earlier requests are sent before later ones, because their series belong
+//! to other shards now.
 //!
-//! A failure here costs only the requests that would be kept: an error is counted, and logged once.
+//! A failure here only costs the requests that would be kept. We count each error, but log it only
+//! once.
 //!
 //! **Deltas.** A snapshot of deltas is a separate file ([`Queue::begin_snapshot`]), which also
-//! holds the totals after its requests. It is written under another name, synced, and renamed, so
-//! it is either complete or absent. It stays until the next snapshot is there, and so does the
-//! snapshot before it: this is the position of the receiver if the snapshot is revoked.
+//! contains the totals after its requests. The file is written under another name, synced, and
+//! renamed, so it is either complete or absent. It is kept until the next snapshot is written. The
+//! snapshot before it is kept as well, because this is the receiver's position if the new snapshot
+//! is revoked.
 
 mod metrics;
 mod records;
@@ -38,17 +42,17 @@ use quipu_process::temporary::sync_directory;
 pub(super) use records::Form;
 use records::{DONE, HEADER, Kind, PREFIX, Record, Records};
 
-/// The requests that wait for a receiver, oldest first.
+/// The pending requests for a receiver, oldest first.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) folder: PathBuf,
-    /// The most bytes of all files together.
+    /// The maximum size of all files together, in bytes.
     limit: u64,
     /// The number of the last shard.
     last_shard: u8,
-    /// The files by number. The last one may still be written to.
+    /// The files by number. Only the last one can still grow.
     files: BTreeMap<u64, QueueFile>,
-    /// The bytes of all files.
+    /// The size of all files, in bytes.
     bytes: u64,
     pending: VecDeque<PendingRequest>,
     /// The number of the next file.
@@ -56,14 +60,14 @@ pub(super) struct Queue {
     tail: Option<(u64, File)>,
     /// The file that was read last.
     reading: Option<(u64, File)>,
-    /// The states that were last logged: that the queue rejects requests, that it was full, and the
-    /// file with a fault.
+    /// The last logged states: that the queue rejects requests, that it was full, and the number of
+    /// the file with a fault.
     is_failing: bool,
     was_full: bool,
     at_fault: Option<u64>,
     metrics: QueueReceiverMetrics,
     buffer: Vec<u8>,
-    /// The file that is locked while the queue is open.
+    /// The lock file, which is locked while the queue is open.
     _lock: File,
 }
 
@@ -77,7 +81,7 @@ pub(super) struct DeltaSnapshot {
     /// The totals and their time, in nanoseconds since 1970.
     pub(super) totals: Vec<Body>,
     pub(super) time_ns: u64,
-    /// The pending requests, and whether the snapshot had no others.
+    /// The pending requests, and whether they are all requests of the snapshot.
     pub(super) owed: Vec<Body>,
     pub(super) is_whole: bool,
 }
@@ -90,42 +94,43 @@ struct QueueFile {
     waiting: usize,
 }
 
-/// A request that waits to be sent.
+/// A request in the queue.
 #[derive(Debug)]
 struct PendingRequest {
     id: Id,
-    /// The bytes of the record.
+    /// The size of the record in bytes.
     length: usize,
-    /// The shard that sent it, and the last of all shards at that time.
+    /// The shard of the request, and the last shard at that time.
     shard: u8,
     last_shard: u8,
     samples: u32,
     time: i64,
-    /// The number of failures of this request alone.
+    /// The number of failures while other requests succeeded.
     failures: u32,
 }
 
-/// The most bytes of a file, but for one with a single request.
+/// The maximum size of a file in bytes, unless it contains only one request.
 const MOST_FILE: u64 = 16 << 20;
-/// The most bytes of a file that is read. All files that a daemon writes have less.
+/// The maximum size of a file that we read. The files of a daemon are always smaller.
 const MOST_READ: u64 = 128 << 20;
-/// How often a request alone may fail before others are sent first.
+/// How many times a request can fail by itself before it must wait for the others.
 const MOST_FAILURES: u32 = 2;
-/// The most samples that a request which is damaged counts for: its number of them may be wrong.
+/// The maximum number of samples that a damaged request counts for, because its own number can be
+/// wrong.
 const MOST_SAMPLES: u32 = 10_000;
-/// The last number of a file. Those after it are left alone.
+/// The last usable number of a file. Files with larger numbers are ignored.
 const MOST_NUMBER: u64 = u64::MAX / 2;
-/// How many names that are taken are passed over for a new file.
+/// How many existing names a new file skips.
 const TRIES: u32 = 16;
 const EXTENSION: &str = "queue";
 
 impl Queue {
-    /// Opens the queue of a receiver with this many shards in this directory, and counts what waits
-    /// there.
+    /// Opens the queue of a receiver with this many shards in this directory, and counts its
+    /// pending requests.
     ///
     /// # Errors
-    /// A text with the fault of the folder and the `remedy`: it cannot be used, or another daemon
-    /// has it.
+    /// Returns a message with the fault of the folder and the `remedy`, if the folder cannot be
+    /// used or belongs to another daemon.
     pub(super) fn open(
         directory: &Path,
         receiver: &str,
@@ -146,7 +151,7 @@ impl Queue {
             }
             Err(TryLockError::Error(error)) => return Err(fail(error)),
         }
-        // For people alone.
+        // Ignore the error, because this file only helps people.
         let _ = name_receiver(&folder.join("receiver"), receiver);
         let mut this = Self {
             folder: folder.clone(),
@@ -201,13 +206,13 @@ impl Queue {
         }
     }
 
-    /// Returns the next request of a shard. Requests that cannot be read are dropped, and counted.
+    /// Returns the next request of a shard. Requests that cannot be read are dropped and counted.
     pub(super) fn front(&mut self, shard: u8) -> Option<(Id, Body)> {
         let shards = u16::from(self.last_shard) + 1;
         loop {
             let last_shard = self.pending.front()?.last_shard;
             let mut run = self.pending.iter().take_while(|other| other.last_shard == last_shard);
-            // A shard that no longer exists leaves its requests to another one.
+            // If its shard no longer exists, another shard sends this request.
             let request = run.find(|other| u16::from(other.shard) % shards == u16::from(shard))?;
             let (id, samples) = (request.id, request.samples);
             match self.read(id, request.length) {
@@ -233,14 +238,14 @@ impl Queue {
         if is_empty {
             self.remove(number);
         } else if let Err(error) = self.file(number).and_then(|f| f.write_all_at(&DONE, offset)) {
-            // It may be sent once more, after a restart.
+            // The mark was not written, so the request can be sent once more after a restart.
             self.complain(number, &error.to_string());
         }
         self.show();
     }
 
-    /// Notes that a request failed while others did not. If that happens again, those after it are
-    /// sent first.
+    /// Records that a request failed while others succeeded. After another such failure, the
+    /// requests after this one are sent first.
     pub(super) fn blame(&mut self, id: Id) {
         let Some(at) = self.pending.iter().position(|request| request.id == id) else { return };
         let Some(mut request) = self.pending.remove(at) else { return };
@@ -253,12 +258,12 @@ impl Queue {
         }
     }
 
-    /// Counts the samples of a request that the receiver refused.
+    /// Counts the samples of a refused request.
     pub(super) fn count_refused(&self, samples: u64) {
         self.metrics.refused.inc_by(samples);
     }
 
-    /// Shows how long the oldest samples have waited.
+    /// Updates the metric for the age of the oldest samples.
     pub(super) fn show_age(&self, now_ms: i64) {
         let oldest = self.pending.iter().map(|request| request.time).min();
         let age = oldest.map_or(0, |oldest| now_ms.saturating_sub(oldest).max(0));
@@ -289,10 +294,10 @@ impl Queue {
         }
     }
 
-    /// Replaces what waits by a snapshot of deltas: the requests that lead to these totals.
+    /// Replaces the pending requests with a snapshot of deltas. Its requests lead to these totals.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Fails if the snapshot cannot be written.
     pub(super) fn begin_snapshot(
         &mut self,
         time_ns: u64,
@@ -302,18 +307,18 @@ impl Queue {
         let (number, time) = (self.next, time_ns.cast_signed());
         let path = self.path(number);
         let new = path.with_extension("new");
-        // What a kill has left over is removed: others could have it open.
+        // Remove the file of an earlier crash, because another process could have it open.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let written = self.write_snapshot(&new, time, totals, owed);
         let written = written.and_then(|written| fs::rename(&new, &path).map(|()| written));
-        // What was written so far would keep a disk full.
+        // Remove the incomplete file, because it would keep a full disk full.
         let (entry, all) = written.inspect_err(|_| {
             let _ = fs::remove_file(&new);
         })?;
-        // It is there, whether or not a loss of power would undo that.
+        // The file exists from here on, even if a power loss can undo this.
         self.keep_last();
         (self.pending, self.next) = (all, number + 1);
         self.bytes += entry.bytes;
@@ -321,7 +326,7 @@ impl Queue {
         sync_directory(&path)
     }
 
-    /// Writes a snapshot to a new file, which becomes that of the next number.
+    /// Writes a snapshot to a new file, and gives it the next number.
     fn write_snapshot(
         &mut self,
         new: &Path,
@@ -349,7 +354,7 @@ impl Queue {
         Ok((entry, all))
     }
 
-    /// Removes the last snapshot of deltas, of which nothing is done.
+    /// Removes the last snapshot of deltas. None of its requests is done.
     pub(super) fn take_back(&mut self) {
         self.pending.clear();
         if let Some((&number, _)) = self.files.last_key_value() {
@@ -357,7 +362,7 @@ impl Queue {
         }
     }
 
-    /// Removes the next requests of deltas: that many were taken or refused.
+    /// Removes the next `count` delta requests, because they were accepted or refused.
     pub(super) fn finish_next(&mut self, count: usize) {
         for _ in 0..count {
             let next = self.pending.front().map(|request| request.id);
@@ -365,10 +370,10 @@ impl Queue {
         }
     }
 
-    /// The last snapshot of deltas; `None` if there is none.
+    /// Returns the last snapshot of deltas; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, or is damaged.
+    /// Fails if the snapshot is unreadable or damaged.
     pub(super) fn restore(&mut self) -> io::Result<Option<DeltaSnapshot>> {
         if self.next == 1 {
             return Ok(None);
@@ -393,7 +398,7 @@ impl Queue {
         Ok(Some(restored))
     }
 
-    /// Removes all files but the last one.
+    /// Removes all files except the last one.
     fn keep_last(&mut self) {
         while self.files.len() > 1
             && let Some((&number, _)) = self.files.first_key_value()
@@ -402,7 +407,7 @@ impl Queue {
         }
     }
 
-    /// Writes a record to the last file, or to a new one if that is full.
+    /// Writes a record to the last file, or to a new file if the last one is full.
     fn write(&mut self, record: &[u8]) -> io::Result<Id> {
         let length = record.len() as u64;
         if HEADER.len() as u64 + length > self.limit {
@@ -433,8 +438,8 @@ impl Queue {
                 Ok(Id(number, offset))
             }
             Err(error) => {
-                // Without its torn end, the file can be written to again. If that fails, too, the
-                // next start cuts it.
+                // Without its torn end, this file can grow further. If the truncation fails too,
+                // the next start repeats it.
                 let is_empty = entry.waiting == 0;
                 if tail.set_len(offset).is_ok() {
                     self.tail = Some((number, tail));
@@ -456,7 +461,7 @@ impl Queue {
             self.next = number.saturating_add(1);
             match opened {
                 Ok(file) => break (number, path, file),
-                // Something else has its name.
+                // Another file already uses this name.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {
                     tries += 1;
                 }
@@ -476,7 +481,7 @@ impl Queue {
         Ok((number, file))
     }
 
-    /// Removes the oldest files until there is room.
+    /// Removes the oldest files until the new bytes fit.
     fn make_room(&mut self, bytes: u64) {
         while self.bytes.saturating_add(bytes) > self.limit {
             let Some((&number, _)) = self.files.first_key_value() else { return };
@@ -494,7 +499,7 @@ impl Queue {
         }
     }
 
-    /// Removes a file of which nothing waits.
+    /// Removes a file without pending requests.
     fn remove(&mut self, number: u64) {
         if let Some(entry) = self.files.remove(&number) {
             self.bytes = self.bytes.saturating_sub(entry.bytes);
@@ -510,7 +515,7 @@ impl Queue {
         }
     }
 
-    /// Reads what a file of an earlier run has.
+    /// Reads a file of an earlier run.
     fn scan(&mut self, number: u64) {
         let opened = plain(&mut writable(), &self.path(number));
         let read = opened.and_then(|file| Ok((read_all(&file, self.most_read())?, file)));
@@ -558,7 +563,7 @@ impl Queue {
         }
     }
 
-    /// The numbers of all files in the folder, in order.
+    /// Returns the numbers of all files in the folder, in order.
     fn numbers(&mut self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -568,7 +573,7 @@ impl Queue {
                 (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
             });
             match number {
-                // After it, there would be no number for a new one.
+                // Ignore this file, because there would be no number for a new file after it.
                 Some(number) if number > MOST_NUMBER => {
                     self.complain(number, "its number is too large; remove it");
                 }
@@ -591,7 +596,7 @@ impl Queue {
         body.ok_or_else(|| io::Error::other("a request was changed"))
     }
 
-    /// A file, opened.
+    /// Returns a file, and opens it if necessary.
     fn file(&mut self, number: u64) -> io::Result<&File> {
         let file = match self.reading.take() {
             Some((other, file)) if other == number => file,
@@ -600,7 +605,7 @@ impl Queue {
         Ok(&self.reading.insert((number, file)).1)
     }
 
-    /// The most bytes of a file that is read. A file with totals may have any size.
+    /// Returns the maximum size of a file that we read. A file with totals can have any size.
     fn most_read(&self) -> u64 {
         if self.limit == u64::MAX { u64::MAX } else { MOST_READ }
     }
@@ -626,7 +631,7 @@ impl Queue {
 }
 
 impl Form {
-    /// The number of the version, in remote write.
+    /// Returns the version of remote write; `None` for OTLP.
     pub(super) fn version(self) -> Option<i64> {
         match self {
             Self::Write1 => Some(1),
@@ -643,8 +648,8 @@ impl PendingRequest {
     }
 }
 
-/// Makes a folder for this user alone, if it is not there. Refuses a symbolic link at its place: it
-/// could lead to a folder that others write to.
+/// Creates a folder for this user only, unless it exists. Refuses a symbolic link in its place,
+/// because the link could lead to a folder that others can write to.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     match fs::symlink_metadata(folder)?.is_dir() {
@@ -653,7 +658,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The name of the folder of a receiver.
+/// Returns the name of the folder of a receiver.
 fn folder_name(receiver: &str) -> String {
     let hash: [u8; 16] = Md5::digest(receiver.as_bytes()).into();
     format!("{:032x}", u128::from_be_bytes(hash))
@@ -667,7 +672,7 @@ fn name_receiver(path: &Path, receiver: &str) -> io::Result<()> {
     file.set_len(text.len() as u64)
 }
 
-/// The request of a record.
+/// Returns the request of a record.
 fn body(record: &Record<'_>) -> Body {
     Body {
         form: record.form,
@@ -679,7 +684,7 @@ fn body(record: &Record<'_>) -> Body {
     }
 }
 
-/// All of a file, which has at most this many bytes.
+/// Reads a whole file of at most `most` bytes.
 fn read_all(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -689,9 +694,9 @@ fn read_all(file: &File, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file that is neither a link, nor a pipe or a device.
+/// Opens a regular file, but not a symbolic link, a pipe or a device.
 fn plain(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    // A pipe could make the daemon wait.
+    // `O_NONBLOCK`, because opening a pipe could block the daemon.
     let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
@@ -699,7 +704,8 @@ fn plain(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Options of a file to read and write, which only this user may read if it is created.
+/// Returns the options for opening a file to read and write. A new file is readable only by this
+/// user.
 fn writable() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);

@@ -1,8 +1,9 @@
-//! The files of a queue as bytes: a header, then records. A record is a request with its CRC-32.
-//! `docs/formats.md` draws both.
+//! The layout of a queue file: a header, followed by records. A record is a request with its
+//! CRC-32. You can find both in `docs/formats.md`.
 //!
-//! A file ends with its last whole record. The bytes after it were being written when the
-//! machine lost its power or the disk was full. Bytes before it that are damaged are skipped.
+//! A file ends after its last whole record. The bytes after this record are incomplete, for example
+//! because the disk was full or the machine lost its power during the write. Damaged bytes before
+//! the last record are skipped.
 
 use std::io;
 
@@ -11,50 +12,50 @@ use crate::coding::Coding;
 /// The form of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Form {
-    /// Samples in version 1.0 of remote write, and in 2.0.
+    /// Samples in version 1.0 of remote write, and in version 2.0.
     Write1 = 1,
     Write2 = 2,
     /// Data points of OTLP.
     Points = 3,
-    /// Data points that are not sent: the totals that the points that wait lead to.
+    /// Data points that are not sent: the totals after the pending requests.
     Totals = 4,
 }
 
-/// A request that waits, or that waited.
+/// A request in the queue, pending or done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record<'a> {
-    /// Whether it was taken or refused.
+    /// Whether the request was accepted or refused.
     pub(super) is_done: bool,
-    /// The time of its samples since 1970: in milliseconds; for totals, in nanoseconds.
+    /// The time of the samples since 1970, in milliseconds; for totals, in nanoseconds.
     pub(super) time: i64,
     pub(super) samples: u32,
     pub(super) form: Form,
     pub(super) coding: Coding,
-    /// The shard that it is of, and the last of all shards. Both are 0 if there was one.
+    /// The shard of the request, and the last shard. Both are 0 if there was only one shard.
     pub(super) shard: u8,
     pub(super) last_shard: u8,
-    /// The body as it is sent, compressed with this coding.
+    /// The body to send, compressed with `coding`.
     pub(super) body: &'a [u8],
 }
 
-/// The kind of a file, by its beginning.
+/// The kind of a file, judged by its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Records follow.
+    /// A queue file.
     Queue,
-    /// It is shorter than the header, and has its beginning.
+    /// A file that ends within the header.
     Torn,
-    /// It is of something else, or has another version of the layout.
+    /// A file of another program, or with an unsupported version of the layout.
     Foreign,
 }
 
-/// The records of a file, in order, each with where it begins. Ends at the first that is not whole;
-/// [`Records::skip_damaged`] goes on after it.
+/// Iterates over the records of a file with their offsets, in order. This ends at the first damaged
+/// record; call [`Records::skip_damaged`] to continue after it.
 #[derive(Debug)]
 pub(super) struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// How many bytes may still be read for checksums in a search.
+    /// The remaining bytes that searches can read for checksums.
     search: usize,
 }
 
@@ -62,31 +63,31 @@ pub(super) struct Records<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SkippedPart {
     pub(super) bytes: usize,
-    /// The pending samples in it, as far as their number is known.
+    /// The number of pending samples in this part, if it is known.
     pub(super) samples: u32,
 }
 
-/// The bytes of a file's header.
+/// The header of a file.
 pub(super) const HEADER: [u8; 16] = header(4);
-/// The bytes of a record before the body.
+/// The size of a record before its body, in bytes.
 pub(super) const PREFIX: usize = 28;
-/// The most bytes of a body.
+/// The maximum size of a body in bytes.
 pub(super) const MOST_BODY: usize = 64 << 20;
-/// The most bytes that are read for checksums in the searches in a file: what was made up for it
-/// may look like a record everywhere.
+/// The maximum number of bytes that the searches in a file read for checksums. This is a limit
+/// because a hostile file can look like a record at every offset.
 const MOST_SEARCHED: usize = 256 << 20;
 /// The mark at the beginning of a record that is done.
 pub(super) const DONE: [u8; 4] = [1, 0, 0, 0];
 
-/// The header of files of a version. Version 3 has no totals and no data points, the records of
-/// version 2 have a zero for the coding, and records of version 1 also for the shards.
+/// Returns the header of a version. Version 3 does not contain totals or data points. Version 2
+/// stores zero for the coding, and version 1 stores zero for the shards too.
 pub(super) const fn header(version: u8) -> [u8; 16] {
     let mut header = *b"QUIPURWQ\0\0\0\0\0\0\0\0";
     header[8] = version;
     header
 }
 
-/// Judges the beginning of a file.
+/// Determines the kind of a file by its beginning.
 pub(super) fn kind(bytes: &[u8]) -> Kind {
     let mut headers = (1..=4).map(header);
     match bytes.get(..HEADER.len()) {
@@ -100,7 +101,7 @@ impl Record<'_> {
     /// Appends the bytes of the record.
     ///
     /// # Errors
-    /// If the body is too long or empty. Nothing is appended then.
+    /// Fails if the body is empty or too long. In this case, `out` does not change.
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> io::Result<()> {
         if !(1..=MOST_BODY).contains(&self.body.len()) {
             let reason = format!("a request has {} bytes", self.body.len());
@@ -121,17 +122,17 @@ impl Record<'_> {
 }
 
 impl<'a> Records<'a> {
-    /// The records from a place on.
+    /// Iterates over the records from an offset on.
     pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at, search: MOST_SEARCHED }
     }
 
-    /// Goes to the first whole record after one that is not; `None` if there is none.
+    /// Skips to the first whole record after a damaged one; `None` if there is none.
     pub(super) fn skip_damaged(&mut self) -> Option<SkippedPart> {
         let begun = self.at;
         let (mut samples, mut next) = (0, None);
         let prefix = self.bytes.get(begun..)?.first_chunk::<PREFIX>()?;
-        // The length may be right.
+        // Try this length first, because it can be intact.
         if let Some(length) = length(prefix) {
             let end = begun + PREFIX + length;
             if self.is_whole(end) {
@@ -148,7 +149,7 @@ impl<'a> Records<'a> {
         Some(SkippedPart { bytes: self.at - begun, samples })
     }
 
-    /// Whether there is a whole record at a place.
+    /// Returns whether there is a whole record at this offset.
     fn is_whole(&mut self, at: usize) -> bool {
         let Some(bytes) = self.bytes.get(at..) else { return false };
         let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return false };
@@ -160,7 +161,7 @@ impl<'a> Records<'a> {
         read(bytes).is_some()
     }
 
-    /// Where the last record that was returned ends.
+    /// Returns the end of the last returned record.
     pub(super) fn end(&self) -> usize {
         self.at
     }
@@ -177,7 +178,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// The record at the beginning of these bytes, if it is whole.
+/// Parses the record at the beginning of these bytes, if it is whole.
 fn read(bytes: &[u8]) -> Option<Record<'_>> {
     let (prefix, rest) = bytes.split_first_chunk::<PREFIX>()?;
     let body = rest.get(..length(prefix)?)?;
@@ -198,7 +199,7 @@ fn read(bytes: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-/// The form of a request and its coding, if both are known.
+/// Returns the form and the coding of a request, if both are known.
 fn form(prefix: &[u8; PREFIX]) -> Option<(Form, Coding)> {
     let forms = [Form::Write1, Form::Write2, Form::Points, Form::Totals];
     let codings = [Coding::Snappy, Coding::Zstd, Coding::Gzip, Coding::Plain];
@@ -206,7 +207,7 @@ fn form(prefix: &[u8; PREFIX]) -> Option<(Form, Coding)> {
     Some((form, codings.into_iter().find(|coding| *coding as u8 == prefix[25])?))
 }
 
-/// The length of a body, if there may be such a one.
+/// Returns the length of a body, if it is plausible.
 fn length(prefix: &[u8; PREFIX]) -> Option<usize> {
     usize::try_from(word(prefix, 8)).ok().filter(|length| (1..=MOST_BODY).contains(length))
 }
@@ -260,10 +261,10 @@ mod tests {
                 continue;
             }
             let before = ends[1..].iter().filter(|end| **end <= at).count();
-            // The mark of what is done is not under the CRC.
+            // The CRC does not cover the mark of a done record.
             let is_mark = at - ends[before] < 4;
             assert_eq!(read(&changed), if is_mark { 3 } else { before }, "{at}");
-            // Those after it are found.
+            // The search finds the records after the damaged one.
             let mut records = Records::new(&changed, HEADER.len());
             assert_eq!(records.by_ref().count(), read(&changed));
             let skipped = records.skip_damaged();
@@ -274,7 +275,7 @@ mod tests {
             let (begin, end) = (ends[before], ends[before + 1]);
             assert_eq!(skipped.unwrap().bytes, end - begin, "{at}");
             assert_eq!((records.by_ref().count(), records.end()), (2 - before, bytes.len()));
-            // Nothing waited in the second one.
+            // The second record is done, so it contains no pending samples.
             let is_length = (8..12).contains(&(at - begin));
             let is_known = before == 0 && !is_length && !(12..16).contains(&(at - begin));
             assert!(!is_known || skipped.unwrap().samples == 7, "{at}");
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn files_of_earlier_versions_are_read() {
-        // The records of version 1 are those of one shard with Snappy.
+        // A version 1 record belongs to a single shard and uses Snappy.
         for header in [header(1), header(2), header(3)] {
             let mut bytes = header.to_vec();
             records()[0].encode(&mut bytes).unwrap();
@@ -301,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_search_in_a_file_is_bounded() {
-        // Looks like a record of 64 KiB every 12 bytes.
+        // These bytes look like a record of 64 KiB every 12 bytes.
         let mut bytes = HEADER.to_vec();
         while bytes.len() < 4 << 20 {
             bytes.extend([1, 0, 0, 0, 7, 7, 7, 7, 0, 0, 1, 0]);
@@ -318,7 +319,7 @@ mod tests {
         assert!(Record { body: &[], ..record }.encode(&mut bytes).is_err());
         assert!(Record { body: &body, ..record }.encode(&mut bytes).is_err());
         assert!(bytes.is_empty());
-        // Zeros are what a power loss leaves of a tail.
+        // A power loss can leave zeros at the tail.
         assert_eq!(Records::new(&[0; 4096], 0).count(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Queues that are opened again, full, damaged, foreign, and on a disk that takes nothing.
+//! Tests of queues that are reopened, full, damaged, foreign, or on a failing disk.
 
 use super::*;
 use crate::coding::Coding;
@@ -31,7 +31,7 @@ fn push(queue: &mut Queue, texts: &[&str]) -> Vec<Id> {
     texts.iter().map(|text| queue.push(0, 1000, &body(text)).unwrap()).collect()
 }
 
-/// All that waits, in order.
+/// Returns all pending requests, in order.
 fn texts(queue: &Queue) -> Vec<String> {
     let read = |request: &PendingRequest| {
         let bytes = fs::read(queue.path(request.id.0)).unwrap();
@@ -42,7 +42,7 @@ fn texts(queue: &Queue) -> Vec<String> {
     queue.pending.iter().map(read).collect()
 }
 
-/// The files of records.
+/// Returns the paths of the record files.
 fn files(queue: &Queue) -> Vec<PathBuf> {
     queue.files.keys().map(|number| queue.path(*number)).collect()
 }
@@ -65,7 +65,7 @@ fn pending_requests_keep_their_order_over_a_restart() {
         assert_eq!((body.bytes, body.samples), (text.as_bytes().to_vec(), 3));
         queue.finish(id);
     }
-    // A file without waiting requests is gone.
+    // A file without pending requests is removed.
     assert!(queue.front(0).is_none());
     assert_eq!((queue.bytes, files(&queue).len()), (0, 0));
     let left: Vec<_> = fs::read_dir(&queue.folder).unwrap().flatten().collect();
@@ -87,11 +87,11 @@ fn the_oldest_requests_make_room() {
     let left = texts(&queue);
     assert!(left.len() > 12 && left.last().unwrap().starts_with("99 "), "{}", left.len());
     assert_eq!(queue.metrics.full.get(), 3 * (100 - left.len() as u64));
-    // A request that is larger than the queue costs nothing else.
+    // A request that is larger than the queue does not displace other requests.
     assert!(queue.push(0, 1000, &body(&"y".repeat(2 << 20))).is_none());
     assert_eq!(texts(&queue), left);
     drop(queue);
-    // A lower bound holds from the next start on.
+    // A lower limit applies from the next start on.
     let queue = open_with(directory.path(), LIMIT / 4).unwrap();
     assert!(queue.bytes <= LIMIT / 4 && !queue.pending.is_empty());
 }
@@ -132,13 +132,13 @@ fn foreign_and_damaged_files_leave_the_others() {
     assert_eq!(texts(&queue), ["a", "b", "c"]);
     assert_eq!(queue.metrics.file_errors.get(), 2);
     assert!(foreign.exists());
-    // A request that is changed while the daemon runs is dropped alone.
+    // If a request is damaged while the daemon runs, only this request is dropped.
     let mut bytes = fs::read(&path).unwrap();
     bytes[HEADER.len() + PREFIX] ^= 1;
     fs::write(&path, bytes).unwrap();
     assert_eq!(queue.front(0).unwrap().1.bytes, b"b");
     assert_eq!(queue.metrics.damaged.get(), 3);
-    // A new file has a number of its own.
+    // A new file gets a new number.
     push(&mut queue, &["d"]);
     assert_eq!(texts(&queue), ["b", "c", "d"]);
 }
@@ -152,7 +152,7 @@ fn a_damaged_request_leaves_those_after_it() {
     drop(queue);
     let whole = fs::read(&path).unwrap();
     let record = PREFIX + 1;
-    // In the body of the second one, and in its length.
+    // Damage in the body of the second record, and in its length.
     for (at, samples) in [(PREFIX, 3), (9, 0)] {
         let mut bytes = whole.clone();
         bytes[HEADER.len() + record + at] ^= 1;
@@ -164,7 +164,7 @@ fn a_damaged_request_leaves_those_after_it() {
         assert_eq!(fs::read(&path).unwrap(), bytes);
         assert_eq!(queue.front(0).unwrap().1.bytes, b"a");
     }
-    // With a torn tail.
+    // The same with a torn tail.
     let mut bytes = whole[..whole.len() - 1].to_vec();
     bytes[HEADER.len() + PREFIX] ^= 1;
     fs::write(&path, &bytes).unwrap();
@@ -193,7 +193,7 @@ fn files_that_are_not_of_a_queue_are_left_alone() {
     fs::write(folder.join("ffffffffffffffff.queue"), "").unwrap();
     let mut queue = open(directory.path());
     assert_eq!(queue.metrics.file_errors.get(), 4);
-    // A new file is not where something else is.
+    // A new file does not replace a foreign file of the same name.
     link(&other, "0000000000000005.queue");
     push(&mut queue, &["b"]);
     assert_eq!(texts(&queue), ["a", "b"]);
@@ -236,7 +236,7 @@ fn a_request_that_always_fails_lets_others_pass() {
     assert_eq!(queue.metrics.oldest_age.get().to_bits(), 3.5_f64.to_bits());
 }
 
-/// Sends what a shard may send, and what comes after it, and so on.
+/// Sends all requests that a shard can send now, and then the following ones.
 fn sent(queue: &mut Queue, shard: u8) -> Vec<String> {
     let mut sent = Vec::new();
     while let Some((id, body)) = queue.front(shard) {
@@ -254,7 +254,7 @@ fn each_shard_sends_its_own_requests() {
         queue.push(shard, 1000, &body(text)).unwrap();
     }
     assert_eq!(sent(&mut queue, 1), ["a1", "b1"]);
-    // One that always fails holds up none of another shard.
+    // A request that always fails does not delay another shard.
     let (id, _) = queue.front(0).unwrap();
     queue.blame(id);
     queue.blame(id);
@@ -280,7 +280,7 @@ fn requests_of_another_number_of_shards_go_first() {
     fill(4, "four");
     fill(2, "two");
     let mut queue = open_sharded(directory.path(), LIMIT, 2).unwrap();
-    // All of the first run are of shard 0.
+    // All requests of the first run belong to shard 0.
     assert_eq!(sent(&mut queue, 1), [""; 0]);
     let (id, _) = queue.front(0).unwrap();
     queue.finish(id);
@@ -288,18 +288,18 @@ fn requests_of_another_number_of_shards_go_first() {
     let (id, first) = queue.front(0).unwrap();
     assert_eq!(first.bytes, b"one10");
     queue.finish(id);
-    // Shards 2 and 3 are no more.
+    // Shards 2 and 3 no longer exist.
     assert_eq!(sent(&mut queue, 1), ["four01", "four03", "four11", "four13"]);
     assert_eq!(sent(&mut queue, 0), ["four00", "four02", "four10", "four12", "two00", "two10"]);
     assert_eq!(sent(&mut queue, 1), ["two01", "two11"]);
-    // Others may be of a version without shards.
+    // Requests of a version without shards.
     fill_with_version_1(&queue);
     drop(queue);
     let mut queue = open_sharded(directory.path(), LIMIT, 2).unwrap();
     assert_eq!((sent(&mut queue, 1), sent(&mut queue, 0)), (vec![], vec!["old".to_owned()]));
 }
 
-/// Writes a file of the version of the layout that knew no shards.
+/// Writes a file in the layout of version 1, which did not support shards.
 fn fill_with_version_1(queue: &Queue) {
     let mut bytes = records::header(1).to_vec();
     let old = Record {
@@ -340,7 +340,7 @@ fn a_snapshot_of_deltas_is_there_whole_or_not_at_all() {
     queue.finish_next(3);
     queue.begin_snapshot(8, &totals("e"), &[body("f"), body("g")]).unwrap();
     assert!(first.exists());
-    // Nothing of it came in.
+    // The receiver accepted none of the requests.
     queue.take_back();
     drop(queue);
     assert_eq!(restored(), expected(7, "a", &[], false));
@@ -349,7 +349,7 @@ fn a_snapshot_of_deltas_is_there_whole_or_not_at_all() {
     let last = files(&queue).pop().unwrap();
     drop(queue);
     assert_eq!(restored(), expected(9, "h", &["i", "j"], true));
-    // Only the last one counts.
+    // Only the last snapshot counts.
     assert!(!first.exists());
     let mut queue = open_with(directory.path(), u64::MAX).unwrap();
     queue.finish_next(1);
@@ -357,7 +357,7 @@ fn a_snapshot_of_deltas_is_there_whole_or_not_at_all() {
     assert_eq!(restored(), expected(9, "h", &["j"], false));
     let whole = fs::read(&last).unwrap();
     for at in (0..whole.len()).filter(|at| !(16..20).contains(&(at % (PREFIX + 1)))) {
-        // Marks of requests that are done are not under the checksum.
+        // The checksum does not cover the marks of done requests.
         let mut damaged = whole.clone();
         damaged[at] ^= 0x20;
         fs::write(&last, &damaged).unwrap();
@@ -366,7 +366,7 @@ fn a_snapshot_of_deltas_is_there_whole_or_not_at_all() {
         assert!(restored().is_err(), "{at}");
         fs::write(&last, &whole).unwrap();
     }
-    // A link that others made costs what was there, once.
+    // A symbolic link made by others costs the pending requests, but only once.
     fs::remove_file(&last).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &last).unwrap();
     assert!(restored().is_err());

@@ -1,4 +1,4 @@
-//! A request that is being written, in either version, and one of 2.0 as one of 1.0.
+//! Writes a request in either version, and converts a request from version 2.0 to 1.0.
 
 use quipu_wire::Error;
 use quipu_wire::remote::{
@@ -18,16 +18,16 @@ pub(super) enum Request {
     Two(RemoteWrite2),
 }
 
-/// A request in 1.0. What that version does not have is left out: start times.
+/// A request in version 1.0. Start times are omitted, because this version does not support them.
 #[derive(Debug, Default)]
 pub(super) struct Version1 {
     request: RemoteWrite1,
-    /// The family that was described last.
+    /// The last described family.
     family: String,
 }
 
 impl Request {
-    /// A request without samples.
+    /// Creates a request without samples.
     pub(super) fn new(version: WriteVersion) -> Self {
         match version {
             WriteVersion::One => Self::One(Version1::default()),
@@ -35,7 +35,7 @@ impl Request {
         }
     }
 
-    /// How many bytes it has; in 2.0, approximately.
+    /// Returns the size in bytes. In version 2.0, this is approximate.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::One(one) => one.request.len(),
@@ -43,7 +43,7 @@ impl Request {
         }
     }
 
-    /// Adds a sample. The labels are in order, and have values.
+    /// Adds a sample. The labels are sorted, and their values are not empty.
     pub(super) fn push_sample(
         &mut self,
         labels: &[Label<'_>],
@@ -75,16 +75,16 @@ impl Request {
         }
     }
 
-    /// Gives an exemplar to what is added next.
+    /// Adds an exemplar to the next sample or histogram.
     pub(super) fn exemplify(&mut self, exemplar: &ExemplarSample<'_, '_>) {
         match self {
             Self::One(one) => one.request.exemplify(exemplar),
-            // A request is full long before it has no place for texts.
+            // Cannot fail, because a request is full long before it has no place for more strings.
             Self::Two(two) => two.exemplify(exemplar).unwrap_or_default(),
         }
     }
 
-    /// Appends the request, and begins the next.
+    /// Appends the request to `out`, and begins the next one.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         match self {
             Self::One(one) => {
@@ -97,8 +97,8 @@ impl Request {
 }
 
 impl Version1 {
-    /// Describes the family of a series, unless that was done for the series before. Nothing is
-    /// known of those that end, if the request that had them was in 1.0.
+    /// Describes the family of a series, unless the previous series already did. End marks have no
+    /// description if their series came from a request in version 1.0.
     fn describe(&mut self, labels: &[Label<'_>], metadata: &Metadata<'_>) {
         if *metadata == Metadata::default() {
             return;
@@ -113,10 +113,10 @@ impl Version1 {
     }
 }
 
-/// A request in version 2.0 as one in version 1.0, with the same samples at the same times.
+/// Converts a request from version 2.0 to 1.0, with the same samples and times.
 ///
 /// # Errors
-/// If it is not a request in version 2.0.
+/// Fails if this is not a request in version 2.0.
 pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
     let mut out = Request::new(WriteVersion::One);
     let mut reader = WriteReader::new(WriteVersion::Two, request)?;
@@ -130,7 +130,7 @@ pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
         for sample in series.samples {
             out.push_sample(series.labels, &series.metadata, sample)?;
         }
-        // Those that contradict themselves cannot be written either.
+        // Invalid histograms are skipped, because they cannot be written either.
         for histogram in series.histograms().flatten() {
             out.push_histogram(series.labels, &series.metadata, &histogram)?;
         }
@@ -140,7 +140,7 @@ pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// The name of the family of a series, without the suffix of classic histograms and summaries.
+/// Returns the family of a series: its name without the suffix of a classic histogram or summary.
 fn family(name: &str, series_type: SeriesType) -> &str {
     let suffixes: &[&str] = match series_type {
         SeriesType::Histogram => &["_bucket", "_sum", "_count"],

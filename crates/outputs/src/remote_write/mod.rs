@@ -1,8 +1,9 @@
 //! Remote write: <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>.
 //!
-//! A receiver has one shard or several, each with the series whose hash falls to it
-//! (`placement.rs`). A request that is sent again has the same bytes, or the same samples in 1.0 if
-//! the receiver was found to take that alone meanwhile (`negotiation.rs`).
+//! A receiver uses one or more shards, and a hash assigns each series to a shard (`placement.rs`).
+//! If a request is sent again, it contains the same bytes. There is one exception: if we learn in
+//! the meantime that the receiver only supports version 1.0, the same samples are sent in this
+//! version (`negotiation.rs`).
 
 mod convert;
 mod negotiation;
@@ -35,7 +36,7 @@ use samples::{Samples, in_version_1};
 use series::SeriesSink;
 pub use settings::RemoteWriteFlags;
 
-/// Remote write to a receiver.
+/// The remote write protocol for one receiver.
 pub(super) struct RemoteWrite {
     labels: Vec<ExternalLabel>,
     relabelling: Option<Arc<Relabelling>>,
@@ -43,7 +44,7 @@ pub(super) struct RemoteWrite {
     has_exemplars: bool,
     hash: SeededState,
     negotiation: Mutex<Negotiation>,
-    /// The version that the receiver takes; 0 before it is known.
+    /// The version that the receiver accepts; 0 before this is known.
     version: IntGauge,
 }
 
@@ -76,7 +77,8 @@ impl Protocol for RemoteWrite {
 
     fn via(&self, source: &dyn Source) -> String {
         match &self.relabelling {
-            // Where rules drop what came from others, a request may go back to them.
+            // Name only this daemon: because rules can drop the samples of other daemons, a request
+            // may return to these daemons.
             Some(_) => source.via().own().to_owned(),
             None => source.via().field(),
         }
@@ -114,7 +116,7 @@ impl Protocol for RemoteWrite {
             self.version.set(if negotiation.version() == WriteVersion::One { 1 } else { 2 });
         }
         match verdict {
-            // Those that are not refused are stored.
+            // The samples that were not refused are stored.
             Verdict::Refused { .. } => Verdict::Refused {
                 written: written.unwrap_or(0).min(body.samples),
                 is_of_sender: is_of_sender(response.status, &response.headers),
@@ -124,13 +126,14 @@ impl Protocol for RemoteWrite {
     }
 }
 
-/// The version of a request.
+/// Returns the version of a request.
 fn version(form: Form) -> WriteVersion {
     if form == Form::Write1 { WriteVersion::One } else { WriteVersion::Two }
 }
 
-/// Whether a refusal is not about the samples of the request. A status 409 is, because Thanos gives
-/// it to late samples, but not if the receiver is a daemon in a loop.
+/// Returns whether a refusal has causes other than the samples of the request. Status 409 usually
+/// concerns the samples, because Thanos uses it for late samples, but not if the receiver is a
+/// daemon that detected a loop.
 fn is_of_sender(status: u16, headers: &HeaderMap) -> bool {
     match status {
         400 | 413 | 422 => false,
@@ -139,7 +142,7 @@ fn is_of_sender(status: u16, headers: &HeaderMap) -> bool {
     }
 }
 
-/// How many samples and histograms the receiver has written, if it says so.
+/// Returns the number of written samples and histograms, if the receiver reports them.
 pub(super) fn written(headers: &HeaderMap) -> Option<u64> {
     let count = |unit: &str| {
         let value = headers.get(format!("x-prometheus-remote-write-{unit}-written"))?;

@@ -1,16 +1,17 @@
-//! Which version of remote write a receiver takes.
+//! Negotiates the version of remote write with a receiver.
 //!
-//! The first request is in 2.0. Receivers that know 1.0 alone refuse it, or take it and store
-//! nothing: Prometheus 2 and VictoriaMetrics do that. One that knows 2.0 says in the header fields
-//! `X-Prometheus-Remote-Write-*-Written` how much it stored. So a response without them means that
-//! the receiver does not know the version, as the specification of 2.0 says. The shards of a
-//! receiver share what is known.
+//! We send the first request in version 2.0. A receiver that only supports 1.0 refuses this
+//! request, or accepts it without storing anything, for example Prometheus 2 and VictoriaMetrics. A
+//! receiver that supports 2.0 reports the number of stored samples in the header fields
+//! `X-Prometheus-Remote-Write-*-Written`. By the specification of 2.0, a response without these
+//! fields means that the receiver does not support the version. The shards of a receiver share this
+//! knowledge.
 
 use quipu_wire::remote::write::WriteVersion::{self, One, Two};
 
 use crate::protocol::Verdict;
 
-/// What is known of a receiver.
+/// The current knowledge about a receiver.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     version: WriteVersion,
@@ -21,27 +22,28 @@ const TAKEN: Verdict = Verdict::Taken(0, String::new());
 const REFUSED: Verdict = Verdict::Refused { written: 0, is_of_sender: false };
 
 impl Negotiation {
-    /// A receiver of which nothing is known.
+    /// Creates the state of an unknown receiver.
     pub(super) fn new() -> Self {
         Self { version: Two, is_known: false }
     }
 
-    /// The version to send.
+    /// Returns the version to send.
     pub(super) fn version(&self) -> WriteVersion {
         self.version
     }
 
-    /// Whether the receiver has taken samples in this version.
+    /// Returns whether the receiver accepted samples in this version.
     pub(super) fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// Judges the response to a request in this version, but for what is in it. `has_counts` says
-    /// whether the response has one of the header fields.
+    /// Judges the response to a request in this version, apart from the fate of its samples.
+    /// `has_counts` is true if the response contains one of the header fields.
     pub(super) fn judge(&mut self, sent: WriteVersion, status: u16, has_counts: bool) -> Verdict {
         let is_open = !self.is_known || self.version != sent;
         match (sent, status) {
-            // It waited in the queue since the receiver knew 1.0 alone: this says nothing of 2.0.
+            // This request is from a time when the receiver only supported 1.0, so its outcome does
+            // not concern 2.0.
             (One, 200..=299) if self.version == Two => TAKEN,
             (One, 400..=428 | 430..=499) if self.version == Two => REFUSED,
             (_, 429 | 500..=599) => Verdict::Later,
@@ -50,7 +52,7 @@ impl Negotiation {
             (Two, 400) if is_open && !has_counts => self.change(One, Verdict::Other),
             (Two, _) if has_counts => self.settle(Two, REFUSED),
             (One, 200..=299) => self.settle(One, TAKEN),
-            // The receiver may know 2.0 alone: the next snapshot tells.
+            // The receiver may only support 2.0. The next snapshot will show this.
             (One, 415) => self.change(Two, REFUSED),
             (One, 400) if is_open => self.change(Two, REFUSED),
             _ => REFUSED,
@@ -63,7 +65,7 @@ impl Negotiation {
     }
 
     fn change(&mut self, version: WriteVersion, verdict: Verdict) -> Verdict {
-        // Another shard may have found out, and had samples taken since.
+        // Another shard may have found this out before, and its samples may already be accepted.
         self.is_known &= self.version == version;
         self.version = version;
         verdict
@@ -89,15 +91,15 @@ mod tests {
             ),
             (&[(Two, 415, false, Other), (One, 500, false, Later), (One, 200, false, TAKEN)], One),
             (&[(Two, 400, false, Other), (One, 204, false, TAKEN)], One),
-            // A receiver that knows 2.0 refuses samples.
+            // A receiver that supports 2.0 refuses samples.
             (&[(Two, 400, true, REFUSED), (Two, 400, false, REFUSED)], Two),
-            // One that knows 2.0 alone refuses the first samples.
+            // A receiver that only supports 2.0 refuses the first samples.
             (&[(Two, 400, false, Other), (One, 415, false, REFUSED), (Two, 204, true, TAKEN)], Two),
             (&[(Two, 500, false, Later), (Two, 429, false, Later), (Two, 503, true, Later)], Two),
-            // It is replaced by one of another version.
+            // The receiver is replaced by one with another version.
             (&[(Two, 204, true, TAKEN), (Two, 204, false, Other), (One, 204, false, TAKEN)], One),
             (&[(Two, 415, true, Other), (One, 204, true, TAKEN), (One, 415, false, REFUSED)], Two),
-            // Two shards sent the first requests in 2.0, and the response to one came late.
+            // Two shards sent the first requests in 2.0, and one response arrived late.
             (
                 &[
                     (Two, 204, false, Other),

@@ -1,4 +1,4 @@
-//! A snapshot in parts, one for each shard of a receiver. Each series is in the part of its shard.
+//! A snapshot in parts: one part per shard of a receiver, which contains the series of this shard.
 
 use quipu::snapshot::{Exemplar, Timestamp};
 use quipu_wire::remote::{Label, write::Metadata};
@@ -12,14 +12,14 @@ use quipu_translate::rules::Relabelling;
 /// Writes the parts of a snapshot.
 #[derive(Debug)]
 pub(super) struct Parts<'r> {
-    /// In the order of the shards.
+    /// The parts, ordered by shard.
     pub(super) parts: Vec<Requests<Samples>>,
     relabelling: Option<&'r Relabelling>,
     has_exemplars: bool,
 }
 
 impl<'r> Parts<'r> {
-    /// Adds series to these parts by these rules, with exemplars or without.
+    /// Creates a writer for these parts. `relabelling` contains the rules, if there are any.
     pub(super) fn new(
         parts: Vec<Requests<Samples>>,
         relabelling: Option<&'r Relabelling>,
@@ -28,8 +28,8 @@ impl<'r> Parts<'r> {
         Self { parts, relabelling, has_exemplars }
     }
 
-    /// Adds a value with an exemplar by the rules, if there are any. The labels are in order, and
-    /// have values.
+    /// Adds a value with an exemplar, after applying the rules. The labels are sorted, and their
+    /// values are not empty.
     pub(super) fn add(
         &mut self,
         labels: &[Label<'_>],
@@ -52,7 +52,7 @@ impl<'r> Parts<'r> {
         if labels.iter().any(|(name, _)| *name == NAME) {
             put(&labels);
         } else if let Some(part) = self.parts.first_mut() {
-            // A rule removed the name.
+            // A rule removed the name of the metric.
             part.snapshot.invalid += 1;
         }
     }

@@ -1,12 +1,12 @@
-//! The shard of a receiver that a series goes to, by a hash of the labels.
+//! Assigns each series to a shard of the receiver, by a hash of its labels.
 //!
-//! The hash is the same on all machines and in all versions, because requests that wait on the disk
-//! name their shard.
+//! This hash must be the same on all machines and in all versions, because the requests on the disk
+//! store their shard.
 
 use quipu_segment::hash::fnv1a_of;
 use quipu_wire::remote::Label;
 
-/// Returns which of `count` shards gets a series with these labels, in order.
+/// Returns the shard, out of `count`, of a series with these sorted labels.
 pub(super) fn shard(labels: &[Label<'_>], count: usize) -> usize {
     if count <= 1 {
         return 0;
@@ -14,7 +14,8 @@ pub(super) fn shard(labels: &[Label<'_>], count: usize) -> usize {
     (((mix(hash(labels)) >> 32) * count as u64) >> 32) as usize
 }
 
-/// The hash of a series. No label has the byte 0xff, which UTF-8 does not use.
+/// Returns the hash of a series. The byte 0xff separates the strings, because UTF-8 never contains
+/// it.
 fn hash(labels: &[Label<'_>]) -> u64 {
     let parts = labels.iter().flat_map(|(name, value)| [name, value]);
     fnv1a_of(parts.flat_map(|part| part.bytes().chain([0xff])))
@@ -33,7 +34,7 @@ fn mix(mut hash: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The shards of many series.
+    /// Returns the shards of many series.
     fn shards(count: usize) -> Vec<usize> {
         let shard = |n: u32| {
             let value = n.to_string();
@@ -52,7 +53,7 @@ mod tests {
                 assert!(fair * 2 / 3 < own && own < fair * 3 / 2, "{own} of {count}");
             }
         }
-        // Files on the disk name shards: this never changes.
+        // This must never change, because the files on the disk store shards.
         assert_eq!(hash(&[("__name__", "up"), ("job", "a")]), 0xc237_d525_5576_4807);
         assert_eq!(shards(4)[..8], [0, 0, 0, 2, 2, 3, 0, 0]);
     }

@@ -1,4 +1,4 @@
-//! Samples as requests of remote write, bounded in size in both versions.
+//! Writes samples to remote write requests that are bounded in size, in both versions.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
@@ -24,10 +24,10 @@ use crate::snapshot::{Body, Requests, Writer};
 #[derive(Debug)]
 pub(crate) struct Samples {
     request: Request,
-    /// The bytes that a request in 2.0 takes in 1.0 beyond those that it has, at most: each series
-    /// has all of its texts there.
+    /// An upper bound of the additional bytes in version 1.0, because each series repeats all of
+    /// its strings there.
     repeated: usize,
-    /// Buffers.
+    /// Reused buffers.
     negative: Vec<(i32, f64)>,
     positive: Vec<(i32, f64)>,
 }
@@ -40,15 +40,15 @@ pub(super) enum Value<'v> {
     Native(&'v Native<'v>, u64, f64),
 }
 
-/// The most samples of a request, as in VictoriaMetrics' agent, and the bytes from which it is
-/// full in 2.0.
+/// The maximum number of samples per request, like in VictoriaMetrics' agent, and the size in 2.0
+/// at which a request is full.
 const MOST_SAMPLES: u64 = 10_000;
 const MOST_BYTES: usize = 1 << 20;
-/// The bytes in 1.0 from which a request is full, in either version. So it has less than 8 MiB
-/// there, plus one series: receivers refuse what is too large, such as 32 MiB, and it would be
-/// lost.
+/// The size in 1.0 at which a request is full, whatever its version. A request therefore stays
+/// below 8 MiB plus one series. This is necessary because receivers refuse requests that are too
+/// large, for example above 32 MiB, and the samples would be lost.
 const MOST_REPEATED: usize = 7 << 20;
-/// The most characters of the labels of an exemplar, as in OpenMetrics.
+/// The maximum number of characters in the labels of an exemplar, like in OpenMetrics.
 const MOST_CHARACTERS: usize = 128;
 
 impl Samples {
@@ -96,7 +96,7 @@ impl Writer for Samples {
 }
 
 impl Requests<Samples> {
-    /// Adds a value with an exemplar. The labels are in order, and have values.
+    /// Adds a value with an exemplar. The labels are sorted, and their values are not empty.
     pub(super) fn add(
         &mut self,
         labels: &[Label<'_>],
@@ -112,7 +112,7 @@ impl Requests<Samples> {
         if let Some(exemplar) = exemplar {
             self.exemplify(exemplar);
         }
-        // Only we may end a series.
+        // Replace NaNs, because only this daemon may write the NaN that ends a series.
         let plain = |value: f64| if value.is_nan() { f64::NAN } else { value };
         let (time, start_ms) = (self.snapshot.timestamp_ms, self.start_ms(start));
         let Samples { request, negative, positive, .. } = &mut self.writer;
@@ -139,8 +139,8 @@ impl Requests<Samples> {
         self.count((id, false), labels, metadata, is_added);
     }
 
-    /// Gives an exemplar to what is added next. One without a time is left out: it would be another
-    /// one in each snapshot. So is one that receivers refuse for its labels.
+    /// Adds an exemplar to the next value. An exemplar without a time is omitted, because it would
+    /// be a new one in each snapshot. An exemplar whose labels receivers refuse is omitted too.
     fn exemplify(&mut self, exemplar: &Exemplar<'_>) {
         let Some(time) = exemplar.time else { return };
         let Some(labels) = labels_of(exemplar) else { return };
@@ -151,7 +151,7 @@ impl Requests<Samples> {
         self.writer.request.exemplify(&exemplar);
     }
 
-    /// Adds a mark of the end of a series.
+    /// Adds an end mark for a series.
     fn mark_end(&mut self, id: u64, series: &Series<'_, '_>) {
         let (labels, metadata) = (series.labels, &series.metadata);
         let (time, request) = (self.snapshot.timestamp_ms, &mut self.writer.request);
@@ -163,7 +163,7 @@ impl Requests<Samples> {
         self.count((id, true), labels, metadata, is_added);
     }
 
-    /// Counts a sample of a series, or a mark of its end, if it was added.
+    /// Counts a sample of a series or an end mark, if it was added.
     fn count(
         &mut self,
         (id, is_mark): (u64, bool),
@@ -175,21 +175,22 @@ impl Requests<Samples> {
             self.snapshot.invalid += 1;
             return;
         }
-        // A family is described once if its series follow each other, and before each if not.
+        // Version 1.0 describes a family before every series in the worst case, and once if its
+        // series are adjacent.
         let family = [("", name_of(labels)), (metadata.help, metadata.unit)];
         self.writer.repeated += repeated(labels) + repeated(&family);
         self.end(id, is_mark);
     }
 
-    /// A start that is before the sample. A later start is of a series that began since the
-    /// snapshot was due.
+    /// Returns a start that is before the sample. A later start means that the series began after
+    /// the snapshot was due.
     fn start_ms(&self, start: Option<Timestamp>) -> Option<i64> {
         let start_ms = i64::try_from(start?.0 / 1_000_000).ok()?;
         (start_ms < self.snapshot.timestamp_ms).then_some(start_ms)
     }
 }
 
-/// Passes all series of a request.
+/// Calls `see` with each series of a request.
 pub(super) fn each_series(form: Form, request: &[u8], mut see: impl FnMut(&Series<'_, '_>)) {
     let Ok(mut reader) = WriteReader::new(version(form), request) else { return };
     while let Some(Ok(entry)) = reader.next() {
@@ -199,15 +200,15 @@ pub(super) fn each_series(form: Form, request: &[u8], mut see: impl FnMut(&Serie
     }
 }
 
-/// The same samples in a request in 1.0.
+/// Converts the samples to a request in version 1.0.
 pub(super) fn in_version_1(body: &Body) -> io::Result<Body> {
     let request = to_version_1(&body.expand()?).map_err(io::Error::other)?;
     let bytes = Compressor::new(body.coding).compress(&request)?;
     Ok(Body { form: Form::Write1, bytes, ..body.clone() })
 }
 
-/// The labels of an exemplar in order, with names like the names of series; `None` if they are too
-/// long, or if two have the same name.
+/// Returns the labels of an exemplar, sorted and with escaped names; `None` if they are too long,
+/// or if two names are equal.
 fn labels_of<'a>(exemplar: &Exemplar<'a>) -> Option<Vec<(Cow<'a, str>, &'a str)>> {
     let characters: usize = exemplar.labels.map(|text| text.chars().count()).sum();
     if characters > MOST_CHARACTERS {
@@ -223,17 +224,17 @@ fn labels_of<'a>(exemplar: &Exemplar<'a>) -> Option<Vec<(Cow<'a, str>, &'a str)>
     is_valid.then_some(labels)
 }
 
-/// The bytes of labels in 1.0, at most, without those of their numbers in 2.0.
+/// Returns the maximum size of labels in version 1.0, without the bytes of their numbers in 2.0.
 fn repeated(labels: &[Label<'_>]) -> usize {
     labels.iter().map(|(name, value)| name.len() + value.len() + 8).sum()
 }
 
-/// The name of the metric.
+/// Returns the name of the metric.
 fn name_of<'a>(labels: &[Label<'a>]) -> &'a str {
     labels.iter().find(|(name, _)| *name == NAME).map_or("", |(_, name)| name)
 }
 
-/// The hash of a series. Each text is hashed with its length.
+/// Returns the hash of a series. Each string is hashed with its length.
 fn identity(hash: &SeededState, labels: &[Label<'_>]) -> u64 {
     let mut hasher = hash.build_hasher();
     for (name, value) in labels {
@@ -252,7 +253,8 @@ mod tests {
     use crate::coding::Coding;
     use crate::snapshot::Snapshot;
 
-    /// Expects samples in this many requests at most, each of 8 MiB in 1.0 at most.
+    /// Checks that there are at most `most` requests, and that each is at most 8 MiB in version
+    /// 1.0.
     #[track_caller]
     fn expect(snapshot: &Snapshot, samples: u64, most: usize) {
         let all: u64 = snapshot.bodies.iter().map(|body| body.samples).sum();
@@ -267,7 +269,7 @@ mod tests {
         }
     }
 
-    /// In 2.0, a text that all series have is there once.
+    /// In version 2.0, a string that all series share is stored once.
     #[test]
     fn requests_are_bounded_in_1_0_too() {
         let (long, hash) = ("x".repeat(3500), SeededState::default());
@@ -277,7 +279,7 @@ mod tests {
             Exemplar { labels: Texts::new(&texts), value: 0.5, time: Some(Timestamp(1_000_000)) };
         for (samples, shared, help, exemplar) in [
             (2500, &*long, "", None),
-            // Each series is of another family.
+            // Each series belongs to another family.
             (2500, "x", &*long, None),
             (10_000, &long[..700], "", Some(&exemplar)),
         ] {
@@ -294,7 +296,7 @@ mod tests {
                 }
                 let all = all.finish();
                 expect(&all, samples, 2);
-                // Their ends have the same texts.
+                // The end marks contain the same strings.
                 let mut ends = requests(2000);
                 ends.end_missing(&all);
                 expect(&ends.finish(), samples, 2);

@@ -1,8 +1,8 @@
-//! Families as the series of receivers: one number each, under a name with a suffix, with the
-//! labels `le` and `quantile`. Native histograms are one series.
+//! Converts families to the series of remote write: one number each, with suffixes of the name and
+//! with the labels `le` and `quantile`. A native histogram is one series.
 //!
-//! Characters of names that Prometheus 2 does not allow are escaped as in its text format, for all
-//! receivers alike: otherwise, the names would depend on the version of remote write.
+//! Characters that Prometheus 2 does not allow in names are escaped like in its text format. We do
+//! this for all receivers, because the names would otherwise depend on the version of remote write.
 
 use std::borrow::Cow;
 use std::mem;
@@ -27,9 +27,9 @@ pub(super) struct SeriesSink<'r, 'p> {
     external: &'r [ExternalLabel],
     names: Names,
     plan: Plan,
-    /// The memory of the labels of a series.
+    /// The reused memory for the labels of a series.
     room: Vec<Label<'static>>,
-    /// The bounds of buckets or quantiles of the last series, and their texts.
+    /// The bounds of the buckets or quantiles of the last series, and their spellings.
     bounds: Vec<(Option<u64>, String)>,
 }
 
@@ -43,12 +43,12 @@ struct Names {
     escaped: Vec<(String, String)>,
 }
 
-/// Where the labels of a series are when they are in order: the same place for all series of a
-/// family that have a value for each label.
+/// The positions of the labels of a series in sorted order. They are the same for all series of a
+/// family that define a value for each label.
 #[derive(Debug, Default)]
 struct Plan {
     columns: Vec<Column>,
-    /// The places of the labels of fixed cardinality, and of the dynamic ones.
+    /// The positions of the labels of fixed cardinality, and of the dynamic labels.
     fixed: Vec<usize>,
     dynamic: Vec<usize>,
     name_at: usize,
@@ -56,7 +56,8 @@ struct Plan {
     is_valid: bool,
 }
 
-/// A label: of the family or of all series, with its number there, or the name of the metric.
+/// A column: a label of the family or an external label, by its index there, or the name of the
+/// metric.
 #[derive(Debug, Clone, Copy)]
 enum Column {
     Own(usize),
@@ -64,11 +65,11 @@ enum Column {
     Name,
 }
 
-/// The labels of a sample in order, with the name of the metric.
+/// The sorted labels of a sample, including the name of the metric.
 #[derive(Debug, Clone)]
 struct Row<'a> {
     labels: Vec<Label<'a>>,
-    /// Where the name is.
+    /// The position of the name.
     name_at: usize,
 }
 
@@ -89,7 +90,8 @@ impl<'r, 'p> SeriesSink<'r, 'p> {
         let Self { parts, external, names, plan, room, bounds } = self;
         let mut row = Row::new(family, series, names, plan, external, mem::take(room));
         if let Some(native) = &histogram.native {
-            // Receivers refuse one that is older than the one before it.
+            // Only the newest exemplar, because receivers refuse an exemplar that is older than the
+            // previous one.
             let newest = native.exemplars.iter().max_by_key(|exemplar| exemplar.time);
             let value = samples::Value::Native(native, histogram.count, histogram.sum);
             parts.add(row.named(&names.main), &metadata, value, series.start, newest);
@@ -138,7 +140,7 @@ impl<'r, 'p> SeriesSink<'r, 'p> {
         *room = row.into_room();
     }
 
-    /// A number for each state, which a label with the name of the metric has.
+    /// Adds a number for each state. A label with the name of the metric contains the state.
     fn states(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
         let metadata = metadata(family);
         let Self { parts, external, names, plan, room, .. } = self;
@@ -188,7 +190,7 @@ impl Sink for SeriesSink<'_, '_> {
             Value::Summary { quantiles, count, sum } => {
                 self.summary(family, series, (quantiles, *count, *sum));
             }
-            // Values that later versions of the library may have.
+            // A kind of value from a later version of the library.
             _ => {}
         }
     }
@@ -206,13 +208,13 @@ fn sum_and_count<'a>(
     parts.add(row.named(&names.count), metadata, Number(count as f64), start, None);
 }
 
-/// Spells bounds. Most series of a family have the same ones, which are spelled once.
+/// Formats bounds. Most series of a family share the same bounds, which are formatted only once.
 fn spell<'b>(
     known: &mut Vec<(Option<u64>, String)>,
     bounds: impl Iterator<Item = (f64, Option<&'b str>)>,
 ) {
     for (at, (bound, spelled)) in bounds.enumerate() {
-        // Another program may spell the same bound in several ways.
+        // Another program can spell the same bound in several ways.
         let bits = spelled.is_none().then(|| bound.to_bits());
         match known.get_mut(at) {
             Some(known) if known.0 == bits && bits.is_some() => {}
@@ -260,21 +262,21 @@ impl Names {
         }
     }
 
-    /// The name of a label, escaped.
+    /// Returns the escaped name of a label.
     fn label<'a>(&'a self, name: &'a str) -> &'a str {
         let mut escaped = self.escaped.iter();
         escaped.find(|known| known.0 == name).map_or(name, |known| known.1.as_str())
     }
 }
 
-/// The name of a label, escaped.
+/// Escapes the name of a label.
 pub(super) fn label_name(name: &str) -> Cow<'_, str> {
     if is_legacy_name(name) && !name.contains(':') {
         return Cow::Borrowed(name);
     }
     let mut escaped = String::new();
     escape_name(name, Escaping::Underscores, &mut escaped);
-    // Names of metrics may have a colon, those of labels may not.
+    // Replace colons too, because only the names of metrics can contain a colon.
     Cow::Owned(escaped.replace(':', "_"))
 }
 
@@ -310,7 +312,7 @@ impl Plan {
         }
     }
 
-    /// Puts the labels of a series in order. Returns false if it does not have all of them.
+    /// Fills in the labels of a series in sorted order. Returns false if a label is missing.
     fn fill<'a>(
         &self,
         family: &FamilyHeader<'a>,
@@ -341,7 +343,7 @@ impl Plan {
 }
 
 impl<'a> Row<'a> {
-    /// The labels of a series, and those of all series that it does not have.
+    /// Returns the labels of a series, and the external labels that the series does not define.
     fn new(
         family: &FamilyHeader<'a>,
         series: &Series<'a>,
@@ -357,7 +359,7 @@ impl<'a> Row<'a> {
         Self::of_any(family, series, names, external, labels)
     }
 
-    /// The same for a series that does not have all labels.
+    /// Returns the same for a series with missing labels.
     fn of_any(
         family: &FamilyHeader<'a>,
         series: &Series<'a>,
@@ -378,20 +380,20 @@ impl<'a> Row<'a> {
         Self { labels, name_at }
     }
 
-    /// The memory, for the labels of another series.
+    /// Returns the memory, for the labels of another series.
     fn into_room(mut self) -> Vec<Label<'static>> {
         self.labels.clear();
-        // The standard library collects it in place.
+        // The standard library collects this in place.
         self.labels.into_iter().map(|_| ("", "")).collect()
     }
 
-    /// The labels with this name of the metric.
+    /// Returns the labels, with this name of the metric.
     fn named(&mut self, name: &'a str) -> &[Label<'a>] {
         self.labels[self.name_at].1 = name;
         &self.labels
     }
 
-    /// The labels and one more, whose value is set at the position that is returned.
+    /// Returns the labels with an additional one, and its position, where you can set its value.
     fn with(&self, label: &'a str) -> (Self, usize) {
         let at = self.labels.partition_point(|(name, _)| *name < label);
         let mut labels = Vec::with_capacity(self.labels.len() + 1);
@@ -402,12 +404,12 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Where the label is; it is there.
+/// Returns the position of a label that exists.
 fn position(labels: &[Label<'_>], name: &str) -> usize {
     labels.iter().position(|label| label.0 == name).unwrap_or_default()
 }
 
-/// The label with the name of the metric.
+/// The label that contains the name of the metric.
 pub(super) const NAME: &str = "__name__";
 
 #[cfg(test)]
@@ -422,7 +424,7 @@ mod tests {
     use crate::snapshot::{Requests, Snapshot};
     use samples::{Samples, each_series, in_version_1};
 
-    /// The samples of a snapshot as text: labels, value, start.
+    /// Returns the samples of a snapshot as strings: labels, value, start.
     fn rows(snapshot: &Snapshot) -> Vec<String> {
         let mut rows = Vec::new();
         for body in &snapshot.bodies {
@@ -444,7 +446,8 @@ mod tests {
         rows
     }
 
-    /// The families that a snapshot in 1.0 describes, but for one of which no series is valid.
+    /// Returns the families that a snapshot in version 1.0 describes, except one whose series are
+    /// all invalid.
     fn families(snapshot: &Snapshot) -> String {
         let mut names = Vec::new();
         for body in &snapshot.bodies {
@@ -464,12 +467,12 @@ mod tests {
         Requests::new(Samples::new(version), 1000, Coding::Snappy, hash)
     }
 
-    /// The parts of a receiver without shards.
+    /// Creates the parts of a receiver without shards.
     fn parts(version: WriteVersion, hash: &SeededState) -> Parts<'static> {
         Parts::new(vec![requests(version, hash)], None, true)
     }
 
-    /// The only part.
+    /// Returns the only part.
     fn only(mut parts: Parts<'_>) -> Requests<Samples> {
         parts.parts.remove(0)
     }
@@ -490,7 +493,7 @@ mod tests {
         sink.series(family, &series);
     }
 
-    /// Series of all kinds, in a request of this version.
+    /// Creates a snapshot with series of all kinds, in a request of this version.
     fn all_kinds(version: WriteVersion) -> Snapshot {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
         let mut parts = parts(version, &SeededState::default());
@@ -518,7 +521,7 @@ mod tests {
             Some("us"),
             gauge,
         );
-        // The same series, and a name that a label has, too.
+        // A repeated series, and a metric name that is also the name of a label.
         add(
             &mut sink,
             &FamilyHeader { labels: &region, ..plain(Kind::Gauge, "a_b") },
@@ -575,7 +578,7 @@ mod tests {
             __name__=took_count,region=eu 3 Some(5)\n\
             __name__=big,region=eu 4 4.5 [(4, 2.0), (5, 1.0)]";
         assert_eq!(rows(&snapshot), expected.lines().collect::<Vec<_>>());
-        // In 1.0, the samples are the same, without starts.
+        // Version 1.0 contains the same samples, without their starts.
         let without = expected.replace("Some(5)", "None");
         let mut converted = requests(WriteVersion::One, &SeededState::default()).finish();
         let in_version_1 = snapshot.bodies.iter().map(in_version_1);
@@ -638,7 +641,7 @@ mod tests {
         }
     }
 
-    /// A snapshot of gauges with these numbers, after another one.
+    /// Creates a snapshot of gauges with these numbers, after another snapshot.
     fn take(
         numbers: std::ops::Range<usize>,
         before: Option<&Snapshot>,
@@ -666,12 +669,12 @@ mod tests {
         requests.finish()
     }
 
-    /// The number of series that a snapshot marks as ended.
+    /// Returns the number of end marks in a snapshot.
     fn ends(snapshot: &Snapshot) -> usize {
         rows(snapshot).iter().filter(|row| row.ends_with("NaN None")).count()
     }
 
-    /// The exemplars of a snapshot as text.
+    /// Returns the exemplars of a snapshot as strings.
     fn exemplars(snapshot: &Snapshot) -> Vec<String> {
         let mut rows = Vec::new();
         for body in &snapshot.bodies {
@@ -688,7 +691,7 @@ mod tests {
         rows
     }
 
-    /// The labels of an exemplar.
+    /// Returns the encoded labels of an exemplar.
     fn encoded(texts: &[&str]) -> Vec<u8> {
         let mut encoded = Vec::new();
         texts.iter().for_each(|text| Texts::push(&mut encoded, text));
@@ -787,16 +790,17 @@ mod tests {
         // Of three requests, two are done, and the third was not sent.
         let merged = take(0..30_000, None).merge(None, 2, 2, rest()).unwrap();
         assert_eq!(ends(&take(0..0, Some(&merged))), 20_000);
-        // It may have been taken.
+        // The third request may have been accepted.
         let merged = take(0..30_000, None).merge(None, 2, 3, rest()).unwrap();
         assert_eq!(ends(&take(0..0, Some(&merged))), 30_000);
-        // 5000 series come, and 15,000 go: of the two requests with their marks, one is done.
+        // 5000 series are new, and 15,000 are gone. Of the two requests with their end marks, one
+        // is done.
         let next = take(15_000..35_000, Some(&merged));
         assert_eq!((next.bodies.len(), ends(&next)), (4, 15_000));
         let merged = next.merge(Some(merged), 3, 4, rest()).unwrap();
         let after = take(15_000..35_000, Some(&merged));
         assert_eq!((after.bodies.len(), ends(&after)), (3, 5000));
-        // All of them go, but for the last ones, while nothing is taken.
+        // All series except the last ones end while no request is accepted.
         let merged = after.merge(Some(merged), 0, 0, rest()).unwrap();
         let last = take(34_999..35_000, Some(&merged));
         assert_eq!(ends(&last), 5000 + 19_999);

@@ -15,18 +15,18 @@ use crate::labels::ExternalLabel;
 use crate::settings::{MIN_INTERVAL, receivers};
 use crate::{Coding, Options, QueueOptions, next_to, otlp};
 
-/// The requests that are kept for a receiver that is not available.
+/// The requests to keep while a receiver is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueMode {
-    /// Nothing: the current totals are sent when it takes samples again.
+    /// No requests. The current totals are sent when the receiver is available again.
     Latest,
-    /// The requests that were not sent, on the disk.
+    /// The unsent requests, on the disk.
     Disk,
 }
 
 flags! {
-    /// The settings of remote write.
+    /// The flags of remote write.
     #[command(next_help_heading = "Sending")]
     pub struct RemoteWriteFlags {
         /// Where all metrics are sent by Prometheus' remote write, such as
@@ -41,8 +41,8 @@ flags! {
         #[serde(deserialize_with = "quipu_process::settings::list")]
         remote_write: Vec<UrlText>,
 
-        /// What is kept for a receiver that takes nothing at the moment: the latest totals, or all
-        /// requests on the disk [default: latest]
+        /// Data to keep for a receiver that is unavailable: the latest totals, or all requests on
+        /// the disk [default: latest]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE", value_name = "QUEUE")]
         remote_write_queue: QueueMode = QueueMode::Latest,
 
@@ -51,7 +51,7 @@ flags! {
         #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE_BYTES", value_name = "BYTES")]
         remote_write_queue_bytes: u64 = 512 << 20,
 
-        /// Directory of the queues on the disk [default: that of the state file, such as
+        /// Directory of the queues on the disk [default: next to the state file, such as
         /// state.quipu.queue]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE_DIRECTORY", value_name = "DIRECTORY")]
         remote_write_queue_directory: PathBuf,
@@ -110,12 +110,13 @@ flags! {
 }
 
 impl RemoteWriteFlags {
-    /// The options of the outputs, with these labels and those of OTLP. Fills in the directory of
-    /// the queues, if it is not given: next to the `state` file.
+    /// Checks the flags and returns the options of all outputs, with these labels and the options
+    /// of OTLP. If the directory of the queues is not given, it is set to a directory next to the
+    /// `state` file.
     ///
     /// # Errors
-    /// URLs that are none, have a password or are given twice, what is for no receiver, a number or
-    /// a time out of its bounds.
+    /// Fails for an invalid URL, a URL with a password or a repeated URL, for a setting without a
+    /// receiver, and for a number or a time out of its bounds.
     pub fn resolve(
         &mut self,
         labels: Vec<ExternalLabel>,
@@ -163,7 +164,7 @@ impl Options {
     /// Reads the files with the secrets of receivers.
     ///
     /// # Errors
-    /// A file that cannot be read or used.
+    /// Fails for a file that cannot be read or used.
     pub fn check_secrets(&self) -> Result<(), Unusable> {
         header_text::check(
             &self.headers,
@@ -175,8 +176,8 @@ impl Options {
         )
     }
 
-    /// Likely mistakes that may be meant, as text for people. A receiver may have its route at the
-    /// root.
+    /// Returns warnings about likely mistakes, which can also be intended. For example, a receiver
+    /// can use the root of a host as its path.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let without = self.receivers.iter().filter(|receiver| receiver.is_without_path());
         without.map(|receiver| {
@@ -189,7 +190,8 @@ impl Options {
     }
 }
 
-/// The fewest bytes of a queue: enough for a request or two of the largest that are usual.
+/// The minimum size of a queue, which fits one or two of the largest usual requests.
 const MIN_QUEUE_BYTES: u64 = 4 << 20;
-/// The most shards of a receiver. Each has a thread, a connection and a request in memory.
+/// The maximum number of shards of a receiver, because each shard costs a thread, a connection and
+/// a request in memory.
 const MAX_SHARDS: u8 = 64;
