@@ -1,15 +1,14 @@
-//! What waits on the disk for a receiver: requests that were not sent by the time the next snapshot
-//! was due.
+//! The backlog: requests on the disk that could not be sent before the next snapshot was due.
 //!
-//! - **Order.** The requests of a new snapshot go first. Between snapshots, the backlog is sent,
-//!   oldest first: so the samples of a series in it stay in order, as receivers expect, and those
-//!   that a receiver will soon find too old go first.
-//! - **Deaths.** While the receiver fails, a snapshot is on the disk before the first attempt to
-//!   send it.
-//! - **Long requests.** A request may take longer than until the next snapshot is due. Then another
-//!   thread puts the snapshots that are due in the meantime into the queue, after the requests of
-//!   the current snapshot.
-//! - **Faults.** What the disk does not take is treated as without a queue.
+//! - **Order.** The requests of a new snapshot are sent first. Between snapshots, the backlog is
+//!   sent in order of age, because receivers expect the samples of a series in order, and because
+//!   the oldest samples are the first that a receiver will find too old.
+//! - **Crashes.** While the receiver fails, we write each snapshot to the disk before the first
+//!   attempt to send it.
+//! - **Slow requests.** A request can take so long that further snapshots become due. In the
+//!   meantime, another thread puts these snapshots into the queue, after the requests of the
+//!   current snapshot.
+//! - **Disk errors.** A request that cannot be written is treated like without a queue.
 
 use std::mem;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -26,33 +25,37 @@ use super::sender::{Attempt, Course, Sender};
 use super::shards::Standing;
 use super::snapshot::Snapshot;
 
-/// The part of a queue that a shard fills and sends, and when it may be sent.
+/// A shard's part of a queue, and the times at which it can be sent.
 #[derive(Debug)]
 pub(super) struct Backlog {
     queue: Arc<Mutex<Queue>>,
     shard: u8,
-    /// No request is sent before this.
+    /// The time before which no request is sent.
     pause: Option<Instant>,
-    /// Of the backlog: a request in it that always fails does not hold up new ones.
+    /// The pause of the backlog. It is separate, because a request that always fails must not delay
+    /// new ones.
     own_pause: Option<Instant>,
     own_backoff: Backoff,
-    /// How many requests the receiver had taken of all shards when it was found to refuse all of
-    /// this one, so that it would refuse these, too.
+    /// The receiver's count of accepted requests, over all shards, at the time when it refused
+    /// every request of this shard. While this count stays the same, it would refuse the backlog
+    /// too.
     barred: Option<u64>,
-    /// Whether it was logged that the receiver refuses requests, which are dropped, or wait.
+    /// Whether a log message reported refused requests that were dropped, and refused requests that
+    /// wait.
     is_refusal_logged: bool,
     is_wait_logged: bool,
 }
 
-/// The time that a request gets, though the next snapshot is due: of a receiver that works, and of
-/// one that fails. Such a one gets the most at times: it may have become slow.
+/// The minimum time for a request when the next snapshot is already due, for a working and for a
+/// failing receiver. A failing receiver sometimes gets the maximum, because it may only have become
+/// slow.
 const LEAST_WORKING: Duration = Duration::from_secs(5);
 const LEAST_FAILING: Duration = Duration::from_millis(100);
-/// After each this many failures.
+/// The interval of these long attempts, in failures.
 const FAILURES_PER_LONG: u32 = 8;
-/// How often in a row status 503 says nothing about a request.
+/// How many times in a row status 503 can be unrelated to the request.
 const MOST_UNAVAILABLE: u32 = 16;
-/// The time limit of a request.
+/// The maximum time limit of a request.
 const MOST: Duration = Duration::from_secs(30);
 
 impl Backlog {
@@ -75,8 +78,8 @@ impl Backlog {
 }
 
 impl<P: Protocol> Sender<P> {
-    /// Waits until the next snapshot is due. With a queue, no snapshot is left out since the one
-    /// before took long; nor is one that another shard has read.
+    /// Waits until the next snapshot is due. With a queue, no snapshot is skipped because the last
+    /// one took long. A snapshot that another shard has already read is not skipped either.
     pub(super) fn wait(
         &self,
         last: Option<i64>,
@@ -94,8 +97,8 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// The time that a request may take. With a queue, one that gets no response does not hold up
-    /// the next snapshot, but for a few.
+    /// Returns the time limit of a request. With a queue, a request without a response rarely
+    /// delays the next snapshot.
     pub(super) fn timeout(&self, patience: &Patience<'_>) -> Option<Duration> {
         match patience.timeout() {
             None if self.backlog.is_some() => {
@@ -105,8 +108,8 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Puts the requests of a snapshot from this one on into the queue, as far as it takes them.
-    /// Returns whether all are there.
+    /// Puts the requests of a snapshot into the queue, starting at `from`, until a write fails.
+    /// Returns whether the queue contains all requests.
     pub(super) fn keep(&self, snapshot: &Snapshot, kept: &mut [Option<Id>], from: usize) -> bool {
         let Some(backlog) = &self.backlog else { return false };
         let mut bodies = snapshot.bodies.iter().zip(kept).skip(from);
@@ -117,9 +120,9 @@ impl<P: Protocol> Sender<P> {
         })
     }
 
-    /// Calls `post`, which sends a request. If there is a queue, and the request may take longer
-    /// than until the next snapshot is due, those that are due in the meantime go to the queue.
-    /// Returns the last of them that is there as a whole.
+    /// Calls `post`, which sends a request. With a queue, a slow request does not block the
+    /// snapshots that become due in the meantime, because these are put into the queue. Returns the
+    /// last snapshot that was queued completely.
     pub(super) fn while_keeping<R>(
         &self,
         post: impl FnOnce() -> R,
@@ -135,7 +138,7 @@ impl<P: Protocol> Sender<P> {
         let (end, ended) = mpsc::channel();
         thread::scope(|scope| {
             let keep = move || self.keep_due(last_ms, &ended, sending);
-            // Without a thread, the snapshots are omitted.
+            // If the thread cannot be started, these snapshots are skipped.
             let keeper = thread::Builder::new().name("queue".into()).spawn_scoped(scope, keep);
             let posted = post();
             drop(end);
@@ -144,8 +147,8 @@ impl<P: Protocol> Sender<P> {
         })
     }
 
-    /// Puts the snapshots that are due after this one into the queue, until a request ends. Returns
-    /// the last of them that is there as a whole.
+    /// Puts the snapshots that become due after this one into the queue, until a request ends.
+    /// Returns the last snapshot that was queued completely.
     fn keep_due(
         &self,
         mut last_ms: i64,
@@ -164,7 +167,7 @@ impl<P: Protocol> Sender<P> {
             };
             last_ms = due_ms;
             if let Some((snapshot, course)) = &mut sending {
-                // In order.
+                // Keep the rest of the current snapshot first, to preserve the order.
                 self.keep(snapshot, &mut course.kept, course.at);
             }
             let requests = self.noted(self.shards.take(self.shard, Some(due_ms)));
@@ -184,48 +187,48 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Whether the requests of a snapshot may be sent now. If they are not in the queue, this
-    /// waits.
+    /// Returns whether the requests of a snapshot can be sent now. This waits for the pause if some
+    /// of them are not in the queue.
     pub(super) fn may_send(&self, kept: &[Option<Id>], patience: &Patience<'_>) -> bool {
         let pause = self.backlog.as_ref().map_or(Duration::ZERO, |backlog| left(backlog.pause));
         pause.is_zero() || kept.iter().any(Option::is_none) && patience.wait(pause)
     }
 
-    /// Sends nothing for this time.
+    /// Stops sending for this time.
     pub(super) fn pause(&mut self, time: Duration) {
         if let Some(backlog) = &mut self.backlog {
             backlog.pause = Some(Instant::now() + time);
         }
     }
 
-    /// A request was taken or refused, and does not have to be kept.
+    /// Removes a request from the queue, because it was accepted or refused.
     pub(super) fn release(&self, kept: Option<Id>) {
         if let (Some(backlog), Some(id)) = (&self.backlog, kept) {
             backlog.queue().finish(id);
         }
     }
 
-    /// Notes what came of a snapshot: whether the receiver would take what waits.
+    /// Uses the outcome of a snapshot to decide whether the receiver would accept the backlog.
     pub(super) fn judge_backlog(&mut self, course: &Course) {
         let taken = self.shards.taken();
         let Some(backlog) = &mut self.backlog else { return };
         backlog.barred = match backlog.barred {
             _ if course.is_any_taken || course.refused == Some(false) => None,
-            // A shard may have no series, and others wait for what it is to send. If the receiver
-            // has taken something of them since, this one tries.
+            // A shard without series would never find out. If the receiver accepted a request of
+            // another shard since, try again.
             Some(before) => Some(before).filter(|before| *before == taken),
             None => course.refused.map(|_| taken),
         };
     }
 
-    /// Shows how long the oldest samples have waited.
+    /// Updates the metric for the age of the oldest samples.
     pub(super) fn show_age(&self, now_ms: i64) {
         if let Some(backlog) = &self.backlog {
             backlog.queue().show_age(now_ms);
         }
     }
 
-    /// Sends requests that wait, until the next snapshot is due.
+    /// Sends the backlog until the next snapshot is due.
     pub(super) fn drain(&mut self, patience: &Patience<'_>) {
         while let Some(backlog) = self.backlog.as_mut().filter(|backlog| backlog.barred.is_none()) {
             if patience.is_over() {
@@ -244,7 +247,8 @@ impl<P: Protocol> Sender<P> {
             let attempt = self.attempt(&body, patience, None);
             let mut is_to_blame = false;
             if let Attempt::Failed { status, asked, text } = &attempt {
-                // Of this shard or of others, requests were taken.
+                // Blame this request if the receiver accepted other requests in the meantime, of
+                // this shard or of others.
                 is_to_blame = self.are_others_taken() || !was_failing;
                 is_to_blame &= !is_throttled(*status, *asked, own_failures);
                 if was_failing {
@@ -255,7 +259,7 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Notes what came of sending a request of the backlog.
+    /// Records the outcome of a request from the backlog.
     fn note_backlog(&mut self, id: Id, samples: u64, attempt: Attempt, is_to_blame: bool) {
         let Some(backlog) = &mut self.backlog else { return };
         let metrics = &self.shards.metrics;
@@ -270,7 +274,7 @@ impl<P: Protocol> Sender<P> {
             }
             Attempt::Taken(..) => {}
             Attempt::Refused { status, is_of_sender: true, text } => {
-                // The next snapshot tells whether the receiver takes anything.
+                // The next snapshot will show whether the receiver accepts anything.
                 backlog.barred = Some(self.shards.taken());
                 backlog.queue().blame(id);
                 if !mem::replace(&mut backlog.is_wait_logged, true) {
@@ -302,9 +306,10 @@ impl<P: Protocol> Sender<P> {
     }
 }
 
-/// Whether a request failed since the receiver has too much to do, and not for what is in it: that
-/// the samples of a series come in order matters more then. A proxy may give status 503 to a
-/// request that its receiver crashes at, so that counts after this many failures in a row.
+/// Returns whether a request failed because the receiver is overloaded, not because of its
+/// contents. In this case, keeping the samples of a series in order matters more. A proxy can
+/// return status 503 for a request that crashes its receiver, so this status is blamed on the
+/// request after too many failures in a row.
 fn is_throttled(status: Option<u16>, asked: Option<Duration>, failures: u32) -> bool {
     match status {
         Some(503) => asked.is_some() || failures < MOST_UNAVAILABLE,
@@ -312,7 +317,7 @@ fn is_throttled(status: Option<u16>, asked: Option<Duration>, failures: u32) -> 
     }
 }
 
-/// The least time that a request gets after this many failures in a row.
+/// Returns the minimum time for a request after this many failures in a row.
 fn least(failures: u32) -> Duration {
     match failures {
         0 => LEAST_WORKING,
@@ -321,7 +326,7 @@ fn least(failures: u32) -> Duration {
     }
 }
 
-/// The time until then.
+/// Returns the rest of a pause.
 fn left(pause: Option<Instant>) -> Duration {
     pause.map_or(Duration::ZERO, |end| end.saturating_duration_since(Instant::now()))
 }

@@ -1,8 +1,7 @@
-//! How requests are compressed.
+//! The compression of requests.
 //!
-//! The specification of remote write has Snappy alone. With zstd, a request has a fraction of these
-//! bytes: VictoriaMetrics takes it from its agents, and the daemon from other daemons. OTLP has
-//! gzip.
+//! The specification of remote write knows only Snappy. We also support zstd, which needs a
+//! fraction of the bytes, because VictoriaMetrics and other daemons accept it. OTLP uses gzip.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -17,41 +16,42 @@ use zstd::zstd_safe::compress_bound;
 
 use quipu_process::decoders::zstd_decoder;
 
-/// How requests are compressed. Files of the queue have the numbers.
+/// The compression of requests. The numbers are stored in the files of the queue, so you cannot
+/// change them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coding {
-    /// With Snappy, as every receiver takes it.
+    /// Snappy, which every receiver accepts.
     #[default]
     Snappy = 0,
-    /// With zstd, as VictoriaMetrics and other daemons take it.
+    /// Zstd, which VictoriaMetrics and other daemons accept.
     Zstd = 1,
-    /// With gzip, by OTLP.
+    /// Gzip, only for OTLP.
     #[value(skip)]
     #[serde(skip)]
     Gzip = 2,
-    /// Not at all, by OTLP.
+    /// No compression, only for OTLP.
     #[value(skip)]
     #[serde(skip)]
     Plain = 3,
 }
 
-/// Compresses one request after the other. It keeps its memory for the next one.
+/// Compresses one request after the other. This reuses its memory for the next request.
 #[derive(Default)]
 pub(super) struct Compressor {
     coding: Coding,
     snappy: remote::snappy::Compressor,
-    /// Is made for the first request.
+    /// Created for the first request.
     zstd: Option<bulk::Compressor<'static>>,
     /// The last request that was compressed with zstd.
     block: Vec<u8>,
 }
 
-/// The level of zstd.
+/// The compression level of zstd.
 const LEVEL: i32 = 1;
 
 impl Coding {
-    /// Its name in `Content-Encoding`, if it has one.
+    /// Returns the name for `Content-Encoding`; `None` if the body is not compressed.
     pub(super) fn name(self) -> Option<&'static str> {
         match self {
             Self::Snappy => Some("snappy"),
@@ -61,10 +61,10 @@ impl Coding {
         }
     }
 
-    /// The bytes that a request was compressed from, at most `limit`.
+    /// Decompresses a request of at most `limit` bytes.
     ///
     /// # Errors
-    /// If there are more, or if the request is damaged.
+    /// Fails if the request is damaged, or larger than `limit`.
     pub(super) fn uncompress(self, request: &[u8], limit: usize) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
         let decoder: Box<dyn Read + '_> = match self {
@@ -94,10 +94,10 @@ impl Compressor {
         self.coding
     }
 
-    /// The body of a request.
+    /// Compresses the body of a request.
     ///
     /// # Errors
-    /// If there are 4 GiB or more.
+    /// Fails if the request is 4 GiB or larger.
     pub(super) fn compress(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
         match self.coding {
             Coding::Snappy => {
@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn requests_come_back_up_to_the_limit() {
-        // Of a window that readers of zstd in HTTP need not have, if it were that of the request.
+        // If the zstd window were as large as this request, HTTP readers would not have to support
+        // it.
         let long: Vec<u8> = (0..10 << 20_u32).map(|n| (n / 999) as u8).collect();
         for coding in [Coding::Snappy, Coding::Zstd, Coding::Gzip, Coding::Plain] {
             let mut compressor = Compressor::new(coding);

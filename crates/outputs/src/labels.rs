@@ -6,7 +6,7 @@ use std::str::FromStr;
 use quipu::exposition::is_legacy_name;
 use serde::{Deserialize, Serialize};
 
-/// A label of all series that are sent.
+/// A label that is added to all series.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ExternalLabel {
@@ -16,7 +16,7 @@ pub struct ExternalLabel {
     pub value: String,
 }
 
-/// An attribute of all resources that are sent by OTLP.
+/// An attribute that is added to all resources in OTLP.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ResourceAttribute {

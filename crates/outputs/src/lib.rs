@@ -1,7 +1,8 @@
-//! What the daemon sends to others: all that `/metrics` shows, by remote write and by OTLP.
+//! The outputs: send everything on `/metrics` to other programs, by remote write and by OTLP.
 //!
-//! Each receiver has a thread, or one for each shard, which takes a snapshot into requests and then
-//! sends them. It holds nothing while it waits for a receiver.
+//! Each receiver has a thread, or one per shard. A thread first copies all series into requests,
+//! and then sends the requests. A slow receiver therefore never blocks the daemon, because no lock
+//! is held while a thread waits.
 
 mod backlog;
 mod coding;
@@ -48,16 +49,16 @@ pub use remote_write::RemoteWriteFlags;
 use sender::Sender;
 use shards::Shards;
 
-/// What is sent.
+/// A source of the families to send.
 pub trait Source: Send + Sync {
-    /// Whose samples are in it.
+    /// Returns the daemons that the samples passed through.
     fn via(&self) -> &'static Via;
 
-    /// Passes all families to a sink. It sees a group of series as it was before it was replaced,
-    /// or after that.
+    /// Passes all families to a sink. A group that is replaced at the same time is seen either
+    /// before or after the replacement.
     ///
     /// # Errors
-    /// If the families are inconsistent.
+    /// Fails if the families are inconsistent.
     fn visit(&self, sink: &mut dyn Sink) -> Result<(), quipu::Error>;
 }
 
@@ -68,47 +69,47 @@ pub struct Options {
     pub receivers: Vec<ReceiverUrl>,
     /// The time between two snapshots.
     pub interval: Duration,
-    /// How many requests are sent to a receiver at once.
+    /// The number of parallel requests to a receiver.
     pub shards: u8,
-    /// Whether exemplars are sent.
+    /// Whether to send exemplars.
     pub exemplars: bool,
-    /// How requests of remote write are compressed.
+    /// The compression of remote write requests.
     pub compression: Coding,
-    /// Labels of all series, as name and value.
+    /// The labels to add to all series.
     pub labels: Vec<ExternalLabel>,
-    /// The file of rules for all series, which have these labels by then.
+    /// The file with rules for all series. The rules see the added labels too.
     pub relabel: Option<PathBuf>,
-    /// Where requests wait for a receiver that takes nothing.
+    /// The settings of the queue on the disk, where requests wait while a receiver is unavailable.
     pub queue: Option<QueueOptions>,
-    /// What users add to requests of remote write.
+    /// The additional header fields of remote write requests.
     pub headers: Headers,
-    /// What is sent by OTLP.
+    /// The settings of OTLP.
     pub otlp: otlp::Options,
 }
 
-/// The queues on the disk.
+/// The settings of the queues on the disk.
 #[derive(Debug, Clone)]
 pub struct QueueOptions {
-    /// Has a folder for each receiver.
+    /// The directory that contains a folder for each receiver.
     pub directory: PathBuf,
-    /// The most bytes for each.
+    /// The maximum size of each queue in bytes.
     pub bytes: u64,
 }
 
 const REMEDY: &str = "give each daemon its own by --remote-write-queue-directory";
 
-/// Why the outputs cannot start.
+/// The reason why the outputs cannot start.
 #[derive(Debug)]
 pub enum Error {
-    /// A receiver needs certificates, and the system has none.
+    /// A receiver requires certificates, but the system provides none.
     Certificates(String),
-    /// There is no memory for metrics.
+    /// There is not enough memory for the metrics.
     Metrics(quipu::Error),
-    /// The rules cannot be used.
+    /// The rules are invalid.
     Rules(rules::Error),
-    /// A queue of these requests cannot be used.
+    /// A queue cannot be used: the protocol, and the error.
     Queue(&'static str, String),
-    /// The system starts no thread.
+    /// A thread that could not be started.
     Thread(io::Error),
 }
 
@@ -120,25 +121,26 @@ pub struct Outputs(Vec<Running>);
 struct Running {
     receiver: String,
     stop: mpsc::Sender<()>,
-    /// Is disconnected when the thread has ended.
+    /// Disconnected when the thread ends.
     ended: Receiver<()>,
 }
 
-/// How long the daemon waits for the last samples to be sent while it stops.
+/// The time for sending the last samples while the daemon stops.
 const LAST: Duration = Duration::from_secs(5);
 
 impl Outputs {
-    /// Starts to send what the source has.
+    /// Starts to send the families of the source.
     ///
     /// # Errors
-    /// [`Error`], which names the remedy.
+    /// Returns an [`Error`] that names the remedy.
     pub fn start(
         options: &Options,
         source: Arc<dyn Source>,
         registry: &Registry,
     ) -> Result<Self, Error> {
         let mut all = Self(Vec::new());
-        // Each is much code, of which a daemon that sends nothing runs none.
+        // Separate functions, because each contains much code, and a daemon without receivers
+        // should not load it.
         if !options.receivers.is_empty() {
             all.start_remote_write(options, &source, registry)?;
         }
@@ -260,10 +262,10 @@ impl Outputs {
         Ok(())
     }
 
-    /// Has each thread send the last totals, and waits for a few seconds.
+    /// Lets each thread send the last totals, and waits for a few seconds.
     pub fn stop(self) {
         let deadline = Instant::now() + LAST;
-        // All are told before the first is waited for.
+        // Signal all threads before waiting for the first.
         let told = self.0.into_iter().map(|Running { receiver, stop, ended }| {
             drop(stop);
             (receiver, ended)
@@ -272,7 +274,7 @@ impl Outputs {
         for (receiver, ended) in told.collect::<Vec<_>>() {
             let left = deadline.saturating_duration_since(Instant::now());
             let is_late = ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout);
-            // Once for all shards.
+            // Log this only once for all shards.
             if is_late && late.insert(receiver.clone()) {
                 warn!(%receiver, "the last totals were not sent in time; the state has them");
             }
@@ -280,14 +282,14 @@ impl Outputs {
     }
 }
 
-/// The path next to the state file whose name ends in this as well.
+/// Returns the path of the state file with a suffix.
 fn next_to(state: &Path, end: &str) -> PathBuf {
     let mut path = state.as_os_str().to_owned();
     path.push(end);
     path.into()
 }
 
-/// Reads the rules for what is sent, and counts what they do.
+/// Reads the relabelling rules, and registers the metrics that count their effects.
 fn relabelling(options: &Options, registry: &Registry) -> Result<Option<Arc<Relabelling>>, Error> {
     let Some(path) = &options.relabel else { return Ok(None) };
     let mut rules = Relabelling::read(path).map_err(Error::Rules)?;

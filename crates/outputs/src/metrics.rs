@@ -1,4 +1,4 @@
-//! The daemon's own metrics of what it sends. They exist only if there is a receiver.
+//! The daemon's own metrics of the outputs. They exist only if there is a receiver.
 
 use quipu::{Counter, CounterFamily, Description, GaugeFamily, Scope};
 
@@ -16,23 +16,23 @@ pub(super) struct Metrics {
 /// The metrics of one receiver.
 #[derive(Debug)]
 pub(super) struct ReceiverMetrics {
-    /// Its name.
+    /// The name of the receiver.
     pub(super) receiver: String,
     requests: CounterFamily<[&'static str; 2]>,
     pub(super) sent: Counter,
     pub(super) retried: Counter,
     failed: CounterFamily<[&'static str; 2]>,
-    /// Samples that cannot be written: a label or a series appears twice.
+    /// The samples that cannot be written because a label or a series occurs twice.
     pub(super) invalid: Counter,
-    /// Requests of a snapshot that was replaced before it was sent.
+    /// The requests of a snapshot that was replaced before it was sent.
     pub(super) replaced: Counter,
-    /// Has no series before everything was sent once.
+    /// The time of the last complete snapshot. This has no series before the first one.
     last_sent: GaugeFamily<[&'static str; 1]>,
 }
 
 impl Metrics {
-    /// Registers the metrics. The samples have a name in the names of the metrics, and one in
-    /// texts.
+    /// Registers the metrics. `name` is the prefix of their names, and `samples` is the word for
+    /// samples in their help strings.
     pub(super) fn new(
         scope: &Scope<'_>,
         (name, samples): (&str, &str),
@@ -58,7 +58,7 @@ impl Metrics {
         })
     }
 
-    /// The metrics of a receiver.
+    /// Returns the metrics of a receiver.
     pub(super) fn receiver(&self, receiver: &str) -> ReceiverMetrics {
         ReceiverMetrics {
             receiver: receiver.to_owned(),

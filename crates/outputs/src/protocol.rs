@@ -1,4 +1,4 @@
-//! The differences between the protocols by which snapshots are sent.
+//! The differences between the protocols of the outputs.
 
 use std::io;
 use std::sync::MutexGuard;
@@ -9,26 +9,25 @@ use super::Source;
 use super::otlp::Deltas;
 use super::snapshot::{Body, Requests, Writer};
 
-/// A protocol, with the settings and the knowledge of one receiver.
+/// A protocol, with the settings and the state of one receiver.
 pub(super) trait Protocol: Send + Sync + 'static {
     type Writer: Writer + Send;
 
-    /// The name of what requests have, in the plural.
+    /// The plural noun for the contents of requests.
     const SAMPLES: &'static str;
 
-    /// The way that the samples have gone.
+    /// Returns the daemons that the samples passed through.
     fn via(&self, source: &dyn Source) -> String {
         source.via().field()
     }
 
-    /// Begins requests that are read at this time.
+    /// Begins the requests of a reading at this time.
     fn begin(&self, timestamp_ms: i64) -> Requests<Self::Writer>;
 
-    /// Reads all series into a part for each of `shards` shards, of which the largest had this many
-    /// series before.
+    /// Reads all series into one part per shard. `series` is the size of the previous largest part.
     ///
     /// # Errors
-    /// If the families of the state are inconsistent.
+    /// Fails if the families of the state are inconsistent.
     fn read(
         &self,
         source: &dyn Source,
@@ -37,7 +36,7 @@ pub(super) trait Protocol: Send + Sync + 'static {
         series: usize,
     ) -> Result<Vec<Requests<Self::Writer>>, quipu::Error>;
 
-    /// The request in another version, if the receiver takes only that, or asked for it.
+    /// Converts the request to another version, if the receiver only accepts or requested that one.
     fn converted(&self, _body: &Body, _is_asked: bool) -> Option<io::Result<Body>> {
         None
     }
@@ -45,8 +44,8 @@ pub(super) trait Protocol: Send + Sync + 'static {
     /// Judges the response to a request.
     fn judge(&self, body: &Body, response: &Answer) -> Verdict;
 
-    /// The deltas that the receiver is owed, if a snapshot has the growth since the one before:
-    /// each request of it is sent until it is taken or refused.
+    /// Returns the pending deltas, if snapshots contain the growth since the previous one. Each
+    /// request of such a snapshot is repeated until it is accepted or refused.
     fn deltas(&self) -> Option<MutexGuard<'_, Deltas>> {
         None
     }
@@ -55,13 +54,13 @@ pub(super) trait Protocol: Send + Sync + 'static {
 /// The meaning of a response for its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It was taken but for that many samples, with the reason.
+    /// The request was accepted, except for this number of samples, with the reason.
     Taken(u64, String),
-    /// It was not taken but for that many samples, and never will be. The receiver may refuse it
-    /// for the sender, or for the way to the receiver, and not for the samples.
+    /// The request was refused for good, except for `written` samples. `is_of_sender` means that
+    /// the sender or the path to the receiver is the reason, and not the samples.
     Refused { written: u64, is_of_sender: bool },
-    /// It may be taken if it is sent again.
+    /// The request can succeed if it is sent again.
     Later,
-    /// It may be taken in another version.
+    /// The request can succeed in another version.
     Other,
 }

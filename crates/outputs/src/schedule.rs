@@ -1,4 +1,4 @@
-//! When snapshots are due, and how long to wait after a failure.
+//! The times of snapshots, and the waits after failures.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -6,40 +6,41 @@ use std::time::{Duration, Instant};
 
 use quipu_process::time::now_ms;
 
-/// The signal that the daemon stops.
+/// The signal that the daemon is stopping.
 #[derive(Debug)]
 pub(super) struct ShutdownSignal;
 
-/// The moments at which snapshots are due: the multiples of an interval since 1970.
+/// The times of snapshots: the multiples of an interval since 1970.
 #[derive(Debug)]
 pub(super) struct Schedule {
     interval_ms: i64,
 }
 
-/// How long attempts to send a snapshot go on: until the next one is due, or the daemon stops; or
-/// for a time while it stops.
+/// The time limit for sending a snapshot: until the next one is due or the daemon stops, or for a
+/// fixed time during a stop.
 #[derive(Debug)]
 pub(super) struct Patience<'r> {
     /// The time of the snapshot, and of the next one, in milliseconds since 1970.
     pub(super) last_ms: i64,
     next_ms: i64,
-    /// At the latest, since the clock may be set back meanwhile; `None` if that is too far away.
+    /// The latest end, because the clock can be set back in the meantime; `None` if this is too far
+    /// away.
     end: Option<Instant>,
-    /// Says that the daemon stops; `None` if it does.
+    /// The signal that the daemon stops; `None` during a stop.
     stopped: Option<&'r Receiver<()>>,
 }
 
-/// The times to wait between attempts.
+/// The waits between attempts.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    /// The attempts that have failed since the last one that did not.
+    /// The number of failures since the last success.
     failures: u32,
 }
 
-/// The time to wait after the first failure, and the longest.
+/// The wait after the first failure, and the longest wait.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(30);
-/// The longest time to wait that a receiver may ask for.
+/// The longest wait that a receiver can ask for.
 const MAX_ASKED: Duration = Duration::from_secs(3600);
 
 impl Schedule {
@@ -47,12 +48,12 @@ impl Schedule {
         Self { interval_ms: millis(interval).max(1) }
     }
 
-    /// The time of the snapshot after that of this time.
+    /// Returns the time of the next snapshot after this time.
     fn after(&self, timestamp_ms: i64) -> i64 {
         timestamp_ms.saturating_add(self.interval_ms)
     }
 
-    /// How long attempts to send the snapshot of this time go on, which is due now.
+    /// Returns the time limit for the snapshot of this time, which is due now.
     pub(super) fn patience<'r>(
         &self,
         timestamp_ms: i64,
@@ -64,16 +65,15 @@ impl Schedule {
         Patience { last_ms, next_ms, end, stopped: Some(stopped) }
     }
 
-    /// The time of a snapshot after this one that is due already, if there is one: the last of
-    /// several.
+    /// Returns the time of the latest snapshot after `last` that is already due, if there is one.
     pub(super) fn overdue(&self, last: i64) -> Option<i64> {
         let now = now_ms();
         let due = now - now.rem_euclid(self.interval_ms);
         (due > last).then_some(due)
     }
 
-    /// Waits until the next snapshot is due, and at least for this time. Returns its time in
-    /// milliseconds since 1970.
+    /// Waits until the next snapshot is due, and at least `least`. Returns the time of this
+    /// snapshot in milliseconds since 1970.
     pub(super) fn wait(
         &self,
         least: Duration,
@@ -86,7 +86,7 @@ impl Schedule {
         loop {
             let now = now_ms();
             if now >= next {
-                // After a suspend, that may be long ago.
+                // After a suspend of the machine, the due time can be long ago.
                 return Ok(now - now.rem_euclid(self.interval_ms));
             }
             if now < last {
@@ -103,28 +103,28 @@ impl Schedule {
     }
 }
 
-/// The longest time for which changes of the clock are not seen.
+/// The longest time before a change of the clock is noticed.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Patience<'_> {
-    /// The patience of a daemon that stops: this time.
+    /// Returns the time limit of a daemon that stops.
     pub(super) fn at_stop(time: Duration) -> Self {
         let end = Some(Instant::now() + time);
         Self { last_ms: i64::MIN, next_ms: i64::MAX, end, stopped: None }
     }
 
-    /// Whether what is left is not to be sent any more.
+    /// Returns whether sending must end.
     pub(super) fn is_over(&self) -> bool {
         let is_stopped = |stopped: &Receiver<()>| stopped.try_recv() != Err(TryRecvError::Empty);
         self.left().is_zero() || self.stopped.is_some_and(is_stopped)
     }
 
-    /// The time that a request may take, if that is not the usual one.
+    /// Returns the time limit of a request, if it is not the usual one.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.stopped.is_none().then(|| self.left())
     }
 
-    /// The time that is left.
+    /// Returns the remaining time.
     pub(super) fn left(&self) -> Duration {
         let left = self.next_ms.saturating_sub(now_ms());
         let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
@@ -132,8 +132,8 @@ impl Patience<'_> {
         end.map_or(left, |end| end.min(left))
     }
 
-    /// Waits before another attempt. Returns false, maybe without waiting, if there is no time for
-    /// one.
+    /// Waits before another attempt. Returns false, possibly without waiting, if the time is too
+    /// short for one.
     pub(super) fn wait(&self, delay: Duration) -> bool {
         if delay >= self.left() {
             return false;
@@ -147,28 +147,29 @@ impl Patience<'_> {
 }
 
 impl Backoff {
-    /// The time to wait after another failure: twice as long each time, less a random part so that
-    /// many senders do not come back together, and at least as long as the receiver asks for.
+    /// Returns the wait after another failure. This wait doubles each time, up to a limit, and is
+    /// reduced by a random part, because many senders should not return at the same moment. It is
+    /// never shorter than the receiver asks for.
     pub(super) fn fail(&mut self, asked: Option<Duration>) -> Duration {
         let delay = FIRST_DELAY.saturating_mul(1 << self.failures.min(16)).min(MAX_DELAY);
         self.failures = self.failures.saturating_add(1);
-        // Each state has its own keys, so this is another number each time.
+        // A different number each time, because each state uses random keys.
         let random = RandomState::new().hash_one(0) % 1000;
         let delay = delay.mul_f64(1.0 - random as f64 / 2000.0);
         delay.max(asked.unwrap_or_default().min(MAX_ASKED))
     }
 
-    /// An attempt did not fail.
+    /// Records a success.
     pub(super) fn succeed(&mut self) {
         self.failures = 0;
     }
 
-    /// The attempts that have failed since the last one that did not.
+    /// Returns the number of failures since the last success.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// Whether the last attempt failed.
+    /// Returns whether the last attempt failed.
     pub(super) fn is_failing(&self) -> bool {
         self.failures > 0
     }
@@ -218,7 +219,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_holds_nothing_up() {
         let (_stop, stopped) = mpsc::channel();
-        // What is due by a clock that was ahead by far.
+        // A due time from a clock that was far ahead.
         let ahead = now_ms() + 1_000_000_000;
         let patience = Schedule::new(MAX_ASKED).patience(ahead, &stopped);
         assert!(!patience.is_over() && patience.left() <= MAX_ASKED);

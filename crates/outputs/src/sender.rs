@@ -1,24 +1,24 @@
 //! Sends snapshots to one receiver.
 //!
-//! At each multiple of the interval, all series go into a snapshot. It is sent until the next one
-//! is due; what is not sent by then is dropped, since the next snapshot has later totals of the
-//! same series. So a receiver that was away gets the current totals, whatever the length of its
-//! absence, and the memory that this takes depends on the number of series alone.
+//! At each multiple of the interval, all series are copied into a snapshot. We send this snapshot
+//! until the next one is due, and drop the rest, because the next snapshot contains later totals of
+//! the same series. After an outage of any length, a receiver therefore gets the current totals,
+//! and the necessary memory depends only on the number of series.
 //!
 //! There are two exceptions, both on the disk (`queue/mod.rs`):
 //!
-//! - With a backlog (`backlog.rs`), what is not sent waits there, and is sent between the
-//!   snapshots.
-//! - A snapshot of deltas (`otlp/deltas.rs`) is owed: it is sent until each of its requests is
-//!   taken or refused, whatever time that takes; only then, the next one is taken, which covers the
-//!   time since. If all of them are refused for what is not in them, the next one has what was in
-//!   them, too; or they are sent again, if the receiver may have one of them nevertheless.
+//! - With a backlog (`backlog.rs`), unsent requests are kept, and sent between the snapshots.
+//! - A snapshot of deltas (`otlp/deltas.rs`) is sent until each of its requests is accepted or
+//!   refused, whatever time this takes. Only then do we take the next snapshot, which covers the
+//!   time since. If all requests are refused for reasons unrelated to their contents, the next
+//!   snapshot covers their contents too. If the receiver may already know one of them, they are
+//!   sent again instead.
 //!
-//! A request that is sent again has the same bytes, or the same samples in another version.
+//! A request that is sent again contains the same bytes, or the same samples in another version.
 //!
-//! A receiver has one shard or several (`shards.rs`), each with a thread, a connection, and a part
-//! of the series. They send at the same time, and each has its own retries: what is said here of a
-//! receiver holds for each shard.
+//! A receiver is served by one or more shards (`shards.rs`), each with a thread, a connection, and
+//! a part of the series. They send in parallel, and each retries independently. This page describes
+//! a single shard.
 
 use std::borrow::Cow;
 use std::mem;
@@ -38,69 +38,70 @@ use super::snapshot::{Body, Requests, Snapshot};
 use super::{LAST, fields};
 use quipu_client::sender::Client;
 
-/// A shard of a receiver: sends its part of each snapshot.
+/// A shard of a receiver, which sends its part of each snapshot.
 pub(super) struct Sender<P: Protocol> {
     client: Client,
     pub(super) shards: Arc<Shards<P>>,
-    /// Its number.
+    /// The number of the shard.
     pub(super) shard: usize,
     pub(super) schedule: Schedule,
     pub(super) backoff: Backoff,
-    /// How many requests the receiver had taken of all shards at the last failure.
+    /// The receiver's count of accepted requests at the last failure, over all shards.
     taken: u64,
-    /// The series that the receiver has, in the requests that brought them.
+    /// The series that the receiver knows, in the requests that contained them.
     pub(super) before: Option<Snapshot>,
-    /// The last snapshot that went to the queue while a request was under way.
+    /// The last snapshot that was queued during a request.
     pub(super) queued: Option<Snapshot>,
-    /// Where a snapshot begins: after the request at which the last one ended, so that a request
-    /// that the receiver fails at does not keep those after it from being sent.
+    /// The request to begin a snapshot with: the one after the end of the last snapshot. This
+    /// ensures that a request at which the receiver fails does not block the requests after it
+    /// forever.
     first: usize,
-    /// The requests that wait on the disk, if any may.
+    /// The pending requests on the disk, if there is a queue.
     pub(super) backlog: Option<Backlog>,
-    /// The snapshot of deltas that is to be sent before the next one is taken.
+    /// The snapshot of deltas that must be sent before the next one is taken.
     owed: Option<(Snapshot, Course)>,
 }
 
-/// The progress of a snapshot: which requests were taken, refused, kept or skipped.
+/// The progress of a snapshot: its accepted, refused, kept and skipped requests.
 #[derive(Debug)]
 pub(super) struct Course {
-    /// The places of its requests in the queue.
+    /// The IDs of its requests in the queue.
     pub(super) kept: Vec<Option<Id>>,
-    /// The request that is under way: those before it were taken or refused.
+    /// The index of the current request. The requests before it were accepted or refused.
     pub(super) at: usize,
-    /// Whether the one there failed.
+    /// Whether the current request failed.
     has_failed: bool,
-    /// A request that failed while others were taken, and waits in the queue.
+    /// A request that failed while others were accepted. It stays in the queue.
     skipped: Option<usize>,
-    /// Whether any was taken.
+    /// Whether any request was accepted.
     pub(super) is_any_taken: bool,
-    /// Whether the last one that was refused was so for what is not in it.
+    /// Whether the last refusal was unrelated to the contents of the request.
     pub(super) refused: Option<bool>,
-    /// Whether all were. Deltas are not settled then.
+    /// Whether all refusals were. If so, deltas are not settled.
     is_whole: bool,
-    /// How many deltas are settled.
+    /// The number of settled deltas.
     settled: usize,
-    /// The worst of the responses, with a text.
+    /// The worst response, with a message.
     worst: Standing,
     text: String,
-    /// How long to wait at least before the next snapshot.
+    /// The minimum wait before the next snapshot.
     least: Duration,
 }
 
 /// The outcome of sending a request once.
 pub(super) enum Attempt {
-    /// It was taken, maybe but for some samples: the text says why.
+    /// The request was accepted, possibly without some samples. The string contains the reason.
     Taken(Standing, String),
     Refused {
         status: u16,
-        /// For the sender, or for the way to the receiver, and not for what is in it.
+        /// Whether the sender or the path to the receiver is the reason, and not the contents.
         is_of_sender: bool,
         text: String,
     },
-    /// It is to be sent again, maybe after the time that the receiver asks for. With the status, if
-    /// there was a response, and the reason.
+    /// The request must be sent again, possibly after a wait that the receiver asked for. The
+    /// status is set if there was a response.
     Failed { status: Option<u16>, asked: Option<Duration>, text: String },
-    /// It cannot be sent.
+    /// The request cannot be sent.
     Invalid,
 }
 
@@ -170,10 +171,10 @@ impl<P: Protocol> Sender<P> {
                 least = self.send(requests, &patience);
             }
             self.drain(&patience);
-            // It is newer than the snapshot that was sent.
+            // The queued snapshot is newer than the sent one.
             self.before = self.queued.take().or(self.before.take());
         }
-        // A receiver that was failing holds up the end less: the state has the totals.
+        // Spend less time on a failing receiver, because the state contains the totals anyway.
         let time = if self.backoff.is_failing() { LAST / 5 } else { LAST * 4 / 5 };
         let patience = Patience::at_stop(time);
         if self.send_owed(&patience).is_none()
@@ -183,7 +184,7 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// The requests of a snapshot. Logs why there are none.
+    /// Returns the requests of a snapshot. If reading failed, logs the reason.
     pub(super) fn noted<R>(&self, taken: Result<Option<R>, quipu::Error>) -> Option<R> {
         taken.unwrap_or_else(|error| {
             self.note(Standing::Fails, &error.to_string());
@@ -191,15 +192,15 @@ impl<P: Protocol> Sender<P> {
         })
     }
 
-    /// Sends what is owed of the snapshot before. Returns how long to wait at least, if no other
-    /// one is to be taken now.
+    /// Sends the rest of the previous snapshot. Returns the minimum wait if no other snapshot can
+    /// be taken now.
     fn send_owed(&mut self, patience: &Patience<'_>) -> Option<Duration> {
         let (snapshot, course) = self.owed.take()?;
         let least = self.send_rest(snapshot, course, patience);
         (self.owed.is_some() || patience.is_over()).then_some(least)
     }
 
-    /// Sends a snapshot. Returns how long to wait at least before the next one.
+    /// Sends a snapshot. Returns the minimum wait before the next one.
     fn send(&mut self, requests: Requests<P::Writer>, patience: &Patience<'_>) -> Duration {
         let mut snapshot = self.finish(requests, self.before.as_ref());
         let kept = self.shards.protocol.deltas().map(|mut deltas| deltas.keep(&mut snapshot));
@@ -215,7 +216,7 @@ impl<P: Protocol> Sender<P> {
         self.send_rest(snapshot, course, patience)
     }
 
-    /// Sends the requests of a snapshot that are left.
+    /// Sends the remaining requests of a snapshot.
     fn send_rest(
         &mut self,
         snapshot: Snapshot,
@@ -249,7 +250,7 @@ impl<P: Protocol> Sender<P> {
             return least;
         }
         self.keep(&snapshot, &mut course.kept, at);
-        // What is on the disk will be sent.
+        // The requests on the disk are not lost, because they will be sent later.
         let kept = &course.kept;
         let done = at + kept[at..].iter().take_while(|kept| kept.is_some()).count();
         let lost = snapshot.bodies.iter().zip(kept).skip(at).filter(|(_, kept)| kept.is_none());
@@ -262,9 +263,10 @@ impl<P: Protocol> Sender<P> {
         least
     }
 
-    /// Keeps a snapshot of deltas that was refused as a whole for what is not in it. If the
-    /// receiver has nothing of it, the next one has what was in it, too. Else its requests are sent
-    /// again as they are, by which a receiver may tell those that it has.
+    /// Keeps a snapshot of deltas that was refused as a whole for reasons unrelated to its
+    /// contents. If the receiver knows none of it, the next snapshot covers its contents too.
+    /// Otherwise, its requests are sent again unchanged, because a receiver can recognize repeated
+    /// requests by their bytes.
     fn put_back(&mut self, snapshot: Snapshot) {
         if !self.shards.protocol.deltas().is_some_and(|mut deltas| deltas.take_back()) {
             let course = Course::new(&snapshot, true);
@@ -272,8 +274,8 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Notes a failure. Returns whether the receiver has taken a request of any shard since the one
-    /// before.
+    /// Records a failure. Returns whether the receiver accepted a request of any shard since the
+    /// previous failure.
     pub(super) fn are_others_taken(&mut self) -> bool {
         let taken = self.shards.taken();
         mem::replace(&mut self.taken, taken) != taken
@@ -283,13 +285,13 @@ impl<P: Protocol> Sender<P> {
         &self.shards.metrics
     }
 
-    /// Notes what is known of the receiver.
+    /// Records the state of the receiver.
     pub(super) fn note(&self, standing: Standing, text: &str) {
         self.shards.note(self.shard, standing, text);
     }
 
-    /// Sends the requests of a snapshot until there is no more time. Those that fail are kept, if
-    /// there is a queue; otherwise, they are sent again.
+    /// Sends the requests of a snapshot until the time is over. With a queue, failed requests are
+    /// kept there; otherwise, they are sent again.
     fn send_all(&mut self, snapshot: &Snapshot, course: &mut Course, patience: &Patience<'_>) {
         let mut is_begun = false;
         while let Some(body) = snapshot.bodies.get(course.at) {
@@ -309,7 +311,7 @@ impl<P: Protocol> Sender<P> {
                         if !course.is_any_taken || course.skipped.is_some() {
                             return self.pause(delay);
                         }
-                        // It may be this request alone.
+                        // Only this request may be affected, so continue with the next one.
                         course.skipped = Some(course.at);
                         course.at += 1;
                         course.has_failed = false;
@@ -347,7 +349,7 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Ends a snapshot, with the marks of the series that are gone since the one before.
+    /// Finishes a snapshot, with end marks for the series that are missing since the previous one.
     pub(super) fn finish(
         &self,
         mut requests: Requests<P::Writer>,
@@ -368,7 +370,7 @@ impl<P: Protocol> Sender<P> {
         snapshot
     }
 
-    /// Sends a request once, and once more if the receiver takes another version.
+    /// Sends a request once, and once more if the receiver requires another version.
     pub(super) fn attempt(
         &mut self,
         body: &Body,

@@ -10,7 +10,7 @@ use quipu_process::settings::Unusable;
 use crate::labels::ExternalLabel;
 
 flags! {
-    /// The settings of the labels of all series that are sent.
+    /// The flags of the labels of all series.
     #[command(next_help_heading = "Sending")]
     pub struct LabelFlags {
         /// Label of all series that are sent, unless they have it; may be given several times
@@ -22,10 +22,10 @@ flags! {
 }
 
 impl LabelFlags {
-    /// The labels of all series.
+    /// Returns the labels of all series.
     ///
     /// # Errors
-    /// Two values for a label.
+    /// Fails if a label is given two values.
     pub fn resolve(&self) -> Result<Vec<ExternalLabel>, Unusable> {
         let labels = self.external_label.clone().unwrap_or_default();
         for (at, label) in labels.iter().enumerate() {
@@ -38,7 +38,7 @@ impl LabelFlags {
     }
 }
 
-/// Reads the URLs of receivers, each of which is to be given once.
+/// Parses the URLs of receivers. Each URL may be given only once.
 pub(crate) fn receivers(
     flag: &'static str,
     given: Option<&Vec<UrlText>>,
@@ -53,5 +53,5 @@ pub(crate) fn receivers(
     Ok(receivers)
 }
 
-/// The shortest interval; a shorter one is most likely a mistake.
+/// The shortest interval, because a shorter one is most likely a mistake.
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,11 +1,11 @@
-//! The state that the shards of a receiver share.
+//! The shared state of the shards of a receiver.
 //!
-//! - **Snapshots.** The first shard that is ready for a snapshot reads all series, for itself and
-//!   the others, whose parts wait until they are ready. So the samples of a snapshot are from one
-//!   reading, and have the same time in all shards. A part that was not fetched when the next
-//!   snapshot is read is replaced by that.
-//! - **Knowledge.** The version that the receiver takes, what was last logged of it, and which
-//!   snapshots it has from all shards.
+//! - **Snapshots.** The first shard that is ready for a snapshot reads all series, both for itself
+//!   and for the other shards, whose parts are kept until they are ready. The samples of a snapshot
+//!   are therefore from one reading, with the same time in all shards. A part that is not fetched
+//!   before the next reading is replaced.
+//! - **Knowledge.** The version that the receiver accepts, the last logged state, and the snapshots
+//!   that were sent by all shards.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,52 +25,52 @@ use quipu_process::time::now_ms;
 pub(super) struct Shards<P: Protocol> {
     source: Arc<dyn Source>,
     pub(super) protocol: P,
-    /// How many there are.
+    /// The number of shards.
     pub(super) count: usize,
     interval: Duration,
     reading: Mutex<Reading<Requests<P::Writer>>>,
     standings: Mutex<Standings>,
-    /// The time of the last snapshot that each shard has sent completely.
+    /// The time of the last complete snapshot of each shard.
     completed: Mutex<Vec<Option<i64>>>,
-    /// How many requests the receiver has taken.
+    /// The number of requests that the receiver accepted.
     taken: AtomicU64,
-    /// The text of the log when the receiver fails.
+    /// The log message for a failing receiver.
     failing: &'static str,
     pub(super) metrics: ReceiverMetrics,
 }
 
-/// The last snapshot that was read, with the parts that wait for their shards.
+/// The last snapshot that was read, with the parts not yet fetched by their shards.
 struct Reading<R> {
     timestamp_ms: i64,
     at: Instant,
-    /// Whether it is that of the end.
+    /// Whether this is the final snapshot.
     is_last: bool,
     parts: Vec<Option<R>>,
-    /// How many series the largest part had.
+    /// The number of series in the largest part.
     series: usize,
 }
 
-/// The state of a receiver. The later ones are worse.
+/// The state of a receiver, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     Unknown,
-    /// It takes samples in this form.
+    /// The receiver accepts samples in this form.
     Takes(Form),
     Rejects,
     Refuses(u16),
-    /// It refuses all of a snapshot of deltas, which is kept.
+    /// The receiver refuses all requests of a snapshot of deltas, which is kept.
     PutsOff(u16),
     Fails,
 }
 
-/// The state of the receiver by shard, with a text about it, and the state that was last logged.
+/// The state of the receiver by shard, with a message, and the last logged state.
 struct Standings {
     each: Vec<(Standing, String)>,
     logged: Standing,
 }
 
 impl<P: Protocol> Shards<P> {
-    /// The shards of a receiver.
+    /// Creates the shared state of a receiver.
     pub(super) fn new(
         source: Arc<dyn Source>,
         protocol: P,
@@ -100,18 +100,18 @@ impl<P: Protocol> Shards<P> {
         }
     }
 
-    /// The way that the samples have gone.
+    /// Returns the daemons that the samples passed through.
     pub(super) fn via(&self) -> String {
         self.protocol.via(&*self.source)
     }
 
-    /// The part of a shard of the snapshot that was due at this time, or of a later one. `None` if
-    /// the shard had it before, as after the clock was set back, or if the last snapshot was read
-    /// already. Without a time, it is of the last snapshot, for which there is no other time than
-    /// now.
+    /// Returns a shard's part of the snapshot that was due at this time, or of a later snapshot.
+    /// `None` if the shard already fetched this part, for example because the clock was set back,
+    /// or if the final snapshot was already read. Without a due time, this is the final snapshot,
+    /// which is read with the current time.
     ///
     /// # Errors
-    /// If the families of the state are inconsistent.
+    /// Fails if the families of the state are inconsistent.
     pub(super) fn take(
         &self,
         shard: usize,
@@ -124,7 +124,8 @@ impl<P: Protocol> Shards<P> {
                 self.read(&mut reading, due_ms)?;
             }
             None if !reading.is_last || !reading.has(shard) => {
-                // Not at a multiple of the interval: the totals of that time may have been sent.
+                // Use the current time instead of a multiple of the interval, because the totals of
+                // that time may already be sent.
                 self.read(&mut reading, now_ms())?;
                 reading.is_last = true;
             }
@@ -133,12 +134,12 @@ impl<P: Protocol> Shards<P> {
         Ok(reading.part(shard))
     }
 
-    /// Whether a part of a snapshot waits for a shard.
+    /// Returns whether an unfetched part is available for a shard.
     pub(super) fn has_part(&self, shard: usize) -> bool {
         lock(&self.reading).has(shard)
     }
 
-    /// Reads all series. Parts that were not fetched are replaced.
+    /// Reads all series. Unfetched parts are replaced.
     fn read(
         &self,
         reading: &mut Reading<Requests<P::Writer>>,
@@ -167,12 +168,12 @@ impl<P: Protocol> Shards<P> {
         verdict
     }
 
-    /// How many requests the receiver has taken of all shards.
+    /// Returns the number of requests that the receiver accepted, over all shards.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Notes that a shard has sent all of the snapshot of this time.
+    /// Records that a shard completely sent the snapshot of this time.
     pub(super) fn complete(&self, shard: usize, timestamp_ms: i64) {
         let mut completed = lock(&self.completed);
         if let Some(completed) = completed.get_mut(shard) {
@@ -183,7 +184,7 @@ impl<P: Protocol> Shards<P> {
         }
     }
 
-    /// Notes what a shard knows of the receiver, and logs a change for all of them.
+    /// Records a shard's view of the receiver, and logs a change of the common state.
     pub(super) fn note(&self, shard: usize, standing: Standing, text: &str) {
         let mut standings = lock(&self.standings);
         let Some((standing, text)) = standings.set(shard, standing, text) else { return };
@@ -208,13 +209,14 @@ impl<P: Protocol> Shards<P> {
 }
 
 impl<R> Reading<R> {
-    /// Whether this is the snapshot for a shard that is due for one of this time.
+    /// Returns whether this snapshot fits a shard whose next snapshot is due at this time.
     fn is_of(&self, shard: usize, due_ms: i64, interval: Duration) -> bool {
-        // Two readings of one time would give its samples two values.
+        // Use the same reading, because two readings at the same time would give a sample two
+        // values.
         if self.timestamp_ms == due_ms {
             return true;
         }
-        // Its time may be ahead of the clock, if that was set back.
+        // The time of the snapshot can be ahead of the clock, if the clock was set back.
         let is_old = self.at.elapsed() > interval.saturating_mul(2);
         self.timestamp_ms > due_ms && !is_old && self.has(shard)
     }
@@ -233,7 +235,7 @@ impl Standings {
         Self { each: vec![(Standing::Unknown, String::new()); count], logged: Standing::Unknown }
     }
 
-    /// Returns what is to be logged: the worst of what the shards know, if that has changed.
+    /// Returns the state to log: the worst view of all shards, if it changed.
     fn set(&mut self, shard: usize, standing: Standing, text: &str) -> Option<(Standing, &str)> {
         if let Some(own) = self.each.get_mut(shard) {
             *own = (standing, text.to_owned());
@@ -264,7 +266,7 @@ mod tests {
             |reading: &Reading<()>, due_ms| [0, 1].map(|shard| reading.is_of(shard, due_ms, hour));
         assert_eq!(is_of(&reading, 3000), [false, false]);
         assert_eq!(is_of(&reading, 2000), [true, true]);
-        // The second one had its part.
+        // The second shard already fetched its part.
         assert!(reading.part(0).is_some() && reading.part(1).is_none());
         assert_eq!(is_of(&reading, 2000), [true, true]);
         assert!(reading.part(0).is_none());
@@ -295,7 +297,7 @@ mod tests {
         }
         assert_eq!(set(2, Takes(Form::Write2)), Some((Refuses(400), 1)));
         assert_eq!(set(1, Takes(Form::Write2)), Some((Takes(Form::Write2), 2)));
-        // It has no series any more.
+        // This shard no longer contains any series.
         assert_eq!(
             (set(2, Fails), set(2, Unknown)),
             (Some((Fails, 2)), Some((Takes(Form::Write2), 1)))

@@ -1,9 +1,9 @@
 //! A snapshot of all series, as compressed requests that are ready to be sent.
 //!
-//! The requests of the last snapshot that was sent are kept, since they have the labels of all
-//! series: a series that is gone from the next snapshot gets a mark of its end there. So a series
-//! costs what its labels take in a compressed request, and a hash. If a snapshot was sent in part,
-//! [`Snapshot::merge`] adds what the one before had.
+//! We keep the requests of the last sent snapshot, because they contain the labels of all series.
+//! If a series is missing in the next snapshot, these labels are needed to mark its end. A series
+//! therefore costs only a hash and its labels in a compressed request. If a snapshot was only sent
+//! in part, [`Snapshot::merge`] adds the series of the previous one.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,14 +14,14 @@ use quipu_segment::hash::SeededState;
 use super::coding::{Coding, Compressor};
 use super::queue::Form;
 
-/// A request, compressed.
+/// A compressed request.
 #[derive(Debug, Clone)]
 pub(super) struct Body {
     pub(super) form: Form,
     pub(super) coding: Coding,
     pub(super) bytes: Vec<u8>,
     pub(super) samples: u64,
-    /// The hashes of the series that it has, and of those whose end it marks.
+    /// The hashes of the series with a sample, and of the series with an end mark.
     pub(super) series: Vec<u64>,
     pub(super) ends: Vec<u64>,
 }
@@ -29,23 +29,23 @@ pub(super) struct Body {
 /// The requests of a snapshot.
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    /// When it was due, in milliseconds since 1970.
+    /// The time when the snapshot was due, in milliseconds since 1970.
     pub(super) timestamp_ms: i64,
     pub(super) bodies: Vec<Body>,
-    /// Samples that cannot be written.
+    /// The number of samples that cannot be written.
     pub(super) invalid: u64,
 }
 
-/// Makes the requests of a snapshot.
+/// Builds the requests of a snapshot.
 #[derive(Debug)]
 pub(super) struct Requests<W> {
     pub(super) writer: W,
-    /// Of all series. The same is to be used for all snapshots.
+    /// The hash function for series. It must be the same for all snapshots.
     pub(super) hash: SeededState,
     pub(super) snapshot: Snapshot,
     /// The hashes of all series so far.
     seen: HashSet<u64, SeededState>,
-    /// Of the request that is being written: its samples, series, and ended series.
+    /// The samples, series, and ended series of the current request.
     samples: u64,
     series: Vec<u64>,
     ends: Vec<u64>,
@@ -57,13 +57,13 @@ pub(super) struct Requests<W> {
 pub(super) trait Writer: Sized {
     fn form(&self) -> Form;
 
-    /// Whether no more is to be added to a request with this many samples.
+    /// Returns whether a request with this many samples is full.
     fn is_full(&self, samples: u64) -> bool;
 
-    /// Appends the request, and begins the next.
+    /// Appends the request to `out`, and begins the next one.
     fn finish(&mut self, out: &mut Vec<u8>);
 
-    /// Adds a mark of the end of each series of an earlier request whose hash is taken.
+    /// Adds an end mark for each series of an earlier request whose hash is accepted by `take`.
     fn mark(
         requests: &mut Requests<Self>,
         form: Form,
@@ -72,13 +72,14 @@ pub(super) trait Writer: Sized {
     );
 }
 
-/// The most series that are gone and whose marks could not be sent.
+/// The maximum number of missing series whose end marks could not be sent yet.
 const MOST_GONE: u64 = 1 << 20;
-/// The most bytes of a request. One that is full has the labels of one series more.
+/// The maximum size of a request in bytes. A full request can still contain the labels of one more
+/// series.
 const MOST_EXPANDED: usize = 1 << 30;
 
 impl Body {
-    /// The request, as it was before it was compressed.
+    /// Decompresses the request.
     pub(super) fn expand(&self) -> io::Result<Vec<u8>> {
         self.coding.uncompress(&self.bytes, MOST_EXPANDED)
     }
@@ -100,31 +101,32 @@ impl<W: Writer> Requests<W> {
         }
     }
 
-    /// Makes room for the hashes of this many series.
+    /// Reserves space for the hashes of this many series.
     pub(super) fn expecting(mut self, series: usize) -> Self {
         self.seen.reserve(series);
         self
     }
 
-    /// How many series there are.
+    /// Returns the number of series.
     pub(super) fn series(&self) -> usize {
         self.seen.len()
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     pub(super) fn samples(&self) -> u64 {
         self.samples + self.snapshot.bodies.iter().map(|body| body.samples).sum::<u64>()
     }
 
-    /// Notes a series. Returns false if it is there already, as when two names are the same after
-    /// they were escaped: a receiver would refuse the second sample, and maybe all of the request.
+    /// Records a series. Returns false if the series is a repetition, for example because two names
+    /// are the same after escaping. This check is necessary because a receiver would refuse the
+    /// second sample, and maybe the whole request.
     pub(super) fn begin(&mut self, id: u64) -> bool {
         let is_new = self.seen.insert(id);
         self.snapshot.invalid += u64::from(!is_new);
         is_new
     }
 
-    /// Counts a sample of a series, or a mark of its end, and ends a request that is full.
+    /// Counts a sample or an end mark of a series, and finishes a full request.
     pub(super) fn end(&mut self, id: u64, is_mark: bool) {
         self.samples += 1;
         if is_mark { &mut self.ends } else { &mut self.series }.push(id);
@@ -150,19 +152,20 @@ impl<W: Writer> Requests<W> {
                 let body = Body { form, coding, bytes, samples, series, ends };
                 self.snapshot.bodies.push(body);
             }
-            // A request has less than 4 GiB.
+            // Unreachable in practice, because a request is smaller than 4 GiB.
             Err(_) => self.snapshot.invalid += samples,
         }
     }
 
-    /// Marks the end of the series that the snapshot before has and this one has not. All series
-    /// were added before.
+    /// Adds end marks for the series of the previous snapshot that are missing in this one. Call
+    /// this after all series were added.
     pub(super) fn end_missing(&mut self, before: &Snapshot) {
         let seen = mem::replace(&mut self.seen, HashSet::with_hasher(self.hash.clone()));
         self.mark(before, |id| !seen.contains(&id));
     }
 
-    /// Marks the end of those series of a snapshot. Only requests that have one of them are read.
+    /// Adds end marks for the missing series of a snapshot. Only the requests that contain such a
+    /// series are decompressed.
     fn mark(&mut self, before: &Snapshot, mut is_missing: impl FnMut(u64) -> bool) {
         for body in &before.bodies {
             let missing = body.series.iter().copied().filter(|id| is_missing(*id));
@@ -181,10 +184,11 @@ impl<W: Writer> Requests<W> {
 }
 
 impl Snapshot {
-    /// The series that a receiver has after this snapshot was sent in part, as the snapshot before
-    /// the next one. The requests before `done` were taken or refused, and those before `sent` may
-    /// have been taken. The rest is what the snapshot before this one had: its series are still to
-    /// be marked, unless they are or their mark is in a request that is done.
+    /// Returns the series that a receiver knows after this snapshot was sent in part, for use as
+    /// the previous snapshot of the next one. The requests before `done` were accepted or refused,
+    /// and the requests before `sent` may have been accepted. `rest` receives the series of the
+    /// snapshot before this one that still need an end mark. A series needs none if it is in this
+    /// snapshot, or if its end mark is in a done request.
     pub(super) fn merge<W: Writer>(
         mut self,
         before: Option<Self>,
@@ -205,7 +209,7 @@ impl Snapshot {
         let open = self.series();
         let Some(before) = before else { return Some(self) };
         if ended.is_empty() && open.is_subset(&before.series()) {
-            // The usual case, such as an outage: nothing has changed.
+            // Common, for example during an outage: the series did not change.
             return Some(before);
         }
         let mut gone = 0;
@@ -214,14 +218,14 @@ impl Snapshot {
             gone += u64::from(!is_settled && !current.contains(&id));
             !is_settled && gone <= MOST_GONE
         });
-        // For its labels: the series go on.
+        // These requests are kept for their labels, so their series count as present.
         let mut rest = rest.finish().bodies;
         rest.iter_mut().for_each(|body| body.series = mem::take(&mut body.ends));
         self.bodies.append(&mut rest);
         Some(self)
     }
 
-    /// The hashes of all series that go on.
+    /// Returns the hashes of all series that continue.
     fn series(&self) -> HashSet<u64> {
         self.bodies.iter().flat_map(|body| &body.series).copied().collect()
     }
