@@ -1,8 +1,8 @@
-//! Creating the file of a segment, and setting one aside.
+//! Creates the file of a segment, and sets damaged files aside.
 //!
-//! A new file has no name, or a temporary one, until its header is on the disk. A link then gives
-//! it its name, and fails if the name is taken. A file is set aside by a link too, so that no other
-//! file is replaced.
+//! A new file is unnamed, or named temporarily, until its header is on the disk. A link then names
+//! the file, and fails if the name is taken. Setting a file aside uses a link, too, because a link
+//! never replaces another file.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -18,8 +18,8 @@ use crate::presence::{cannot_lock, is_at};
 use crate::space::{self, allocate, without_size_signal};
 
 impl MappedFile {
-    /// Creates the file at `path`, with `size` bytes that begin with `head`. `Ok(None)` if a file
-    /// of that name exists already.
+    /// Creates the file at `path`, with `size` bytes that begin with `head`. Returns `Ok(None)` if
+    /// the name is taken.
     pub(crate) fn create(
         path: &Path,
         head: &[u8],
@@ -51,23 +51,24 @@ impl MappedFile {
             Err(error) => return Err(fail(error)),
         }
         drop(draft.temporary);
-        // The same open file description: it keeps the lock until the name is removed again.
+        // We keep a clone, because it shares the open file description and so the lock while the
+        // name is removed.
         let held = draft.file.try_clone();
-        // Like the content, the name must outlive a power loss.
+        // Like the content, the name must survive a power loss.
         let synced = File::open(directory).and_then(|d| d.sync_all()).map_err(fail);
         let mapped = synced.and_then(|()| Self::map(Some(path), draft.file, limit));
         if let (Err(_), Ok(held)) = (&mapped, held)
             && is_at(&held, path).unwrap_or(false)
         {
-            // No process has had it open. The caller may next try a smaller file, and this one
-            // would be in the way.
+            // No process has opened this file yet. Remove it, because it would be in the way if the
+            // caller tries a smaller file next.
             let _ = std::fs::remove_file(path);
         }
         mapped.map(Some)
     }
 
-    /// Creates a file without a name in memory, with `size` bytes that begin with `head`. It is
-    /// shared with the children that this process forks.
+    /// Creates an unnamed file in memory, with `size` bytes that begin with `head`. This process
+    /// shares it with the children that it forks.
     pub(crate) fn anonymous(head: &[u8], size: u64, limit: u64) -> Result<Self, Error> {
         let file = memory_file()?;
         let fail = |error: io::Error| Error::new(None, kind_of(error, size));
@@ -75,7 +76,7 @@ impl MappedFile {
         without_size_signal(|| file.write_all_at(head, 0)).map_err(fail)?;
         let mapped = Self::map(None, file, limit)?;
         if mapped.reopen().is_none() {
-            // Without a lock of its own, no process could tell which of the others live.
+            // Without a separate lock for each process, no process could check which others live.
             let reason = "a segment without a file needs /proc, through which each process opens \
                         it again; mount /proc, or open a segment in a file";
             return Err(Error::new(None, ErrorKind::Request(reason.into())));
@@ -87,9 +88,9 @@ impl MappedFile {
 /// The permissions of a new file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rights {
-    /// The permission bits, which no umask changes.
+    /// The permission bits; the umask does not change them.
     pub(crate) mode: u32,
-    /// The group; `None` for the one that the system assigns.
+    /// The group; `None` for the system's choice.
     pub(crate) group: Option<u32>,
 }
 
@@ -112,8 +113,7 @@ impl Rights {
     }
 }
 
-/// Renames a file that this process has locked exclusively to the first of these names that is
-/// free.
+/// Renames a file that this process holds exclusively to the first free name.
 pub(crate) fn set_aside(
     path: &Path,
     file: &File,
@@ -124,7 +124,7 @@ pub(crate) fn set_aside(
         return Err(Error::new(Some(path), ErrorKind::Locked));
     }
     for name in names {
-        // A link instead of a rename, so that no file of that name is replaced.
+        // Use a link instead of a rename, because a rename could replace a file of that name.
         match std::fs::hard_link(path, &name) {
             Ok(()) => {
                 std::fs::remove_file(path).map_err(fail)?;
@@ -137,18 +137,18 @@ pub(crate) fn set_aside(
     Err(fail(io::ErrorKind::AlreadyExists.into()))
 }
 
-/// A file that has no name yet, or a temporary one.
+/// An unnamed file, or one with a temporary name.
 struct DraftFile {
     file: File,
     temporary: Option<Temporary>,
 }
 
-/// A name that is removed when its owner is dropped.
+/// A file name that is removed on drop.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What cannot be removed is a small file with a telling name.
+        // A file that cannot be removed is small, and its name explains its origin.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -164,7 +164,7 @@ impl DraftFile {
                 Ok(file) => {
                     return Ok(Self { file, temporary: None });
                 }
-                // This file system has no files without names.
+                // This file system does not support unnamed files.
                 Err(error) if is_unsupported(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -173,7 +173,7 @@ impl DraftFile {
         Ok(Self { file, temporary: Some(Temporary(temporary)) })
     }
 
-    /// Gives the file its name; an error if the name is taken.
+    /// Links the file to its name; fails if the name is taken.
     fn name(&self, path: &Path) -> io::Result<()> {
         let source = match &self.temporary {
             Some(temporary) => temporary.0.clone(),
@@ -183,8 +183,8 @@ impl DraftFile {
     }
 }
 
-/// Creates a file next to `path` under a name that is not taken. A process that was killed may have
-/// left one; and this process may have the same id, as in a container that was restarted.
+/// Creates a file next to `path` under a free name. A name can be taken because a process was
+/// killed, even one with the same process ID, for example in a container that was restarted.
 fn named_anew(directory: &Path, path: &Path, options: &OpenOptions) -> io::Result<(File, PathBuf)> {
     let mut number = 0_u32;
     loop {
@@ -200,19 +200,19 @@ fn named_anew(directory: &Path, path: &Path, options: &OpenOptions) -> io::Resul
     }
 }
 
-/// The most names that are skipped because other processes left them.
+/// The most names to skip because other processes left them.
 const MAX_LEFT: u32 = 1000;
 
 #[cfg(target_os = "linux")]
 fn is_unsupported(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    // A kernel that does not know O_TMPFILE opens the directory for writing: EISDIR.
+    // A kernel without O_TMPFILE opens the directory for writing, and fails with EISDIR.
     [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// The directory that holds `path`.
+/// Returns the directory of `path`.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -220,7 +220,7 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Creates a file without a name, in memory.
+/// Creates an unnamed file in memory.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn memory_file() -> Result<File, Error> {
     use rustix::fs::MemfdFlags;

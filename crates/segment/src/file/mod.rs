@@ -1,9 +1,9 @@
-//! The file of a segment: created whole or not at all, mapped, grown and synced. A file without a
-//! name, in memory, is shared by a process and the children that it forks.
+//! The file of a segment: created whole or not at all, mapped, grown and synced. A process and the
+//! children that it forks can share an unnamed file in memory.
 //!
-//! A new file gets its name by `linkat`, when its header is complete and on the disk: a process
-//! that dies before that leaves no file, and a process that comes second never overwrites the first
-//! one's. `create.rs` does that; `token.rs` marks processes in the locks inside the file.
+//! A new file is named with `linkat`, once its header is complete and on the disk. If a process
+//! dies before that, it leaves no file, and a second process never overwrites the first one's.
+//! `create.rs` creates files, and `token.rs` marks processes in the locks inside the file.
 
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "android")),
@@ -43,31 +43,32 @@ use crate::space::{self, allocate};
 
 /// A file that is locked for this process and mapped up to the limit of its segment.
 ///
-/// The mapping is longer than the file. The bytes after the end of the file must not be touched;
-/// they become usable at the same address when the file grows.
+/// The mapping is longer than the file. Bytes beyond the end of the file must not be touched; when
+/// the file grows, they become usable at the same address.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
-    /// `None` for a file without a name.
+    /// The path; `None` for an unnamed file.
     path: Option<PathBuf>,
-    /// Closed only while it still refers to this file: a program that closes all descriptors may
-    /// have another file under this number by now.
+    /// The file. It is closed only while the descriptor still refers to this file, because a
+    /// program that closes all descriptors may reuse the number for another file.
     file: ManuallyDrop<File>,
     /// The device and the inode number of the file.
     identity: (u64, u64),
-    /// Whether the program has closed that descriptor. Its number is not used again then.
+    /// Whether the program closed the descriptor. Its number is then not used again.
     is_closed: AtomicBool,
     base: NonNull<u8>,
-    /// Whether a sync failed and none has succeeded since.
+    /// Whether a sync failed and none succeeded since.
     failed: AtomicBool,
-    /// The token of this process, which marks it in the locks inside the file, and, in the upper
-    /// bits, the fork generation that made it: a child of a fork is another process. 0 for none.
+    /// The token of this process, which marks it in the locks inside the file; 0 if there is none.
+    /// The upper bits hold the fork generation of the token, because a child of a fork is another
+    /// process.
     token: AtomicU64,
     /// Held by the thread that draws the token.
     registration: ForkSafeMutex,
-    /// Holds the token's lock, in this process alone.
+    /// Holds the token's lock, in this process only.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     own: Holder,
-    /// Marks the file as open, for this process and the children that it forked since.
+    /// Marks the file as open, for this process and the children that it forks later.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     presence: Holder,
     /// Whether a mapping can hold file locks on this file system: 0 unknown, 1 yes, 2 no.
@@ -75,15 +76,15 @@ pub(crate) struct MappedFile {
     held_by_mapping: AtomicU32,
     /// The value of [`fork::forks`] when the file was mapped.
     forks: u32,
-    /// Whether the file is to say that its last process left it in order.
+    /// Whether to mark the file as left in order when this is its last process.
     leaves_in_order: AtomicBool,
-    /// Its entry in the table of the handler for files that are cut, if that is in use.
+    /// The mapping's entry in the table of the handler for truncated files, if that is in use.
     #[cfg(target_os = "linux")]
     watched: Option<cut::WatchedMapping>,
 }
 
 impl MappedFile {
-    /// Validates the header of a locked file, and maps it.
+    /// Validates the header of a locked file, and maps the file.
     pub(crate) fn open(path: &Path, locked: LockedFile) -> Result<(Self, Header), Error> {
         let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
         let LockedFile { file, is_first } = locked;
@@ -91,20 +92,20 @@ impl MappedFile {
         let (header, length) = loop {
             let mut head = [0; HEADER_BYTES as usize];
             let filled = read_up_to(&file, &mut head, 0).map_err(fail)?;
-            // The length is read under the lock: a process that held the lock before may have grown
-            // the file. And it is read after the header: a process that shares the file may be
-            // growing it now.
+            // Read the length under the lock, because the previous owner may have grown the file.
+            // Read it after the header, because a process that shares the file may be growing it
+            // now.
             let length = file.metadata().map_err(fail)?.len();
             tries -= 1;
             match check_header(&head[..filled], length) {
                 Ok(header) => break (header, length),
-                // A read is not atomic: others change the header meanwhile.
+                // Retry, because a read is not atomic and others change the header in the meantime.
                 Err(_) if tries > 0 => std::thread::sleep(Duration::from_millis(1)),
                 Err(kind) => return Err(Error::new(Some(path), kind)),
             }
         };
-        // A growth that was interrupted leaves a longer file, and so does one that is under way.
-        // The extra bytes do not matter: they are zeroed before they are used.
+        // A growth that was interrupted, or is under way, makes the file longer. These extra bytes
+        // do not matter, because they are zeroed before they are used.
         if length > header.size && header.clean && is_first {
             let kind = ErrorKind::TooLong { length, expected: header.size };
             return Err(Error::new(Some(path), kind));
@@ -121,7 +122,7 @@ impl MappedFile {
         fork::watch();
         let forks = fork::forks();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, 0)
         }
@@ -129,7 +130,7 @@ impl MappedFile {
         let base = NonNull::new(base.cast::<u8>()).expect("mmap returns an address or an error");
         #[cfg(target_os = "linux")]
         let watched = cut::WatchedMapping::new(base.addr().get(), length).map_err(|()| {
-            // SAFETY: it was mapped just now, and nothing refers to it.
+            // SAFETY: the range was mapped just now, and has no other users.
             let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), length) };
             let message = format!("this process has {} segment files open; close some", cut::MOST);
             Error::new(path, ErrorKind::Request(message))
@@ -156,11 +157,11 @@ impl MappedFile {
         })
     }
 
-    /// Marks this process as present, once all of the file was validated. Lets others open the file
-    /// too, if it is to be shared.
+    /// Marks this process as present, after the whole file was validated. If the file is to be
+    /// shared, others can open it from now on.
     pub(crate) fn be_present(&self, access: Access, deadline: LockDeadline) -> Result<(), Error> {
         let Some(path) = &self.path else { return Ok(()) };
-        // Before the lock is shared, so that a process that gets the lock then finds this one
+        // Do this before the lock is shared: a process that then gets the lock must find this one
         // present.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         self.hold_presence().map_err(|error| cannot_lock(path, &error))?;
@@ -172,15 +173,16 @@ impl MappedFile {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn hold_presence(&self) -> io::Result<()> {
-        // Through an open file description that this process can close while its children keep it.
-        // If the file cannot be opened again, this process never learns that it is the last one.
+        // Use a separate open file description, which this process can close while its children
+        // keep it. If the file cannot be reopened, this process never learns that it is the last
+        // one.
         let Some((file, _)) = self.reopen() else { return be_present(&self.file) };
         be_present(&file)?;
         self.presence.set(Some(Hold::with_children(file, self.is_held_by_mapping())?));
         Ok(())
     }
 
-    /// Whether a mapping can hold file locks on this file system.
+    /// Returns whether a mapping can hold file locks on this file system.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn is_held_by_mapping(&self) -> bool {
         const UNKNOWN: u32 = 0;
@@ -194,14 +196,14 @@ impl MappedFile {
         self.held_by_mapping.load(Ordering::Relaxed) == YES
     }
 
-    /// The length of the file in bytes.
+    /// Returns the length of the file in bytes.
     pub(crate) fn length(&self) -> Result<u64, Error> {
         let metadata = self.own_file().and_then(|file| file.metadata());
         metadata.map(|metadata| metadata.len()).map_err(|error| self.fail(error, 0))
     }
 
-    /// The length of the file in bytes, by its descriptor or, if the program closed that, by its
-    /// name. `None` if neither leads to the file.
+    /// Returns the length of the file in bytes. If the program closed the descriptor, this looks up
+    /// the path. Returns `None` if neither leads to the file.
     pub(crate) fn present_length(&self) -> Option<u64> {
         let is_it = |data: &std::fs::Metadata| (data.dev(), data.ino()) == self.identity;
         let by_name = || self.path.as_ref()?.metadata().ok();
@@ -209,8 +211,8 @@ impl MappedFile {
         Some(data.len())
     }
 
-    /// Tries to become the only process that has the file open, children of forks included as far
-    /// as is known. If it returns true, others are kept out until [`Self::readmit_others`].
+    /// Tries to become the only process that uses the file; known children of forks count, too. If
+    /// this returns true, others are locked out until [`Self::readmit_others`].
     pub(crate) fn try_exclude_others(&self, access: Access) -> bool {
         if self.path.is_none() {
             return true;
@@ -218,7 +220,7 @@ impl MappedFile {
         if access == Access::Exclusive && self.forks == fork::forks() {
             return true;
         }
-        // If its descriptor is closed, its lock cannot be taken any more.
+        // If the descriptor is closed, its lock cannot be taken any more.
         self.has_descriptor() && self.is_alone() == Some(true) && self.file.try_lock().is_ok()
     }
 
@@ -226,32 +228,32 @@ impl MappedFile {
         self.leaves_in_order.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the file is to say that its last process left it in order, and this is that process.
-    /// Others are kept out until the file is closed. No handle is left, so nothing is counted after
-    /// this.
+    /// Returns whether to mark the file as left in order, and this is its last process. If so,
+    /// others are locked out until the file is closed. There is no handle left, so no thread counts
+    /// after this.
     ///
-    /// Of processes that leave at the same time, the last one that asks is that process: an
-    /// exclusive lock that cannot be had costs a process its shared one.
+    /// If several processes leave at the same time, only the last call returns true, because a
+    /// process that cannot get the exclusive lock loses its shared one.
     pub(crate) fn is_left_in_order(&self) -> bool {
         self.leaves_in_order.load(Ordering::Relaxed)
             && self.path.is_some()
-            // Children share the lock, and may go on.
+            // Children share the lock, and may continue.
             && self.forks == fork::forks()
             && self.has_descriptor()
             && self.file.try_lock().is_ok()
             && self.length().is_ok_and(|length| length >= HEADER_BYTES)
     }
 
-    /// Whether no other process has the file open, children of forks included; `None` if that is
-    /// not known. Others may come at any moment.
+    /// Returns whether no other process uses the file; children of forks count, too. Returns `None`
+    /// if that cannot be determined. Others can open the file at any moment.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn is_alone(&self) -> Option<bool> {
         // A lock of the process would be released when a descriptor of the file is closed here.
         if self.own_token().is_some() && !self.own.is_set() {
             return None;
         }
-        // The children that were forked share the presence of this process. It takes another one,
-        // and gives up the one that they share.
+        // Forked children share this process's presence. Take another presence, and give up the
+        // shared one.
         let (file, _) = self.reopen()?;
         let same = file.try_clone().ok()?;
         let by_mapping = self.is_held_by_mapping();
@@ -284,19 +286,19 @@ impl MappedFile {
         self.path.as_deref()
     }
 
-    /// Whether the descriptor still refers to this file.
+    /// Returns whether the descriptor still refers to this file.
     fn has_descriptor(&self) -> bool {
         let is_own = !self.is_closed.load(Ordering::Relaxed)
             && identity(&self.file).is_ok_and(|identity| identity == self.identity);
         if !is_own {
-            // A file that is opened again for a moment may get the number.
+            // Remember this, because a file that is opened for a moment may get the same number.
             self.is_closed.store(true, Ordering::Relaxed);
         }
         is_own
     }
 
-    /// The file; opened again if its descriptor was closed, whose number another file may have by
-    /// now.
+    /// Returns the file. Reopens it if its descriptor was closed, because the number may refer to
+    /// another file by now.
     fn own_file(&self) -> io::Result<FileRef<'_>> {
         if self.has_descriptor() {
             return Ok(FileRef::Open(&self.file));
@@ -305,8 +307,8 @@ impl MappedFile {
         self.reopen().map(|(file, _)| FileRef::Again(file)).ok_or_else(|| io::Error::other(message))
     }
 
-    /// Opens the same file again, at least for reading: a worker may have given up the rights of
-    /// the process that opened it first.
+    /// Reopens the file, at least for reading, because a worker may have given up the rights that
+    /// the first opener used.
     fn reopen(&self) -> Option<(File, Mode)> {
         let by_number = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
         let by_number = self.has_descriptor().then_some(&by_number);
@@ -320,7 +322,8 @@ impl MappedFile {
         })
     }
 
-    /// Checks that the path still names this file, and that the file still has `size` bytes.
+    /// Checks that the path still names this file, for example after a rename, and that the file
+    /// still holds `size` bytes.
     pub(crate) fn check(&self, size: u64) -> Result<(), Error> {
         let Some(path) = self.path() else { return Ok(()) };
         let named = match path.metadata() {
@@ -346,13 +349,14 @@ impl MappedFile {
         self.base
     }
 
-    /// Makes the file whole before its cells are used: afterwards it has the bytes that its header
-    /// states. The first opener also gives each of them a disk block. Returns the file's length.
-    /// `is_first` says that no other process has it open, `torn` that power may have been lost,
-    /// which may have left it shorter.
+    /// Extends the file to the size in its header before its cells are used. The first opener also
+    /// allocates a disk block for each byte. Returns the file's length. `is_first` means that no
+    /// other process uses the file. `torn` means that a power loss is possible, which can truncate
+    /// the file.
     ///
-    /// A copy may have holes, or share its blocks with the original: a write into either needs a
-    /// new block. On a full disk there is none, and then the system ends the process (SIGBUS).
+    /// You need this because a copy of a file can contain holes, or share its blocks with the
+    /// original, and a write to such a place needs a new block. On a full disk, the system would
+    /// end the process (SIGBUS).
     pub(crate) fn ensure_allocated(
         &self,
         size: u64,
@@ -379,10 +383,10 @@ impl MappedFile {
         space::unshare(&file, size).map_err(|error| self.fail(error, size))
     }
 
-    /// Reserves disk blocks for the bytes of `range`, and extends the file to its end, so that a
-    /// write into the mapping never meets a full disk. It does not wait for the disk: opening mends
-    /// a file that a loss of power leaves too short. Only one thread of one process may call it at
-    /// a time.
+    /// Reserves disk blocks for the bytes of `range`, and extends the file to the end of the range,
+    /// because a write to the mapping must never meet a full disk. This does not wait for the disk:
+    /// if a power loss leaves the file too short, opening extends it. Only one thread of one
+    /// process may call this at a time.
     pub(crate) fn grow(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         let size = range.end;
         self.check_length(range.start)?;
@@ -391,7 +395,7 @@ impl MappedFile {
             .map_err(|error| self.fail(error, size))
     }
 
-    /// Writes the bytes of `range` to the disk, and waits for it.
+    /// Writes the bytes of `range` to the disk, and waits until they are there.
     pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         self.check_length(range.end)?;
         let page = rustix::param::page_size() as u64;
@@ -400,7 +404,7 @@ impl MappedFile {
             self.touch(start..range.end, page);
         }
         let length = (range.end - start) as usize;
-        // SAFETY: the range lies inside the mapping; msync changes no byte of it.
+        // SAFETY: the range lies inside the mapping; msync changes no byte in the range.
         let result = unsafe {
             let address = self.base.as_ptr().add(start as usize).cast();
             rustix::mm::msync(address, length, MsyncFlags::SYNC)
@@ -409,10 +413,10 @@ impl MappedFile {
         result.map_err(|error| self.fail(error.into(), range.end))
     }
 
-    /// Returns an error if the file has fewer bytes: another process has cut it while it was in
-    /// use.
+    /// Returns an error if the file is shorter, because another process truncated it while it was
+    /// in use.
     fn check_length(&self, size: u64) -> Result<(), Error> {
-        // If its descriptor was closed and it cannot be opened again, the mapping still works.
+        // If the descriptor was closed and the file cannot be reopened, the mapping still works.
         let Ok(length) = self.length() else { return Ok(()) };
         if length < size {
             return Err(Error::new(self.path(), ErrorKind::Cut { length, expected: size }));
@@ -420,7 +424,8 @@ impl MappedFile {
         Ok(())
     }
 
-    /// Whether a page was missing when it was touched, if the process survives that.
+    /// Returns whether a page was missing when this process touched it, if the process survives
+    /// that.
     pub(crate) fn was_cut(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.watched.as_ref().is_some_and(cut::WatchedMapping::is_cut);
@@ -428,15 +433,15 @@ impl MappedFile {
         false
     }
 
-    /// Makes the pages in use dirty. The system marks a page clean once it has failed to write it
-    /// (fsync(2), "ERRORS"), and would never retry by itself.
+    /// Makes the pages in use dirty. You need this after a failed sync, because the system then
+    /// marks the page as clean (fsync(2), "ERRORS") and would never retry.
     fn touch(&self, range: std::ops::Range<u64>, page: u64) {
         for at in range.step_by(page as usize) {
-            // SAFETY: the offset lies inside the file, at the start of a page, whose first bytes
-            // are a cell like all others.
+            // SAFETY: the offset lies inside the file, at the beginning of a page, whose first
+            // bytes are a cell.
             let cell = unsafe { &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>() };
             let value = cell.load(Ordering::Relaxed);
-            // A swap for the same value is a write. If it fails, another write came first.
+            // Swapping in the same value is a write. If this fails, another write did it.
             let _ = cell.compare_exchange(value, value, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -444,9 +449,9 @@ impl MappedFile {
     /// Removes the mapping.
     ///
     /// # Safety
-    /// `limit` is the length that was mapped, and nothing refers to the mapping any more.
+    /// `limit` must be the mapped length, and no references to the mapping may exist.
     pub(crate) unsafe fn unmap(&mut self, limit: u64) {
-        // First: another mapping may take the addresses at once.
+        // Do this first, because another mapping can take the addresses at once.
         #[cfg(target_os = "linux")]
         drop(self.watched.take());
         // SAFETY: the caller's obligation. An error would leave the range mapped, which is
@@ -457,11 +462,12 @@ impl MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        // First: an opener that cannot lock the file waits for a process that is not present.
+        // Do this first: an opener that cannot lock the file waits for a process that is not
+        // present.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         self.presence.set(None);
         if self.has_descriptor() {
-            // SAFETY: nothing uses the file after this.
+            // SAFETY: the file is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
     }
@@ -484,7 +490,7 @@ impl Deref for FileRef<'_> {
     }
 }
 
-/// How often an opener that shares a file reads its header, until the snapshot is consistent.
+/// The number of times that an opener of a shared file reads the header for a consistent snapshot.
 const MAX_HEADER_READS: u32 = 100;
 
 /// The access mode of an open file.
@@ -493,7 +499,7 @@ enum Mode {
     Read,
 }
 
-/// Fills the buffer from that offset on, as far as the file reaches.
+/// Fills the buffer from an offset on, up to the end of the file.
 pub(crate) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -1,8 +1,8 @@
-//! Tokens: the numbers by which locks and claims in the file name their processes.
+//! Tokens: the numbers that identify processes in the locks and claims of a file.
 //!
-//! A process draws a token from a count in the header, and locks the byte of that number, far after
-//! the end of the file. The system releases the lock when the process ends. So whether a process
-//! lives is whether its byte is locked.
+//! A process draws a token from a counter in the header, and locks the byte with that number, far
+//! beyond the end of the file. The system releases this lock when the process ends, so a process
+//! lives exactly as long as its byte is locked.
 
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "android")),
@@ -24,8 +24,8 @@ use crate::presence::is_locked;
 use crate::presence::lock_byte;
 
 impl MappedFile {
-    /// A number that is unique among all processes that have, or had, the file open. Its lock is
-    /// released when the process ends, however it ends.
+    /// Returns the token of this process, a number that no other process of the file, present or
+    /// past, shares. Its lock is released when the process ends, even by a SIGKILL.
     #[inline]
     pub(crate) fn token(&self) -> Result<u64, Error> {
         match self.own_token() {
@@ -58,18 +58,19 @@ impl MappedFile {
         Ok(token)
     }
 
-    /// Whether the process of that token lives.
+    /// Returns whether the process with this token lives.
     pub(crate) fn is_alive(&self, token: u64) -> bool {
         if token > MAX_TOKENS {
-            // No process has it: it comes from a damaged file.
+            // A token out of these bounds is from a damaged file.
             return false;
         }
-        // A process that cannot be checked counts as alive: waiting is better than two owners.
+        // A process that cannot be checked counts as alive, because waiting is better than two
+        // owners.
         self.own_token() == Some(token)
             || self.own_file().and_then(|file| is_locked(&file, token)).unwrap_or(true)
     }
 
-    /// A number that is given out once.
+    /// Draws a number that no other call returns.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn next_token(&self) -> u64 {
         // SAFETY: the header lies inside the file, and its cells are used only as atomics.
@@ -77,20 +78,20 @@ impl MappedFile {
         tokens.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & MAX_TOKENS
     }
 
-    /// Locks the byte of a new token, by an open file description of this process alone, so that no
-    /// child of a fork holds the lock too.
+    /// Locks the byte of a new token through an open file description that only this process uses,
+    /// because a child of a fork must not hold the lock, too.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn lock_token(&self) -> io::Result<u64> {
         for attempt in 1_u32.. {
             let forks = fork::calm();
             let Some((file, mode)) = self.reopen() else { break };
-            // A write lock needs a file that is open for writing, and excludes all others. A read
-            // lock is seen by every process that checks, and belongs to this token as long as no
-            // process draws it twice.
+            // A write lock requires a file that is open for writing, and excludes all others. A
+            // read lock is visible to every process that checks, and belongs to this token because
+            // no process draws the same token.
             let token = self.draw_token(&file, libc::F_OFD_SETLK, mode.lock())?;
             let hold = Hold::without_children(file, self.is_held_by_mapping())?;
-            // A child that was forked since may have the file open, and would go on holding the
-            // lock. No process has seen that token yet, so another one is drawn.
+            // A child forked since then can hold the file open, and would keep the lock. Draw
+            // another token, because no process has seen this one yet.
             if fork::forks() == forks || attempt == MAX_DRAWN {
                 self.own.set(Some(hold));
                 return Ok(token);
@@ -99,9 +100,9 @@ impl MappedFile {
         if !self.has_descriptor() {
             return Err(io::Error::other("it cannot be opened again in this process"));
         }
-        // A lock of the process instead of the descriptor, which all children share. It too ends
-        // with the process, but also as soon as the process closes this file under another
-        // descriptor.
+        // Use a lock of the process instead of the descriptor, which all children share. This lock
+        // ends with the process, too, but also as soon as the process closes another descriptor of
+        // this file.
         self.own.set(None);
         self.draw_token(&self.file, libc::F_SETLK, libc::F_WRLCK)
     }
@@ -117,7 +118,7 @@ impl MappedFile {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
-    /// The process id: this system has no locks of open file descriptions.
+    /// Returns the process ID, because this system lacks locks of open file descriptions.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn lock_token(&self) -> io::Result<u64> {
         Ok(u64::from(std::process::id()))
@@ -126,7 +127,7 @@ impl MappedFile {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 impl Mode {
-    /// The kind of lock that the mode allows.
+    /// Returns the kind of lock that the mode allows.
     pub(super) fn lock(&self) -> libc::c_int {
         match self {
             Self::ReadWrite => libc::F_WRLCK,
@@ -135,17 +136,17 @@ impl Mode {
     }
 }
 
-/// Tokens are 1 to this.
+/// The greatest token; the least one is 1.
 const MAX_TOKENS: u64 = (1 << TOKEN_BITS) - 1;
 
 const TOKEN_BITS: u32 = 38;
 
-/// The bits of the generation of this process that fit above a token.
+/// Returns the bits of this process's generation that fit above a token.
 #[inline]
 fn own_generation() -> u64 {
     u64::from(fork::generation()) & (u64::MAX >> TOKEN_BITS)
 }
 
-/// The most tokens that a process draws to get one.
+/// The most tokens that a process draws for itself.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const MAX_DRAWN: u32 = 64;
