@@ -1,60 +1,62 @@
-//! A value that threads share and that a fork leaves whole.
+//! A value that threads share and that stays whole across a fork.
 //!
-//! A forked child has no other thread of its parent, but the memory as they left it: a lock of the
-//! standard library that one of them held stays locked in the child forever, and what it guards
-//! stays half changed. So the value is never changed, but replaced by a new one, in one store; and
-//! the lock under which that happens is free in a child.
+//! A forked child gets its parent's memory, but only the forking thread. If another thread held a
+//! lock, such as a mutex of the standard library, that lock stays locked in the child forever, and
+//! the guarded value stays half changed. This cell avoids both: a value is never changed, but
+//! replaced by a new one with a single store, and the lock around the replacement is free in a
+//! child.
 
 use std::fmt;
 
 use super::mutex::ForkSafeMutex;
 use crate::sync::Ordering;
 
-/// A shared value that is replaced as a whole, under a lock that a child of a fork finds free.
+/// A shared value that is replaced as a whole. Its lock is free in the child of a fork.
 pub struct ForkSafeCell<T> {
     mutex: ForkSafeMutex,
-    /// From `Box::into_raw`.
+    /// The value, from `Box::into_raw`.
     value: std::sync::atomic::AtomicPtr<T>,
 }
 
-// SAFETY: it owns a `T`, which moves with it.
+// SAFETY: the cell owns a `T`, which moves along.
 unsafe impl<T: Send> Send for ForkSafeCell<T> {}
-// SAFETY: threads get the `T` by reference, one at a time, and any of them may replace and drop it.
-// A child of a fork may take the lock over from a thread of its parent, which does not exist there.
+// SAFETY: threads get the `T` by reference, one at a time, and each of them can replace and drop
+// it. A child of a fork can take the lock over from a thread of its parent, because that thread
+// does not exist in the child.
 unsafe impl<T: Send> Sync for ForkSafeCell<T> {}
 
 impl<T> ForkSafeCell<T> {
-    /// Makes one with the given first value.
+    /// Creates a cell with this first value.
     pub fn new(value: T) -> Self {
         let value = std::sync::atomic::AtomicPtr::new(Box::into_raw(Box::new(value)));
         Self { mutex: ForkSafeMutex::default(), value }
     }
 
-    /// Calls `look` with the value. `look` must not use this same `ForkSafeCell`.
+    /// Calls `look` with the value. `look` must not use the same `ForkSafeCell`.
     ///
-    /// A signal handler may call it. If it interrupts a thread of its own here, it needs no lock,
-    /// since it ends before that thread goes on.
+    /// You can call this in a signal handler. If the handler interrupts this code on its thread, it
+    /// needs no lock, because it ends before the thread continues.
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let _locked = self.mutex.lock();
-        // SAFETY: the pointer is from `Box::into_raw`, and a thread that drops what it points to
-        // has the lock and replaces the pointer before.
+        // SAFETY: the pointer is from `Box::into_raw`. A thread drops a value only while it holds
+        // the lock, and after it replaced the pointer.
         look(unsafe { &*self.value.load(Ordering::Acquire) })
     }
 
-    /// Replaces the value with the one that `next` makes from it, if it makes one, and returns what
-    /// `next` returns. `next` must not use this same `ForkSafeCell`.
+    /// Calls `next` with the value, replaces the value if `next` returns a new one, and returns the
+    /// result of `next`. `next` must not use the same `ForkSafeCell`.
     ///
-    /// In a signal handler that interrupts its own thread here, the old value is not freed, since
-    /// that thread may be reading it; and that thread may then replace the new value with what it
-    /// made from the old one.
+    /// If a signal handler interrupts this code on its thread, the old value is leaked, because the
+    /// thread may be reading it. The thread can then replace the handler's value with one that it
+    /// made from the old value.
     pub fn replace<R>(&self, next: impl FnOnce(&T) -> (Option<T>, R)) -> R {
         let locked = self.mutex.lock();
         // SAFETY: as above.
         let (value, result) = next(unsafe { &*self.value.load(Ordering::Acquire) });
         let Some(value) = value else { return result };
         let old = self.value.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        // SAFETY: it was taken out, so no other thread finds it; readers had it only under the
-        // lock. A child that is forked before the drop no longer has it.
+        // SAFETY: no other thread can find the pointer, because it was swapped out, and readers use
+        // it only under the lock. A child that is forked before the drop does not find it either.
         let old = unsafe { Box::from_raw(old) };
         if locked.is_none() {
             std::mem::forget(old);
@@ -74,7 +76,7 @@ impl<T: Default> Default for ForkSafeCell<T> {
 
 impl<T> Drop for ForkSafeCell<T> {
     fn drop(&mut self) {
-        // SAFETY: it is from `Box::into_raw`, and nothing else refers to `self` any more.
+        // SAFETY: the pointer is from `Box::into_raw`, and `self` is not shared any more.
         drop(unsafe { Box::from_raw(*self.value.get_mut()) });
     }
 }

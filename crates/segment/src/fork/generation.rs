@@ -1,8 +1,8 @@
-//! Notices forks: the child has its parent's memory and open files, but is another process.
+//! Detects forks. A child shares its parent's memory and open files, but is another process.
 //!
-//! [`generation`] tells a child from its parent, at the cost of a load. A lock that marks its
-//! process as alive must not survive in a child: `hold.rs` holds such locks. Where it has to hold
-//! them by descriptors, [`keep`] has these closed in children.
+//! [`generation`] distinguishes a child from its parent at the cost of a load. A lock that marks
+//! its process as alive must not survive in a child: `hold.rs` holds such locks. If this takes
+//! descriptors, [`keep`] closes these descriptors in children.
 
 #[cfg(unix)]
 pub(crate) use self::platform::forks;
@@ -17,43 +17,44 @@ mod platform {
     use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
     use std::time::Duration;
 
-    /// The number of forks between the process that first called `watch` and this one.
+    /// The number of forks from the process that first called `watch` to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// The number of forks of this process that began or ended, and the number that are under way.
+    /// The number of forks of this process that began or ended.
     static FORKS: AtomicU32 = AtomicU32::new(0);
     static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 
-    /// A number that a child of a fork does not share with its parent, once [`watch`] was called or
-    /// a segment was made. It costs a load.
+    /// Returns a number that differs between a parent and its child, once [`watch`] was called or a
+    /// segment was created. It costs a load.
     #[inline]
     pub fn generation() -> u32 {
         GENERATION.load(Ordering::Relaxed)
     }
 
-    /// A number that changes when this process starts to fork, and again when the fork is done.
-    /// If two calls return the same number and no fork was under way, no child has what was made
-    /// between them.
+    /// Returns a number that changes when this process starts to fork, and again when the fork is
+    /// done. If two calls return the same number and no fork was under way, you can be sure that no
+    /// child inherited a descriptor or lock created between them.
     #[inline]
     pub(crate) fn forks() -> u32 {
         FORKS.load(Ordering::SeqCst)
     }
 
-    /// Begins to notice forks. Making a segment does so too. Forks are noticed if the C library
-    /// makes them, not if a program calls the kernel directly.
+    /// Starts to detect forks. Creating a segment calls this, too. Only forks of the C library are
+    /// detected, not those where a program calls the kernel directly.
     pub fn watch() {
         static WATCHED: AtomicBool = AtomicBool::new(false);
         if !WATCHED.load(Ordering::Acquire) {
             // SAFETY: the handlers only load and store atomics, which is allowed around a fork. If
-            // they cannot be registered, children are not told apart. Two threads may both register
-            // them, since a second call does no harm; a lock could be held by a thread that a child
-            // does not have.
+            // they cannot be registered, children are not distinguished. Two threads can both
+            // register them, because a second call is harmless. A lock instead could be held by a
+            // thread that does not exist in a child.
             unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
             WATCHED.store(true, Ordering::Release);
         }
     }
 
-    /// Waits until no fork is under way, but only for a while: it may be this thread's own fork, if
-    /// it is called in a fork handler. Returns what [`forks`] was then.
+    /// Waits until no fork is under way, and returns the value of [`forks`] then. The wait is
+    /// bounded, because this may be called in a fork handler, where the fork under way is this
+    /// thread's.
     pub(crate) fn calm() -> u32 {
         let mut rounds = 0;
         loop {
@@ -87,11 +88,11 @@ mod platform {
         }
     }
 
-    /// A descriptor that is closed in children of this process for as long as this value lives.
+    /// A descriptor that children of this process close, as long as this value lives.
     #[derive(Debug)]
     pub(crate) struct ClosedInChildren(usize);
 
-    /// A descriptor plus one, or 0, and the file that it refers to.
+    /// A descriptor plus one, or 0, with the ID of its file.
     struct Place {
         descriptor: AtomicU64,
         device: AtomicU64,
@@ -101,11 +102,11 @@ mod platform {
     static CLOSED_IN_CHILDREN: [Place; 1024] = [const {
         Place { descriptor: AtomicU64::new(0), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
     }; 1024];
-    /// The descriptor of a place that is being filled.
+    /// The descriptor of a place while it is filled.
     const TAKEN: u64 = u64::MAX;
 
-    /// Has a descriptor closed in each child that is forked from here on, if it still refers to the
-    /// file with that device and inode.
+    /// Closes a descriptor in each child that is forked from now on, if it then still refers to the
+    /// file with this device and inode.
     pub(crate) fn keep(
         descriptor: RawFd,
         (device, inode): (u64, u64),
@@ -136,24 +137,24 @@ mod platform {
     }
 
     impl Place {
-        /// Closes the descriptor in a child. Calls only what is allowed after a fork.
+        /// Closes the descriptor in a child, with calls that are allowed after a fork.
         fn close(&self) {
             let packed = self.descriptor.swap(0, Ordering::Acquire);
             if packed == 0 || packed == TAKEN {
                 return;
             }
-            // Descriptors are small.
+            // The cast is safe, because descriptors are small.
             let descriptor = (packed - 1) as RawFd;
-            // SAFETY: all bytes of a `stat` may be zero, and the call fills it.
+            // SAFETY: all bytes of a `stat` can be zero, and the call fills it.
             let mut found: libc::stat = unsafe { std::mem::zeroed() };
-            // SAFETY: it writes the one `stat`, whatever the descriptor is.
+            // SAFETY: the call only writes the `stat`, even if the descriptor is invalid.
             let is_open = unsafe { libc::fstat(descriptor, &raw mut found) } == 0;
             let (device, inode) = (found.st_dev, found.st_ino);
             if is_open
                 && device == self.device.load(Ordering::Relaxed)
                 && inode == self.inode.load(Ordering::Relaxed)
             {
-                // SAFETY: it is the one that the parent kept; a child has no other use of it.
+                // SAFETY: the descriptor is the parent's, and the child does not use it.
                 unsafe { libc::close(descriptor) };
             }
         }
@@ -162,9 +163,9 @@ mod platform {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod platform {
-    //! Here, the generation is the process id.
+    //! On this system, the generation is the process ID.
 
-    /// A number that a child of a fork does not share with its parent.
+    /// Returns a number that differs between a parent and its child.
     pub fn generation() -> u32 {
         std::process::id()
     }
@@ -178,7 +179,7 @@ mod platform {
         0
     }
 
-    /// Nothing is closed in a child here.
+    /// A marker without a function, because this system closes no descriptors in a child.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[derive(Debug)]
     pub(crate) struct ClosedInChildren;
@@ -188,6 +189,6 @@ mod platform {
         Ok(ClosedInChildren)
     }
 
-    /// Does nothing: a process id needs no watching.
+    /// An empty function, because a process ID needs no watching.
     pub fn watch() {}
 }

@@ -1,8 +1,8 @@
-//! What a fork means: the child has its parent's memory and open files, but is another process and
-//! has none of its other threads.
+//! Code that stays correct across a fork. The child gets its parent's memory and open files, but is
+//! another process, with only the forking thread.
 //!
-//! [`generation`] tells a child from its parent. [`ForkSafeMutex`] and [`ForkSafeCell`] are for
-//! what threads share: a child finds the lock free, and the value whole.
+//! [`generation`] distinguishes a child from its parent. Use [`ForkSafeMutex`] and [`ForkSafeCell`]
+//! for state that threads share, because a child then finds the lock free and the value whole.
 
 mod cell;
 mod generation;
