@@ -1,13 +1,14 @@
 //! The address range of a segment: private memory, or a file mapped and shared.
 //!
-//! The whole limit is reserved when the region is made, so that it grows in place. It never moves
-//! and never shrinks, and a cell keeps its address for as long as the region lives. What is
-//! reserved and not yet touched costs addresses, not memory.
+//! The whole limit is reserved when the region is created, so the region can grow in place. It
+//! never moves or shrinks, so you can keep the address of a cell as long as the region lives.
+//! Reserved bytes cost addresses, and memory only once they are touched.
 //!
-//! Other processes write into a shared file, and any word in it may be nonsense. So no offset is
-//! trusted: each access is compared with the number of bytes that the file is known to have. This
-//! process keeps that number in its own memory. Touching a byte after the end of the file would
-//! raise SIGBUS, although it is mapped.
+//! Other processes write into a shared file, so any word in the file may be nonsense. Because of
+//! this, no offset is trusted: each access is compared with the number of bytes that the file is
+//! known to contain. This process keeps that number in its own memory. For example, an offset
+//! beyond the end of the file reaches a shared dummy cell, where touching the mapped address would
+//! raise SIGBUS.
 
 #[cfg(unix)]
 use std::path::Path;
@@ -37,21 +38,21 @@ fn whole_cells(bytes: u64) -> u64 {
     bytes / CELL_BYTES * CELL_BYTES
 }
 
-/// An address range whose bytes are reached as 64-bit atomic cells.
+/// An address range that is accessed as 64-bit atomic cells.
 #[derive(Debug)]
 pub(crate) struct Region {
     base: NonNull<AtomicU64>,
-    /// The bytes from the base that may be touched: those that the file is known to have, a
-    /// multiple of the size of a cell. It only grows.
+    /// The bytes from the base that may be touched, because the file is known to contain these
+    /// bytes. This is a multiple of a cell's size and only grows.
     known: AtomicU64,
     limit: u64,
     backing: Backing,
-    /// The file of which private memory is a copy: its locks say which processes live.
+    /// The file that private memory is a copy of. Its locks show which processes live.
     #[cfg(unix)]
     origin: Option<Origin>,
-    /// Stands in for all cells that are not there.
+    /// A dummy cell for all offsets without a cell.
     nowhere: AtomicU64,
-    /// The claims of this process in the segment.
+    /// This process's claims in the segment.
     pub(crate) slots: Slots,
 }
 
@@ -65,27 +66,26 @@ enum Backing {
     File(MappedFile),
 }
 
-// SAFETY: the range is reached only as `AtomicU64`s, which are Sync, and it is released once, by
-// the last owner.
+// SAFETY: the range is only accessed as `AtomicU64`s, which are Sync, and the last owner releases
+// it once.
 unsafe impl Send for Region {}
-// SAFETY: as above; no method hands out anything but shared atomics.
+// SAFETY: as above; every method returns shared atomics only.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Reserves `limit` bytes of private, zeroed memory. `None` if the system refuses.
+    /// Reserves `limit` bytes of private, zeroed memory. Returns `None` if the system refuses.
     #[cfg(all(unix, not(miri)))]
     pub(crate) fn private(limit: u64) -> Option<Self> {
         use rustix::mm::{MapFlags, ProtFlags};
 
         let length = usize::try_from(limit).ok()?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Memory that is only reserved is not accounted for, where the system makes that
-        // distinction.
+        // Without this flag, Linux can count reserved memory as used.
         #[cfg(target_os = "linux")]
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         #[cfg(not(target_os = "linux"))]
         let flags = MapFlags::PRIVATE;
-        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) };
         let base = NonNull::new(base.ok()?.cast())?;
@@ -93,17 +93,17 @@ impl Region {
         Some(Self::new(base, limit, limit, Backing::Pages))
     }
 
-    /// Reserves `limit` bytes of private, zeroed memory. `None` if the system refuses.
+    /// Reserves `limit` bytes of private, zeroed memory. Returns `None` if the system refuses.
     #[cfg(any(not(unix), miri))]
     pub(crate) fn private(limit: u64) -> Option<Self> {
-        // With an alignment over 16, the system allocator would write the zeros itself and touch
-        // every page. So the base is aligned by hand, inside a range one line longer.
+        // Align the base by hand, in a range one line longer. With an alignment over 16, the system
+        // allocator would write the zeros itself, and touch every page.
         let bytes = usize::try_from(limit.checked_add(LINE_BYTES)?).ok()?;
         let layout = std::alloc::Layout::from_size_align(bytes, CELL_BYTES as usize).ok()?;
         // SAFETY: the layout's size is at least LINE_BYTES, so it is not zero.
         let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
         let shift = start.as_ptr().align_offset(LINE_BYTES as usize);
-        // SAFETY: `shift` is less than LINE_BYTES, by which the allocation is longer than `limit`.
+        // SAFETY: the allocation is LINE_BYTES longer than `limit`, and `shift` is less.
         let base = unsafe { start.add(shift) }.cast();
         Some(Self::new(base, limit, limit, Backing::Heap(start, layout)))
     }
@@ -123,8 +123,8 @@ impl Region {
         }
     }
 
-    /// Reserves private memory for a copy of that file, of which the first `moving` bytes may move
-    /// while they are read. `None` if the system refuses.
+    /// Reserves private memory for a copy of a file. The first `moving` bytes may move while they
+    /// are read. Returns `None` if the system refuses.
     #[cfg(unix)]
     pub(crate) fn copy_of(origin: std::fs::File, limit: u64, moving: u64) -> Option<Self> {
         let mut region = Self::private(limit)?;
@@ -132,13 +132,14 @@ impl Region {
         Some(region)
     }
 
-    /// The file of which private memory is a copy.
+    /// Returns the file that private memory is a copy of.
     #[cfg(unix)]
     pub(crate) fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
     }
 
-    /// The words of the segment that these cells are; none if they are not in it.
+    /// Returns the range of the segment's words that these cells are; an empty range if they are
+    /// not in the segment.
     #[cfg(unix)]
     pub(crate) fn words_of(&self, cells: &[AtomicU64]) -> std::ops::Range<u64> {
         let bytes = cells.as_ptr().addr().wrapping_sub(self.base.addr().get()) as u64;
@@ -147,8 +148,8 @@ impl Region {
         if bytes < self.limit && offset::bytes(end) <= self.limit { first..end } else { 0..0 }
     }
 
-    /// Returns the pages of a range of zeros to the system if the memory is private: the range
-    /// still reads as zeros. A file keeps its blocks, so that a write never meets a full disk.
+    /// Returns the pages of a range of zeros to the system if the memory is private; the range
+    /// still reads as zeros. A file keeps its blocks, because a write must never meet a full disk.
     pub(crate) fn discard(&self, range: std::ops::Range<u64>) {
         #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
         if matches!(self.backing, Backing::Pages) && range.end <= self.limit {
@@ -156,8 +157,8 @@ impl Region {
             let start = range.start.next_multiple_of(page);
             let end = range.end / page * page;
             if start < end {
-                // SAFETY: the pages lie inside the mapping and hold zeros, before and after; a
-                // failure leaves them as they are.
+                // SAFETY: the pages lie inside the mapping and contain zeros, before and after. A
+                // failure does not change them.
                 let _ = unsafe {
                     let address = self.base.as_ptr().cast::<u8>().add(start as usize).cast();
                     let advice = rustix::mm::Advice::LinuxDontNeed;
@@ -169,7 +170,7 @@ impl Region {
         let _ = range;
     }
 
-    /// The token of this process, which marks its locks; it is not 0.
+    /// Returns the token of this process, which marks its locks. It is not 0.
     pub(crate) fn token(&self) -> Result<u64, Error> {
         #[cfg(unix)]
         if self.origin.is_some() {
@@ -178,16 +179,16 @@ impl Region {
         match &self.backing {
             #[cfg(unix)]
             Backing::File(file) => file.token(),
-            // A forked child has a copy: no process there has a lock that its parent held.
+            // A forked child gets a copy, where no process holds its parent's locks.
             _ => Ok(u64::from(fork::generation()) + 1),
         }
     }
 
-    /// Whether the process of that token may still be alive.
+    /// Returns whether the process with this token may still be alive.
     pub(crate) fn is_alive(&self, token: u64) -> bool {
         #[cfg(unix)]
         if let Some(origin) = &self.origin {
-            // A token that cannot be asked for is not taken for that of a process that has ended.
+            // If a token cannot be checked, assume that its process lives.
             return match token {
                 0 => false,
                 1..LAST_TOKEN => presence::is_locked(&origin.file, token).unwrap_or(true),
@@ -209,7 +210,7 @@ impl Region {
         }
     }
 
-    /// Makes a region of a file that has `size` bytes and is mapped up to `limit`.
+    /// Returns a region for a file of `size` bytes that is mapped up to `limit`.
     #[cfg(unix)]
     pub(crate) fn mapped(file: MappedFile, size: u64, limit: u64) -> Self {
         Self::new(file.base().cast(), size, limit, Backing::File(file))
@@ -229,41 +230,42 @@ impl Region {
         None
     }
 
-    /// The cell at byte `offset`. If there is none, a cell that means nothing: what is stored in it
-    /// may be read again, by any thread and for any other such offset.
+    /// Returns the cell at byte `offset`. If the cell does not exist, this returns a dummy cell:
+    /// any thread can read a value stored there, for any other such offset.
     #[inline]
     pub(crate) fn cell(&self, offset: ByteOffset) -> &AtomicU64 {
         match self.cells(offset, 1) {
-            // SAFETY: the cell is there; atomics may be shared.
+            // SAFETY: the cell exists, and atomics can be shared.
             Some(cell) => unsafe { cell.as_ref() },
             None => &self.nowhere,
         }
     }
 
-    /// The `count` cells from byte `offset`; empty if they are not all there.
+    /// Returns the `count` cells from byte `offset`; empty if one of them does not exist.
     #[inline]
     pub(crate) fn slice(&self, offset: ByteOffset, count: usize) -> &[AtomicU64] {
         match self.cells(offset, count) {
-            // SAFETY: the cells are there; atomics may be shared.
+            // SAFETY: the cells exist, and atomics can be shared.
             Some(first) => unsafe { std::slice::from_raw_parts(first.as_ptr(), count) },
             None => &[],
         }
     }
 
-    /// The `count` cells from a word on; empty if this process does not know that they are all
-    /// there: it does not ask the system.
+    /// Returns the `count` cells from a word on; empty if this process does not know that they
+    /// exist. Use this on hot paths, because it never asks the system.
     #[inline]
     pub(crate) fn known_slice(&self, at: WordOffset, count: usize) -> &[AtomicU64] {
         let end = offset::bytes(u64::from(at.get()).saturating_add(count as u64));
         if end > self.known.load(Ordering::Relaxed) {
             return &[];
         }
-        // SAFETY: the cells lie inside the region, and the file has all of their bytes; atomics may
-        // be shared.
+        // SAFETY: the cells lie inside the region, and the file contains all of their bytes;
+        // atomics can be shared.
         unsafe { std::slice::from_raw_parts(self.base.add(at.get() as usize).as_ptr(), count) }
     }
 
-    /// As [`Region::known_slice`], in two parts: the first `head` cells, and `rest` after them.
+    /// Like [`Region::known_slice`], in two parts: the first `head` cells, and the next `rest`
+    /// cells.
     #[inline]
     pub(crate) fn known_parts(
         &self,
@@ -280,45 +282,46 @@ impl Region {
         }
     }
 
-    /// The address of `count` cells from byte `offset`, if they are all there.
+    /// Returns the address of `count` cells from byte `offset`, if all of them exist.
     #[inline]
     pub(crate) fn cells(&self, offset: ByteOffset, count: usize) -> Option<NonNull<AtomicU64>> {
         if !offset.is_of_cell() || !self.has(offset, count as u64 * CELL_BYTES) {
             return None;
         }
-        // SAFETY: the range of cells lies inside the region, and the file has all of its bytes.
+        // SAFETY: the range lies inside the region, and the file contains all of its bytes.
         Some(unsafe { self.base.add(offset::words(offset.get()) as usize) })
     }
 
-    /// The address of the cell at an offset.
+    /// Returns the address of the cell at an offset.
     ///
     /// # Safety
-    /// [`Region::cells`] must have returned it before: what was there once is there for good.
+    /// You must have got this address from [`Region::cells`] before. The cell then still exists,
+    /// because a region never shrinks.
     #[inline]
     pub(crate) unsafe fn known_cell(&self, offset: ByteOffset) -> NonNull<AtomicU64> {
         // SAFETY: the cell lies inside the region.
         unsafe { self.base.add(offset::words(offset.get()) as usize) }
     }
 
-    /// Whether the `length` bytes from `offset` may be touched.
+    /// Returns whether the `length` bytes from `offset` may be touched.
     #[inline]
     pub(crate) fn has(&self, offset: ByteOffset, length: u64) -> bool {
         self.reaches(offset.get().saturating_add(length))
     }
 
-    /// Whether the first `end` bytes may be touched.
+    /// Returns whether the first `end` bytes may be touched.
     #[inline]
     pub(crate) fn reaches(&self, end: u64) -> bool {
         end <= self.known.load(Ordering::Relaxed) || self.learn(end)
     }
 
-    /// The number of bytes that may be touched, as far as this process knows.
+    /// Returns the number of bytes that this process knows it may touch.
     pub(crate) fn known(&self) -> u64 {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Asks the system for the current length of the file, if its header says that another process
-    /// has grown it. Returns whether the file has `end` bytes.
+    /// Asks the system for the file's length, if the header shows that another process grew it.
+    /// Returns whether the file contains `end` bytes.
     #[cold]
     fn learn(&self, end: u64) -> bool {
         #[cfg(unix)]
@@ -329,7 +332,8 @@ impl Region {
             if stated < end {
                 return false;
             }
-            // Without a descriptor of the file, its header is the best source.
+            // Trust the header if there is no descriptor of the file, because it is the best
+            // source.
             let length = file.present_length().unwrap_or(stated);
             self.note_length(length);
             return end <= self.known();
@@ -343,7 +347,7 @@ impl Region {
         self.known.fetch_max(length, Ordering::Relaxed);
     }
 
-    /// The address of the first cell.
+    /// Returns the address of the first cell.
     pub(crate) fn address(&self) -> usize {
         self.base.addr().get()
     }
@@ -362,7 +366,8 @@ impl Region {
         }
     }
 
-    /// Writes the bytes of `range` to the disk, and waits for it. Does nothing for private memory.
+    /// Writes the bytes of `range` to the disk, and waits until they are there. Private memory
+    /// needs no sync.
     pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         match &self.backing {
             #[cfg(unix)]
@@ -377,8 +382,7 @@ impl Region {
 
 impl Words for Region {
     fn word(&self, offset: ByteOffset) -> u64 {
-        // Acquire: a thread that reads an offset here sees what was written before it was
-        // published.
+        // Acquire: a thread that reads an offset here sees the stores from before it was published.
         self.cell(offset).load(Ordering::Acquire)
     }
 
@@ -396,19 +400,21 @@ impl Drop for Region {
         }
         match &mut self.backing {
             #[cfg(any(not(unix), miri))]
-            // SAFETY: the pointer and the layout are those of the allocation, released once here.
+            // SAFETY: the pointer and the layout are from the allocation, which is released once,
+            // here.
             Backing::Heap(start, layout) => unsafe {
                 std::alloc::dealloc(start.as_ptr(), *layout);
             },
             #[cfg(all(unix, not(miri)))]
-            // SAFETY: the mapping is `limit` bytes long; no cell outlives the region, since each
-            // handle owns a share of it. An error would leave the range mapped, which is harmless.
+            // SAFETY: the mapping is `limit` bytes long. No cell outlives the region, because each
+            // handle owns a share of the region. An error would leave the range mapped, which is
+            // harmless.
             Backing::Pages => unsafe {
                 let _ = rustix::mm::munmap(self.base.as_ptr().cast(), self.limit as usize);
             },
             #[cfg(unix)]
-            // SAFETY: the mapping is `limit` bytes long; no cell outlives the region, since each
-            // `Cells` owns a share of it.
+            // SAFETY: the mapping is `limit` bytes long. No cell outlives the region, because each
+            // `Cells` owns a share of the region.
             Backing::File(file) => unsafe { file.unmap(self.limit) },
         }
     }

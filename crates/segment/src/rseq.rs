@@ -1,42 +1,42 @@
 //! Restartable sequences (`rseq(2)`, Linux 4.18; Desnoyers, Turner, Hunter): additions to memory of
 //! the current CPU, without a lock prefix. The kernel restarts the few instructions if the thread
-//! loses its CPU between them. That works across all processes that share the memory.
+//! loses its CPU between them. You can use this across all processes that share the memory.
 
 pub(crate) use self::platform::Sequence;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Tells a sequence where the earned cells of CPUs are. The cell of CPU `n` lies
-/// `n * distance + offset` bytes after the origin, an address that the caller passes. Only this
-/// process can write to these words, because no other process may decide how far a write reaches.
+/// The place of the earned cells of CPUs, for a sequence. The cell of CPU `n` lies `n * distance +
+/// offset` bytes after the origin, an address that the caller passes. Only this process can write
+/// to these words, because no other process may decide how far a write reaches.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Reach {
-    /// The CPUs that have a cell. 0 until `raise` was called.
+    /// The number of CPUs with a cell; 0 until `raise` is called.
     cpus: AtomicU64,
     distance: AtomicU64,
-    /// Modulo 2^64, because the cells may lie before the origin.
+    /// The offset of the first cell, modulo 2^64, because the cells may lie before the origin.
     offset: AtomicU64,
 }
 
 impl Reach {
-    /// A reach without a cell, for cells that are `distance` bytes apart.
+    /// Returns a reach without a cell, for cells that are `distance` bytes apart.
     pub(crate) fn new(distance: u64) -> Self {
         let [cpus, distance, offset] = [0, distance, 0].map(AtomicU64::new);
         Self { cpus, distance, offset }
     }
 
-    /// Gives a cell to `cpus` CPUs, if no CPU has one yet. Several threads may do this at once,
-    /// with the same arguments.
+    /// Adds a cell for each of `cpus` CPUs, unless there are cells already. Several threads can do
+    /// this at once, with the same arguments.
     pub(crate) fn raise(&self, cpus: u64, offset: u64) {
         self.offset.store(offset, Ordering::Relaxed);
         // Release: a sequence that sees the number sees the offset.
         self.cpus.store(cpus, Ordering::Release);
     }
 
-    /// The offset that a sequence on a CPU finds; `None` if the CPU has no cell.
+    /// Returns the offset that a sequence on this CPU finds; `None` if it owns no cell.
     #[cfg(loom)]
     pub(crate) fn offset_of(&self, cpu: u64) -> Option<u64> {
-        // Acquire: every load of x86-64 is one.
+        // Acquire, because every load of x86-64 is one.
         let has_cell = cpu < self.cpus.load(Ordering::Acquire);
         let distance = self.distance.load(Ordering::Relaxed);
         has_cell.then(|| (cpu * distance).wrapping_add(self.offset.load(Ordering::Relaxed)))
@@ -45,7 +45,7 @@ impl Reach {
 
 #[cfg(test)]
 thread_local! {
-    /// Whether this thread is to find no sequences.
+    /// Whether this thread must find no sequences.
     pub(crate) static FORBIDDEN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -63,16 +63,16 @@ mod platform {
     use crate::sync::AtomicU64;
 
     /// The offset of a thread's `struct rseq` from its thread pointer, which itself points to other
-    /// things.
+    /// data.
     #[derive(Debug, Clone, Copy)]
     pub(crate) struct Sequence(NonZeroI32);
 
-    /// Wraps `$body`, which commits with its last instruction: an addition to the CPU's own part of
-    /// memory. `$place` turns the number of the CPU in `rax` into the offset of that part. If the
-    /// CPU has none, it goes to `{far}`, and the sequence has written nothing.
+    /// Wraps `$body`, whose last instruction commits: an addition to the CPU's own part of memory.
+    /// `$place` turns the number of the CPU in `rax` into the offset of that part. Without such a
+    /// part, it jumps to `{far}`, before the sequence writes.
     ///
     /// The sequence from 71 to 72 reads the CPU and commits. If the thread loses the CPU in
-    /// between, the kernel jumps to 74, right after the signature that was registered.
+    /// between, the kernel jumps to 74, right after the registered signature.
     macro_rules! sequence {
         ([$($place:literal),+]; $($body:literal),+ ; $($operand:tt)+) => {
             asm!(
@@ -118,15 +118,15 @@ mod platform {
                 n: u64,
             ) -> bool {
                 // SAFETY: glibc keeps this thread's `struct rseq` at the offset (cpu_id at 4,
-                // rseq_cs at 8), for as long as the thread lives. The CPU is compared first, so no
-                // write leaves the cells that the caller vouches for. A thread that is not
-                // registered has a negative cpu_id, which as an unsigned one is past every cell.
-                // The words of a reach are read after that, and this processor reads in order: they
-                // are as `Reach::raise` left them before it raised the number of CPUs. The atomics
-                // may be written through a shared reference; other threads read them with atomic
+                // rseq_cs at 8), for as long as the thread lives. The CPU is compared first, so
+                // each write hits a cell that the caller vouches for. The cpu_id of an unregistered
+                // thread is negative, and so beyond every cell as an unsigned number. The words of
+                // a reach are read after that, and this processor reads in order: `Reach::raise`
+                // stored their values before it raised the number of CPUs. The atomics can be
+                // written through a shared reference, because other threads read them with atomic
                 // loads, and on x86-64 the store is a release. The kernel reads the descriptor
-                // until the next sequence: a library that holds this code must not be unloaded
-                // while threads that ran it live, which no std program can do anyway.
+                // until the next sequence. So you must not unload a library with this code while
+                // threads that ran it live, but no std program can do so anyway.
                 unsafe {
                     sequence!(
                         $place;
@@ -210,23 +210,22 @@ mod platform {
     }
 
     impl Sequence {
-        /// Finds out whether the C library registers its threads.
+        /// Checks whether the C library registers its threads, and returns the sequences if so.
         pub(crate) fn find() -> Option<Self> {
             #[cfg(test)]
             if super::FORBIDDEN.get() {
                 return None;
             }
-            // Without a lock: a child that is forked while another thread is here would wait for
-            // it. All threads find the same.
+            // No lock here, because a child forked while another thread holds it would wait
+            // forever. All threads find the same value.
             static FOUND: AtomicI32 = AtomicI32::new(UNKNOWN);
             const UNKNOWN: i32 = i32::MIN;
             const NONE: i32 = 0;
             #[cold]
             fn look() -> i32 {
-                // By name, at run time: older libraries lack it, and must still be able to load
-                // this code.
-                // SAFETY: both names are those of data objects, read only where they exist; dlsym
-                // has no other preconditions.
+                // Look up the names at run time, because older libraries lack them, and this code
+                // must still load there. SAFETY: both names belong to data objects, and are read
+                // only if they exist; dlsym requires no more.
                 let offset = unsafe {
                     let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
                     let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
@@ -250,27 +249,27 @@ mod platform {
             ["cmp eax, {cpus:e}", "jae {far}", "shl rax, {shift}"],
             [SHIFT], (cpus: u32), (cpus = in(reg) cpus, shift = const SHIFT);
 
-            /// Adds `n` to the cell of this thread's CPU. Returns false, and adds nothing, if the
-            /// CPU is not one of the first `cpus`, or the thread is not registered.
+            /// Adds `n` to the cell of this thread's CPU. Returns false without adding if the CPU
+            /// is not one of the first `cpus`, or if the thread is not registered.
             ///
             /// # Safety
-            /// Each of these CPUs has a cell. The cell of CPU 0 is `first`, and the next cells
-            /// follow at a distance of `1 << SHIFT` bytes.
+            /// There must be a cell for each of these CPUs. The cell of CPU 0 is `first`, and the
+            /// next cells follow at a distance of `1 << SHIFT` bytes.
             add;
 
-            /// As [`Sequence::add`], for a cell that holds the bits of a 64-bit float.
+            /// Like [`Sequence::add`], for a cell that contains the bits of a 64-bit float.
             ///
             /// # Safety
-            /// As for [`Sequence::add`].
+            /// Same as for [`Sequence::add`].
             add_float;
 
             /// Adds to a pair of cells of this thread's CPU, like [`Sequence::add`]: `value` to the
-            /// first cell, which holds the bits of a 64-bit float, and `n` to the cell after it.
-            /// One store commits both, so a thread that is stopped or killed never leaves one
-            /// without the other.
+            /// first cell, which contains the bits of a 64-bit float, and `n` to the second. One
+            /// store commits both, so a thread never leaves one without the other, for example when
+            /// it is killed.
             ///
             /// # Safety
-            /// As for [`Sequence::add`], with two cells in each place.
+            /// Same as for [`Sequence::add`], with two cells in each place.
             add_pair;
         }
 
@@ -282,23 +281,23 @@ mod platform {
                 "add rax, qword ptr [{reach} + 16]"
             ], [], (reach: &Reach), (reach = in(reg) reach);
 
-            /// As [`Sequence::add`], for the CPUs that have a cell within `reach`.
+            /// Like [`Sequence::add`], for the CPUs with a cell within `reach`.
             ///
             /// # Safety
-            /// For each CPU within the reach, there is a cell at the offset from `first` that the
-            /// reach states.
+            /// For each CPU within the reach, there must be a cell at the reach's offset from
+            /// `first`.
             add_within;
 
-            /// As [`Sequence::add_within`], for a cell that holds the bits of a 64-bit float.
+            /// Like [`Sequence::add_within`], for a cell that contains the bits of a 64-bit float.
             ///
             /// # Safety
-            /// As for [`Sequence::add_within`].
+            /// Same as for [`Sequence::add_within`].
             add_float_within;
 
-            /// As [`Sequence::add_pair`], for the CPUs that have a pair within `reach`.
+            /// Like [`Sequence::add_pair`], for the CPUs with a pair within `reach`.
             ///
             /// # Safety
-            /// As for [`Sequence::add_within`], with two cells in each place.
+            /// Same as for [`Sequence::add_within`], with two cells in each place.
             add_pair_within;
         }
     }
@@ -311,7 +310,7 @@ mod platform {
     not(any(miri, loom))
 )))]
 mod platform {
-    //! No restartable sequences here: all threads use the shared cells.
+    //! This system lacks restartable sequences: all threads use the shared cells.
 
     use super::Reach;
     use crate::sync::AtomicU64;
@@ -403,9 +402,9 @@ mod platform {
 mod tests {
     use super::*;
 
-    /// Keeps this thread on one CPU, and returns its number.
+    /// Keeps this thread on one CPU, and returns the CPU's number.
     fn stay() -> u32 {
-        // SAFETY: both calls get a set of that size, and this thread.
+        // SAFETY: both calls get a set of the given size, and this thread.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             let size = size_of_val(&set);
@@ -429,7 +428,7 @@ mod tests {
         for cpus in [0, cpu, cpu + 1, u32::MAX] {
             let reach = Reach::new(1 << SHIFT);
             reach.raise(cpus.into(), 0);
-            // SAFETY: this thread stays on its CPU, which has a pair of cells.
+            // SAFETY: this thread stays on its CPU, and there is a pair of cells for the CPU.
             let added = unsafe {
                 [
                     sequence.add::<SHIFT>(first, cpus, 1),

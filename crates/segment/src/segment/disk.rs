@@ -96,8 +96,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes a range to the disk and waits for it. Then records the file's length as synced,
-    /// because syncing any range also writes the length.
+    /// Writes a range to the disk, and waits until it is there. Then records the file's length as
+    /// synced, because syncing any range also writes the length.
     pub(super) fn sync_range(&self, range: Range<u64>) -> Result<(), Error> {
         let size = self.size();
         self.region.sync(range)?;

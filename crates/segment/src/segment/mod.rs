@@ -83,7 +83,8 @@ struct State {
     unmended: AtomicBool,
     /// Held by the thread of this process that mends the families.
     mending: ForkSafeMutex,
-    /// Held by the thread of this process that holds the registration lock or waits for it.
+    /// Held by the thread of this process that holds the registration lock, or is about to take the
+    /// lock.
     registration: ForkSafeMutex,
     /// Trackers of stuck owners: of the registration lock and of the growth lock.
     stuck: [StuckLock; 2],
