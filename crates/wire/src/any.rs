@@ -1,4 +1,5 @@
-//! Formats by name, for programs that learn the format only at run time.
+//! Formats by name. Use this if your program learns the format only at run time, for example from
+//! an option.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,7 +15,7 @@ use crate::format::Format;
 use crate::message::{Kind, Message};
 use crate::stream::{Decoder, Encoder, Framing};
 
-/// A format that was looked up by its name.
+/// A format, looked up by its name.
 ///
 /// ```
 /// use quipu_wire::AnyFormat;
@@ -29,7 +30,7 @@ use crate::stream::{Decoder, Encoder, Framing};
 pub struct AnyFormat(&'static dyn ErasedFormat);
 
 impl AnyFormat {
-    /// All formats of this build.
+    /// Returns all formats of this build.
     pub fn all() -> impl Iterator<Item = AnyFormat> {
         crate::formats::ALL.iter().copied()
     }
@@ -38,21 +39,21 @@ impl AnyFormat {
         AnyFormat(&This::<F>(PhantomData))
     }
 
-    /// The format's name.
+    /// Returns the name.
     pub fn name(&self) -> &'static str {
         self.0.name()
     }
 
-    /// Whether a reader sees where a message ends.
+    /// Returns whether a reader can see where a message ends.
     pub fn is_delimited(&self) -> bool {
         self.0.is_delimited()
     }
 
-    /// Appends a separate message to a buffer.
+    /// Appends a single message to a buffer.
     ///
     /// # Errors
     ///
-    /// The errors of [`Metric::encode`](crate::Metric::encode).
+    /// Fails like [`Metric::encode`](crate::Metric::encode).
     pub fn encode(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         self.0.encode(message, out)
     }
@@ -61,7 +62,7 @@ impl AnyFormat {
     ///
     /// # Errors
     ///
-    /// As [`Metric::decode`](crate::Metric::decode).
+    /// Fails like [`Metric::decode`](crate::Metric::decode).
     pub fn decode<'m>(
         &self,
         kind: Kind,
@@ -71,12 +72,12 @@ impl AnyFormat {
         self.0.decode(kind, input, scope)
     }
 
-    /// A writer at the start of a stream.
+    /// Creates a writer at the start of a stream.
     pub fn encoder(&self, framing: Framing) -> AnyEncoder {
         AnyEncoder(self.0.encoder(framing))
     }
 
-    /// A reader at the start of a stream.
+    /// Creates a reader at the start of a stream.
     pub fn decoder(&self, kind: Kind, framing: Framing) -> AnyDecoder {
         AnyDecoder(self.0.decoder(kind, framing))
     }
@@ -90,7 +91,7 @@ impl PartialEq for AnyFormat {
 
 impl Eq for AnyFormat {}
 
-/// The format's name.
+/// Writes the name.
 impl fmt::Display for AnyFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -107,7 +108,8 @@ impl FromStr for AnyFormat {
     }
 }
 
-/// The error of a name that no format of this build has. Its message names the formats.
+/// The error for a name that does not belong to any format of this build. The message lists the
+/// formats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFormat {
     /// The first characters of the name.
@@ -133,7 +135,7 @@ impl fmt::Debug for AnyFormat {
     }
 }
 
-/// An [`Encoder`] of a format that was looked up.
+/// An [`Encoder`] whose format was looked up at run time.
 pub struct AnyEncoder(Box<dyn ErasedEncoder>);
 
 impl AnyEncoder {
@@ -141,12 +143,12 @@ impl AnyEncoder {
     ///
     /// # Errors
     ///
-    /// As [`Encoder::append`].
+    /// Fails like [`Encoder::append`].
     pub fn append(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         self.0.append(message, out)
     }
 
-    /// Appends the messages that were gathered; see [`Encoder::flush`].
+    /// Appends the gathered messages; see [`Encoder::flush`].
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         self.0.flush(out);
     }
@@ -158,7 +160,7 @@ impl fmt::Debug for AnyEncoder {
     }
 }
 
-/// A [`Decoder`] of a format that was looked up.
+/// A [`Decoder`] whose format was looked up at run time.
 pub struct AnyDecoder(Box<dyn ErasedDecoder>);
 
 impl AnyDecoder {
@@ -173,44 +175,44 @@ impl AnyDecoder {
         self.0.push(bytes);
     }
 
-    /// Tells the decoder that the input pauses; see [`Decoder::pause`].
+    /// Announces a pause in the input; see [`Decoder::pause`].
     pub fn pause(&mut self) {
         self.0.pause();
     }
 
-    /// Tells the decoder that no more bytes come; see [`Decoder::end`].
+    /// Announces the end of the input; see [`Decoder::end`].
     pub fn end(&mut self) {
         self.0.end();
     }
 
-    /// How many bytes of the stream were read.
+    /// Returns how many bytes of the stream were read.
     pub fn position(&self) -> u64 {
         self.0.position()
     }
 
-    /// Ends the stream, and checks that it consisted of messages that have all been taken.
+    /// Ends the stream and checks that all messages were complete and taken.
     ///
     /// # Errors
     ///
-    /// As [`Decoder::finish`].
+    /// Fails like [`Decoder::finish`].
     pub fn finish(self) -> Result<(), Error> {
         self.0.finish()
     }
 
-    /// The next message, or `None` when more bytes are needed first.
+    /// Returns the next message, or `None` if more bytes are needed first.
     ///
     /// # Errors
     ///
-    /// As [`Decoder::next`].
+    /// Fails like [`Decoder::next`].
     pub fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
         self.0.next(scope)
     }
 
-    /// Passes all messages that are there to a function; see [`Decoder::for_each`].
+    /// Passes all available messages to a function; see [`Decoder::for_each`].
     ///
     /// # Errors
     ///
-    /// As [`Decoder::for_each`].
+    /// Fails like [`Decoder::for_each`].
     pub fn for_each(
         &mut self,
         arena: &mut Arena,

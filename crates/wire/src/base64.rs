@@ -6,11 +6,11 @@ use crate::error::Fault;
 use crate::pieces::Piece;
 use crate::values;
 
-/// Bytes in base64.
+/// Bytes to write in base64.
 #[derive(Clone, Copy)]
 pub(crate) struct Base64<'a>(pub(crate) &'a [u8]);
 
-// SAFETY: It writes four letters for each three bytes, and for the one or two bytes left over.
+// SAFETY: This writes four letters for each three bytes, and for the remaining one or two.
 unsafe impl Piece for Base64<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -61,7 +61,7 @@ unsafe impl Piece for Base64<'_> {
 
 pub(crate) const EXPECTED: &str = "an id in base64 with its padding";
 
-/// Decodes base64 with its padding. The bits after the last byte may be anything, as in Go.
+/// Decodes padded base64. Like in Go, the bits after the last byte can have any value.
 #[inline(always)]
 pub(crate) fn decode<'m>(text: &[u8], scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     let (groups, odd) = text.as_chunks::<4>();
@@ -90,9 +90,9 @@ pub(crate) fn decode<'m>(text: &[u8], scope: &Scope<'m>) -> Result<&'m [u8], Fau
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// What a letter adds to the three bytes of a group of four letters, for each place in the group.
-/// The least significant byte is the first; the most significant is 255 for bytes that are not
-/// letters.
+/// The contribution of a letter to the three bytes of a group, for each of the four positions in
+/// the group. The least significant byte is the first. The most significant is 255 if the byte is
+/// not a letter.
 static SHIFTED: [[u32; 256]; 4] = {
     let mut table = [[0xff00_0000; 256]; 4];
     let mut sextet = 0;

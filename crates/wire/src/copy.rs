@@ -1,15 +1,15 @@
 //! Copies a few bytes without a call.
 
-/// Copies `len` bytes. Ids and short lists of values have 8 to 64, for which calling a general copy
-/// costs more than the copy: 2 to 4 ns per message.
+/// Copies `len` bytes. This exists because ids and short lists are 8 to 64 bytes long. There, the
+/// call of a general copy function costs more than the copy: 2 to 4 ns per message.
 ///
 /// # Safety
 ///
 /// `from` is valid for reads and `to` for writes of `len` bytes, and they do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: Each block is within the `len` bytes. Two blocks may overlap, where both write the
-    // same bytes.
+    // SAFETY: Each block is within the `len` bytes. If two blocks overlap, both write the same
+    // bytes.
     unsafe {
         if (32..=64).contains(&len) {
             block::<32>(from, to);

@@ -1,19 +1,19 @@
-//! The crate's error: an input that is not valid, or a message that a format cannot represent.
+//! The crate's error: invalid input, or a message that a format cannot represent.
 
 use core::fmt;
 
-/// Why a message could not be read or written.
+/// The reason why a message could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     format: &'static str,
-    /// Offset in the input, or `None` for a message that could not be written.
+    /// The offset in the input, or `None` for a message that could not be written.
     offset: Option<u64>,
     fault: Fault,
 }
 
-/// The kind of an error, and what was expected.
+/// The kind of an error and the expectation.
 ///
-/// It has no offset, since readers leave the input at the fault.
+/// The offset is missing, because readers leave the input at the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     kind: FaultKind,
@@ -31,42 +31,43 @@ enum FaultKind {
 }
 
 impl Fault {
-    /// What was expected.
+    /// Returns the expectation.
     pub(crate) const fn expected(self) -> &'static str {
         self.expected
     }
 
-    /// The input ends where something was expected.
+    /// Creates a fault for input that ends too early.
     #[cold]
     pub(crate) const fn incomplete(expected: &'static str) -> Fault {
         Fault { kind: FaultKind::Incomplete, expected }
     }
 
-    /// The input has something other than what was expected.
+    /// Creates a fault for input that violates the expectation.
     #[cold]
     pub(crate) const fn malformed(expected: &'static str) -> Fault {
         Fault { kind: FaultKind::Malformed, expected }
     }
 
-    /// The message ends before the input does.
+    /// Creates a fault for input that continues after the message.
     #[cold]
     pub(crate) const fn trailing() -> Fault {
         Fault { kind: FaultKind::Trailing, expected: "the end of the message" }
     }
 
-    /// A length exceeds a limit.
+    /// Creates a fault for a length that exceeds a limit.
     #[cold]
     pub(crate) const fn too_large(expected: &'static str) -> Fault {
         Fault { kind: FaultKind::TooLarge, expected }
     }
 
-    /// The format cannot represent a message; the text says what the format accepts.
+    /// Creates a fault for a message that the format cannot represent. `expected` describes the
+    /// accepted messages.
     #[cold]
     pub(crate) const fn unwritable(expected: &'static str) -> Fault {
         Fault { kind: FaultKind::Unwritable, expected }
     }
 
-    /// Memory for the message could not be allocated.
+    /// Creates a fault for a failed allocation.
     #[cold]
     pub(crate) const fn memory() -> Fault {
         Fault { kind: FaultKind::Memory, expected: "memory for the message" }
@@ -88,33 +89,34 @@ impl Error {
         Error { format, offset: None, fault }
     }
 
-    /// The format's name.
+    /// Returns the name of the format.
     pub fn format(&self) -> &'static str {
         self.format
     }
 
-    /// The offset of the fault in bytes, from the start of the input or of the stream. `None` when
-    /// a message could not be written.
+    /// Returns the offset of the fault in bytes, from the start of the input or the stream. Returns
+    /// `None` if a message could not be written.
     pub fn offset(&self) -> Option<u64> {
         self.offset
     }
 
-    /// What was expected there, or what the format accepts.
+    /// Returns a description of the expected input, or of the messages that the format accepts.
     pub fn expected(&self) -> &'static str {
         self.fault.expected
     }
 
-    /// Whether the input ended too early: as far as it goes, it is the beginning of a message.
+    /// Returns whether the input ended too early. If so, you can retry with more bytes, because all
+    /// bytes so far were the beginning of a message.
     pub fn is_incomplete(&self) -> bool {
         self.fault.is_incomplete()
     }
 
-    /// Whether a length exceeds a limit.
+    /// Returns whether a length exceeds a limit.
     pub fn is_too_large(&self) -> bool {
         self.fault.kind == FaultKind::TooLarge
     }
 
-    /// Whether the format cannot represent a message that was to be written.
+    /// Returns whether the format cannot represent the message that you tried to write.
     pub fn is_unwritable(&self) -> bool {
         self.fault.kind == FaultKind::Unwritable
     }

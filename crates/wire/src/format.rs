@@ -1,4 +1,5 @@
-//! The trait of a format: how it writes and reads each message, and what frames its streams.
+//! The trait that each format implements: how to write and read each message, and the framing of
+//! streams.
 
 use alloc::vec::Vec;
 
@@ -10,25 +11,24 @@ use crate::reader::Reader;
 
 /// A message format: an uninhabited marker type, such as [`Protobuf`](crate::Protobuf).
 ///
-/// [`Metric`](crate::Metric) writes and reads messages; [`Encoder`](crate::Encoder) and
-/// [`Decoder`](crate::Decoder) write and read streams of them. The trait is sealed.
+/// You don't call its methods directly: use [`Metric`](crate::Metric) for single messages, and
+/// [`Encoder`](crate::Encoder) and [`Decoder`](crate::Decoder) for streams. The trait is sealed.
 pub trait Format: sealed::Sealed + 'static {
-    /// The format's name, as on the command line.
+    /// The name, also used on the command line.
     const NAME: &'static str;
 
-    /// Whether messages are self-delimiting: a reader sees where each one ends. If not, a stream
-    /// needs a length before each message.
+    /// Whether a message contains its own end. If not, a stream needs a length before each message.
     const DELIMITED: bool = true;
 
-    /// Whether the format has its own framing for streams, such as a separator between messages, or
-    /// needs none, since messages are self-delimiting.
+    /// Whether a stream can use the format's own framing. This can be a separator between messages,
+    /// or no framing at all if messages are self-delimiting.
     const HAS_FRAMING: bool = Self::DELIMITED;
 
-    /// What a writer of a stream remembers between messages.
+    /// The state of a stream's writer between two messages.
     #[doc(hidden)]
     type WriterState: Default + Send;
 
-    /// What a reader of a stream remembers between messages.
+    /// The state of a stream's reader between two messages.
     #[doc(hidden)]
     type ReaderState: Default + Send;
 
@@ -45,8 +45,8 @@ pub trait Format: sealed::Sealed + 'static {
     fn write_union(message: &MetricUnion<'_>, out: &mut Vec<u8>) -> Result<(), Fault>;
 
     // A reader leaves the input at the end of the message, or at the fault. If the input is
-    // incomplete, that can be anywhere after the message's start. A reader of a format that is not
-    // delimited takes the whole input.
+    // incomplete, this can be any position after the start of the message. If the format is not
+    // delimited, the reader takes the whole input.
 
     #[doc(hidden)]
     fn read_counter<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Counter<'m>, Fault>;
@@ -74,20 +74,20 @@ pub trait Format: sealed::Sealed + 'static {
         message.write::<Self>(out)
     }
 
-    /// Appends the messages that were buffered; called before the stream's bytes are handed on,
-    /// and at its end.
+    /// Appends the buffered messages. This is called before the stream's bytes are passed on, and
+    /// at its end.
     #[doc(hidden)]
     #[inline(always)]
     fn flush(_: &mut Self::WriterState, _: &mut Vec<u8>) {}
 
-    /// Skips insignificant bytes between messages, such as white space.
+    /// Skips insignificant bytes between messages, for example white space.
     #[doc(hidden)]
     #[inline(always)]
     fn skip_between(_: &mut Reader<'_>) {}
 
-    /// Reads the next message of a stream in the format's own framing. Returns `None` when the
-    /// rest of the input has no message; the input is then consumed. An incomplete message is a
-    /// fault that leaves the state unchanged, so it can be read again when more input arrives.
+    /// Reads the next message of a stream in the format's own framing. Returns `None` if the rest
+    /// of the input contains no message; the input is then consumed. An incomplete message is a
+    /// fault that leaves the state unchanged, so you can retry with more input.
     #[doc(hidden)]
     #[inline(always)]
     fn read_next<'m>(
@@ -102,8 +102,8 @@ pub trait Format: sealed::Sealed + 'static {
         Message::read::<Self>(kind, input, scope).map(Some)
     }
 
-    /// Passes messages to a function, up to one that only `read_next` can read, and returns the
-    /// bytes that were read.
+    /// Passes messages to a function until only `read_next` can continue. Returns the number of
+    /// bytes read.
     #[doc(hidden)]
     #[inline(always)]
     fn read_usual(
@@ -121,8 +121,8 @@ pub(crate) mod sealed {
     pub trait Sealed: Sized {}
 }
 
-/// Implements the trait for each dialect `D` of a format that several libraries write differently,
-/// with the functions of the file's `Codec<D>`.
+/// Implements the trait for each dialect `D` of a format, with the functions of `Codec<D>` in the
+/// same file. Use this for formats that several libraries write differently.
 macro_rules! dialects {
     (delimited: $delimited:literal, $($dialect:ident),*) => {$(
         impl $crate::format::sealed::Sealed for $dialect {}
@@ -139,7 +139,7 @@ macro_rules! dialects {
 }
 pub(crate) use dialects;
 
-/// The eight functions for single messages, forwarded to another type.
+/// Forwards the eight functions for single messages to another type.
 macro_rules! forward {
     ($codec:ty) => {
         $crate::format::forward!(write $codec, write_counter, Counter);

@@ -1,4 +1,5 @@
-//! Seeded hashes of texts from outside: senders cannot choose texts that collide.
+//! Seeded hashes for strings from outside. They are seeded because senders could otherwise choose
+//! colliding strings.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
@@ -24,15 +25,15 @@ impl Secrets {
     }
 }
 
-/// A seed from the system, by way of the standard library's hash tables.
+/// Returns a seed from the system, obtained through the hash tables of the standard library.
 #[cfg(feature = "std")]
 fn seed() -> u64 {
     use core::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// An address on the heap. It has little entropy, but without the standard library there is no
-/// other source.
+/// Returns the address of an allocation. This has little entropy, but there is no other source
+/// without the standard library.
 #[cfg(not(feature = "std"))]
 fn seed() -> u64 {
     let somewhere = alloc::boxed::Box::new(0u64);

@@ -4,7 +4,7 @@
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_debug_implementations)]
-// A build with fewer formats leaves some of the shared code unused.
+// A build with few formats does not use all of the shared code.
 #![cfg_attr(not(feature = "all"), allow(dead_code, unreachable_pub, unused_imports, unused_macros))]
 
 extern crate alloc;
@@ -54,6 +54,6 @@ pub use formats::*;
 pub use message::{BatchTimer, Counter, Gauge, Kind, Message, Metric, MetricType, MetricUnion};
 #[cfg(feature = "quipu")]
 pub use quipu::{StreamReader, StreamSeries, StreamWriter};
-/// The arena whose scopes hold decoded messages.
+/// The arena for decoded messages.
 pub use quipu_arena as arena;
 pub use stream::{Decoder, Encoder, Framing};

@@ -1,4 +1,4 @@
-//! The four messages, an enum of them, and the trait that they share.
+//! The four messages, an enum of them, and their common trait.
 
 use alloc::vec::Vec;
 
@@ -11,79 +11,79 @@ use crate::reader::Reader;
 /// A value that only grows, or an increment of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter<'m> {
-    /// The id of the series. Any bytes.
+    /// The id of the series, any bytes.
     pub id: &'m [u8],
     /// The count.
     pub value: i64,
 }
 
 impl<'m> Counter<'m> {
-    /// Creates a counter with this id: a string or bytes.
+    /// Creates a counter. The id can be a string or bytes.
     pub fn new(id: &'m (impl AsRef<[u8]> + ?Sized), value: i64) -> Counter<'m> {
         Counter { id: id.as_ref(), value }
     }
 }
 
-/// Durations or sizes that were measured one by one and are sent together.
+/// Durations or sizes that were measured individually and are sent together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchTimer<'m> {
-    /// The id of the series. Any bytes.
+    /// The id of the series, any bytes.
     pub id: &'m [u8],
-    /// The measured values, in the unit that sender and receiver agree on.
+    /// The measured values, in a unit known to sender and receiver.
     pub values: &'m [f64],
 }
 
 impl<'m> BatchTimer<'m> {
-    /// Creates a batch timer with this id: a string or bytes.
+    /// Creates a batch timer. The id can be a string or bytes.
     pub fn new(id: &'m (impl AsRef<[u8]> + ?Sized), values: &'m [f64]) -> BatchTimer<'m> {
         BatchTimer { id: id.as_ref(), values }
     }
 }
 
-/// A value that goes up and down.
+/// A value that rises and falls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gauge<'m> {
-    /// The id of the series. Any bytes.
+    /// The id of the series, any bytes.
     pub id: &'m [u8],
     /// The value.
     pub value: f64,
 }
 
 impl<'m> Gauge<'m> {
-    /// Creates a gauge with this id: a string or bytes.
+    /// Creates a gauge. The id can be a string or bytes.
     pub fn new(id: &'m (impl AsRef<[u8]> + ?Sized), value: f64) -> Gauge<'m> {
         Gauge { id: id.as_ref(), value }
     }
 }
 
-/// Any of the three: [`metric_type`](MetricUnion::metric_type) says which. The values of the other
-/// two are sent as well.
+/// A counter, a batch timer or a gauge, depending on [`metric_type`](MetricUnion::metric_type). All
+/// three values are sent, even though you normally use only one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricUnion<'m> {
-    /// Which of the values is meant.
+    /// The type of the metric.
     pub metric_type: MetricType,
-    /// The id of the series. Any bytes.
+    /// The id of the series, any bytes.
     pub id: &'m [u8],
-    /// A counter's value.
+    /// The value of a counter.
     pub counter: i64,
-    /// A batch timer's values.
+    /// The values of a batch timer.
     pub timer: &'m [f64],
-    /// A gauge's value.
+    /// The value of a gauge.
     pub gauge: f64,
 }
 
-/// Which value of a [`MetricUnion`] is meant. Any number can arrive.
+/// The type of the metric in a [`MetricUnion`]. You can receive any number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MetricType(pub i8);
 
 impl MetricType {
-    /// Not known.
+    /// Unknown.
     pub const UNKNOWN: MetricType = MetricType(0);
-    /// The counter's.
+    /// A counter.
     pub const COUNTER: MetricType = MetricType(1);
-    /// The batch timer's.
+    /// A batch timer.
     pub const BATCH_TIMER: MetricType = MetricType(2);
-    /// The gauge's.
+    /// A gauge.
     pub const GAUGE: MetricType = MetricType(3);
 }
 
@@ -101,10 +101,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// All kinds, in the order of declaration.
     pub const ALL: [Kind; 4] = [Kind::Counter, Kind::BatchTimer, Kind::Gauge, Kind::MetricUnion];
 
-    /// The name of the message's type.
+    /// Returns the name of the message's type.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "Counter",
@@ -128,7 +128,7 @@ pub enum Message<'m> {
     MetricUnion(MetricUnion<'m>),
 }
 
-/// What the four messages have in common.
+/// The operations that the four messages share.
 ///
 /// ```
 /// # #[cfg(feature = "protobuf")] {
@@ -151,8 +151,8 @@ pub trait Metric<'m>: sealed::Codec<'m> + Copy + Into<Message<'m>> {
     ///
     /// # Errors
     ///
-    /// When the format cannot represent it: a float that is not finite in JSON, or a length that
-    /// exceeds what the format can express. The buffer is then unchanged.
+    /// When the format cannot represent the message, for example a float that is not finite in
+    /// JSON, or a length beyond the format's range. The buffer is then unchanged.
     #[inline(always)]
     fn encode<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
@@ -162,23 +162,23 @@ pub trait Metric<'m>: sealed::Codec<'m> + Copy + Into<Message<'m>> {
         })
     }
 
-    /// Returns the message in a new buffer.
+    /// Encodes the message into a new buffer.
     ///
     /// # Errors
     ///
-    /// The errors of [`encode`](Metric::encode).
+    /// Fails like [`encode`](Metric::encode).
     fn encode_to_vec<F: Format>(&self) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
         self.encode::<F>(&mut out)?;
         Ok(out)
     }
 
-    /// Reads a message that takes up the whole input. The id borrows from the input where the
-    /// format has it in one piece; otherwise it is in the scope, as the values are.
+    /// Reads a message that takes up the whole input. The id borrows from the input if it is
+    /// contiguous there. Otherwise the id is in the scope, like the values.
     ///
     /// # Errors
     ///
-    /// When the input is not this message in this format, or when something follows it.
+    /// When the input is not this message in this format, or when it continues after the message.
     #[inline(always)]
     fn decode<F: Format>(input: &'m [u8], scope: &Scope<'m>) -> Result<Self, Error> {
         let mut reader = Reader::new(input);
@@ -232,7 +232,7 @@ metric!(Gauge, write_gauge, read_gauge);
 metric!(MetricUnion, write_union, read_union);
 
 impl<'m> Message<'m> {
-    /// The kind of the message.
+    /// Returns the kind of the message.
     pub fn kind(&self) -> Kind {
         match self {
             Message::Counter(_) => Kind::Counter,
@@ -242,7 +242,7 @@ impl<'m> Message<'m> {
         }
     }
 
-    /// The id of the series.
+    /// Returns the id of the series.
     pub fn id(&self) -> &'m [u8] {
         match self {
             Message::Counter(message) => message.id,
@@ -252,8 +252,8 @@ impl<'m> Message<'m> {
         }
     }
 
-    /// The message as another kind, if it has that form: any metric as a union, and a union as the
-    /// metric that its type says if the other values are all zero.
+    /// Converts the message to another kind, if possible. You can convert any metric to a union,
+    /// and a union to the metric of its type if the other values are all zero.
     pub fn to_kind(self, kind: Kind) -> Option<Message<'m>> {
         if self.kind() == kind {
             return Some(self);
@@ -268,7 +268,7 @@ impl<'m> Message<'m> {
         }
     }
 
-    /// Any metric as a union.
+    /// Converts any message to a union.
     #[inline]
     pub fn to_union(self) -> MetricUnion<'m> {
         let zero = MetricUnion { id: self.id(), ..MetricUnion::ZERO };
@@ -290,7 +290,7 @@ impl<'m> Message<'m> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Metric::encode`].
+    /// Fails like [`Metric::encode`].
     pub fn encode<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         match self {
             Message::Counter(message) => message.encode::<F>(out),
@@ -300,11 +300,11 @@ impl<'m> Message<'m> {
         }
     }
 
-    /// Returns the message in a new buffer.
+    /// Encodes the message into a new buffer.
     ///
     /// # Errors
     ///
-    /// The errors of [`Metric::encode`].
+    /// Fails like [`Metric::encode`].
     pub fn encode_to_vec<F: Format>(&self) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
         self.encode::<F>(&mut out)?;
@@ -315,7 +315,7 @@ impl<'m> Message<'m> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Metric::decode`].
+    /// Fails like [`Metric::decode`].
     pub fn decode<F: Format>(
         kind: Kind,
         input: &'m [u8],
@@ -363,7 +363,7 @@ impl<'m> MetricUnion<'m> {
         gauge: 0.0,
     };
 
-    /// The metric that the type says, if the other values are all zero.
+    /// Returns the metric of this type, if the other values are all zero.
     #[inline]
     pub fn to_metric(self) -> Option<Message<'m>> {
         let MetricUnion { metric_type, id, counter, timer, gauge } = self;

@@ -1,8 +1,8 @@
-//! Numbers as decimal text, as in JSON and Hprose.
+//! Decimal numbers as strings, used by JSON and Hprose.
 //!
-//! Floats are written as Go's `strconv.FormatFloat(value, 'g', -1, 64)` does: the shortest digits
-//! that read back as the same value, plain where the decimal exponent is from -4 to 5, else as
-//! `d.ddde+XX` with two digits or more in the exponent. (Only Go's `fmt` and `encoding/json` stay
+//! Floats are written like Go's `strconv.FormatFloat(value, 'g', -1, 64)`: with the shortest digits
+//! that read back as the same value. A decimal exponent from -4 to 5 is written plain, any other as
+//! `d.ddde+XX` with at least two digits in the exponent. (Only Go's `fmt` and `encoding/json` stay
 //! plain up to an exponent of 20.)
 
 use crate::error::Fault;
@@ -13,7 +13,7 @@ use crate::reader::Reader;
 #[derive(Clone, Copy)]
 pub(crate) struct Decimal(pub(crate) i64);
 
-// SAFETY: The end is after a sign and at most 19 digits, all of which were written.
+// SAFETY: The end is after a sign and at most 19 digits, which were all written.
 unsafe impl Piece for Decimal {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -22,7 +22,7 @@ unsafe impl Piece for Decimal {
 
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
-        // SAFETY: `at` is valid for 20 bytes, and all but the first are there for the digits.
+        // SAFETY: `at` is valid for 20 bytes, of which all but the first are for the digits.
         unsafe {
             at.write(b'-');
             put_digits(self.0.unsigned_abs(), at.add(usize::from(self.0 < 0)))
@@ -30,16 +30,16 @@ unsafe impl Piece for Decimal {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl FixedPiece for Decimal {
     const BOUND: usize = 20;
 }
 
-/// A double. One that is not finite is `NaN`, `+Inf` or `-Inf`.
+/// A double. If it is not finite, it is written as `NaN`, `+Inf` or `-Inf`.
 #[derive(Clone, Copy)]
 pub(crate) struct Double(pub(crate) f64);
 
-// SAFETY: The longest is `-d.dddddddddddddddde-ddd`, 17 digits and 7 others.
+// SAFETY: The longest double is `-d.dddddddddddddddde-ddd`: 17 digits and 7 other characters.
 unsafe impl Piece for Double {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -49,7 +49,7 @@ unsafe impl Piece for Double {
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
         let value = self.0;
-        // Most values are small whole numbers. -0, by its bits, is not one of them.
+        // Most values are small whole numbers. This compares bits, so -0 is excluded.
         let whole = value as i32;
         if whole.unsigned_abs() < 1_000_000 && f64::from(whole).to_bits() == value.to_bits() {
             // SAFETY: `at` is valid for 24 bytes, and an integer takes 20.
@@ -60,12 +60,12 @@ unsafe impl Piece for Double {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl FixedPiece for Double {
     const BOUND: usize = 24;
 }
 
-/// Three digits each, and in the last byte how many remain without leading zeros.
+/// Three digits for each number, and in the last byte the number of digits without leading zeros.
 static THREE_DIGITS: [[u8; 4]; 1000] = {
     let mut table = [[0; 4]; 1000];
     let mut number = 0;
@@ -81,10 +81,10 @@ static THREE_DIGITS: [[u8; 4]; 1000] = {
 
 /// # Safety
 ///
-/// `at` is valid for writes of 19 bytes, of 20 for numbers of 20 digits.
+/// `at` is valid for writes of 19 bytes, or 20 if the number has 20 digits.
 #[inline(always)]
 unsafe fn put_digits(number: u64, at: *mut u8) -> *mut u8 {
-    // SAFETY: The caller's obligation. For up to 6 digits, at most 7 bytes are written.
+    // SAFETY: The caller's obligation. Up to 6 digits write at most 7 bytes.
     unsafe {
         if number < 1000 {
             put_three_digits(number as usize, at)
@@ -129,11 +129,11 @@ unsafe fn put_many_digits(number: u64, at: *mut u8) -> *mut u8 {
 /// `at` is valid for writes of 24 bytes.
 #[inline(never)]
 unsafe fn put_other(value: f64, at: *mut u8) -> *mut u8 {
-    // Three decimals are common, too. At most one text of up to 15 digits reads back as the value.
+    // Three decimals are common too. At most one string of up to 15 digits reads back as the value.
     let thousandths = (value.abs() * 1000.0 + 0.5) as u32;
     if thousandths < 1_000_000_000 && f64::from(thousandths) / 1000.0 == value.abs() && value != 0.0
     {
-        // SAFETY: `at` is valid for 24 bytes, and the text has up to 11.
+        // SAFETY: `at` is valid for 24 bytes, and the string takes up to 11.
         return unsafe { put_thousandths(value < 0.0, thousandths, at) };
     }
     // SAFETY: The caller's obligation.
@@ -169,19 +169,19 @@ unsafe fn put_shortest(value: f64, at: *mut u8) -> *mut u8 {
         f64::INFINITY => b"+Inf",
         f64::NEG_INFINITY => b"-Inf",
         _ if value.is_nan() => b"NaN",
-        // Only -0 comes here: +0 was written as a whole number.
+        // Only -0 gets here, because +0 was already written as a whole number.
         0.0 => b"-0",
         _ => b"",
     };
     if !word.is_empty() {
-        // SAFETY: It is shorter than 24 bytes.
+        // SAFETY: The word is shorter than 24 bytes.
         return unsafe { Bytes(word).put(at) };
     }
     let mut buffer = zmij::Buffer::new();
     let text = buffer.format_finite(value).as_bytes();
     if (1e-4..1e6).contains(&value.abs()) {
-        // Whole numbers were written before, so this is a fraction, which zmij writes plain, too.
-        // SAFETY: A sign, `0.000` and 17 digits are 23.
+        // Whole numbers were already written, so this is a fraction, which zmij writes plain too.
+        // SAFETY: A sign, `0.000` and 17 digits are 23 bytes.
         return unsafe { Bytes(text).put(at) };
     }
     // SAFETY: The caller's obligation.
@@ -190,7 +190,7 @@ unsafe fn put_shortest(value: f64, at: *mut u8) -> *mut u8 {
 
 /// # Safety
 ///
-/// `at` is valid for writes of 24 bytes, and the text has up to 17 significant digits.
+/// `at` is valid for writes of 24 bytes, and `text` contains up to 17 significant digits.
 #[inline(always)]
 unsafe fn put_scientific(negative: bool, text: &[u8], at: *mut u8) -> *mut u8 {
     let mut room = [0; MAX_DIGITS];
@@ -206,15 +206,15 @@ unsafe fn put_scientific(negative: bool, text: &[u8], at: *mut u8) -> *mut u8 {
         Bytes(&scale_digits[usize::from(scale < 100)..]),
     );
     debug_assert!(piece.bound() <= Double::BOUND, "the shortest text has 17 digits at most");
-    // SAFETY: The pieces have up to 1, 1, 17, 2 and 3 bytes.
+    // SAFETY: The pieces take up to 1, 1, 17, 2 and 3 bytes.
     unsafe { piece.put(at) }
 }
 
-/// A plain text has up to 17 digits, and zeros on one side of them.
+/// A plain number consists of up to 17 digits, with zeros on one side.
 const MAX_DIGITS: usize = 32;
 
-/// The significant digits of a float's text, without zeros at either end, and the decimal exponent
-/// of the first. The text is of a float that is not 0, with a point or an exponent.
+/// Returns the significant digits of a float, without zeros at either end, and the decimal exponent
+/// of the first. The float must not be 0, and must be written with a point or an exponent.
 fn significant_digits<'r>(text: &[u8], room: &'r mut [u8; MAX_DIGITS]) -> (&'r [u8], i32) {
     let (mut len, mut before_point) = (0, None);
     let mut exponent = 0;
@@ -241,7 +241,7 @@ fn significant_digits<'r>(text: &[u8], room: &'r mut [u8; MAX_DIGITS]) -> (&'r [
     (&room[..len.max(1)], exponent)
 }
 
-/// The exponent, after the `e`.
+/// Returns the exponent after the `e`.
 fn scale(text: &[u8]) -> i32 {
     let digits = text.iter().filter(|byte| byte.is_ascii_digit());
     let scale = digits.fold(0, |scale, digit| 10 * scale + i32::from(digit - b'0'));
@@ -267,7 +267,7 @@ pub(crate) fn integer(input: &mut Reader<'_>) -> Result<i64, Fault> {
     Ok(if start > 0 { number.wrapping_neg() } else { number } as i64)
 }
 
-/// Reads a number of JSON: `-? digits (. digits)? ([eE] [+-]? digits)?`, without leading zeros.
+/// Reads a JSON number: `-? digits (. digits)? ([eE] [+-]? digits)?`, without leading zeros.
 #[inline(always)]
 pub(crate) fn double(input: &mut Reader<'_>) -> Result<f64, Fault> {
     let text = input.rest();
@@ -308,7 +308,7 @@ static POWERS_OF_TEN: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Adds digits to a number, which wraps when there are more than 19, and returns how many.
+/// Adds digits to a number and returns how many. The number wraps after 19 digits.
 #[inline(always)]
 fn digits(text: &[u8], at: &mut usize, number: &mut u64) -> usize {
     let start = *at;
@@ -323,11 +323,12 @@ fn digits(text: &[u8], at: &mut usize, number: &mut u64) -> usize {
     *at - start
 }
 
-/// Reads a number with an exponent or many digits; `end` is the end of the part before an exponent.
+/// Reads a number with an exponent or many digits. `end` is the end of the part before the
+/// exponent.
 #[inline(never)]
 fn any_double(input: &mut Reader<'_>, mut end: usize) -> Result<f64, Fault> {
     let text = input.rest();
-    // A number that is too large may still get an exponent.
+    // A number that is too large may still get a negative exponent.
     let goes_on = end == text.len();
     if matches!(text.get(end), Some(b'e' | b'E')) {
         end += 1;
@@ -348,7 +349,7 @@ fn any_double(input: &mut Reader<'_>, mut end: usize) -> Result<f64, Fault> {
     })
 }
 
-/// The fault of missing digits.
+/// Returns the fault for missing digits.
 #[cold]
 fn no_number(text: &[u8], end: usize) -> Fault {
     if end >= text.len() { Fault::incomplete(NUMBER) } else { Fault::malformed(NUMBER) }
@@ -468,7 +469,8 @@ mod tests {
             if value.is_finite() {
                 let text = text(Double(value));
                 assert_eq!(read(&text).unwrap().to_bits(), value.to_bits(), "{text}");
-                // As long as Rust's; the last digit can differ where two texts are equally near.
+                // The length must equal Rust's. The last digit can differ if two strings are
+                // equally near.
                 let digits = |text: &str| {
                     let (mantissa, _) = text.split_once('e').unwrap_or((text, ""));
                     let digits = mantissa.replace(['-', '.'], "");

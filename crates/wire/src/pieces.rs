@@ -1,21 +1,23 @@
-//! The pieces that messages are written from. Each knows an upper bound of its length.
+//! The building blocks of encoded messages. Each piece knows an upper bound of its length.
 //!
-//! [`append`] adds up the bounds of all pieces of a message, reserves that once, and lets each
-//! piece write unchecked: `append(out, (Byte(0x0a), Varint(len), Bytes(id)))`.
+//! [`append`] adds up the bounds of all pieces of a message and reserves this sum once. Because of
+//! this, each piece can write unchecked, for example: `append(out, (Byte(0x0a), Varint(len),
+//! Bytes(id)))`.
 
 use alloc::vec::Vec;
 
 use crate::copy::copy_short;
 
-/// Something that can be written to memory, and whose length has a bound that is known beforehand.
+/// A value that can be written to memory, with a known bound of its length.
 ///
 /// # Safety
 ///
-/// `put` writes at most `bound()` bytes from `at` on, returns the end of the piece, which is at
-/// most `bound()` bytes after `at`, and initializes all bytes up to that end. `bound()` always
+/// `put` writes at most `bound()` bytes from `at` on and returns the end of the piece. This end is
+/// at most `bound()` bytes after `at`, and all bytes up to it are initialized. `bound()` always
 /// returns the same number.
 pub(crate) unsafe trait Piece {
-    /// An upper bound of the length in bytes. It saturates, so a sum never wraps unnoticed.
+    /// Returns an upper bound of the length in bytes. This saturates, so a sum never wraps
+    /// unnoticed.
     fn bound(&self) -> usize;
 
     /// Writes the piece.
@@ -58,7 +60,7 @@ macro_rules! fixed {
         #[derive(Clone, Copy)]
         pub(crate) struct $name(pub(crate) $type);
 
-        // SAFETY: It writes the bytes of the number.
+        // SAFETY: This writes the bytes of the number.
         unsafe impl Piece for $name {
             #[inline(always)]
             fn bound(&self) -> usize {
@@ -77,7 +79,7 @@ macro_rules! fixed {
             }
         }
 
-        // SAFETY: That is its bound.
+        // SAFETY: `bound` above is the same constant.
         unsafe impl FixedPiece for $name {
             const BOUND: usize = size_of::<$type>();
         }
@@ -125,7 +127,7 @@ fixed! {
 #[derive(Clone, Copy)]
 pub(crate) struct Literal<const N: usize>(pub(crate) &'static [u8; N]);
 
-// SAFETY: It writes N bytes.
+// SAFETY: This writes N bytes.
 unsafe impl<const N: usize> Piece for Literal<N> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -142,7 +144,7 @@ unsafe impl<const N: usize> Piece for Literal<N> {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl<const N: usize> FixedPiece for Literal<N> {
     const BOUND: usize = N;
 }
@@ -151,7 +153,7 @@ unsafe impl<const N: usize> FixedPiece for Literal<N> {
 #[derive(Clone, Copy)]
 pub(crate) struct Varint(pub(crate) u64);
 
-// SAFETY: 64 bits are 10 groups of 7 at most.
+// SAFETY: 64 bits are at most 10 groups of 7.
 unsafe impl Piece for Varint {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -174,16 +176,16 @@ unsafe impl Piece for Varint {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl FixedPiece for Varint {
     const BOUND: usize = 10;
 }
 
-/// Bytes as they are.
+/// Bytes, written unchanged.
 #[derive(Clone, Copy)]
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
-// SAFETY: It writes the bytes.
+// SAFETY: This writes the bytes of the slice.
 unsafe impl Piece for Bytes<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -192,8 +194,8 @@ unsafe impl Piece for Bytes<'_> {
 
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
-        // SAFETY: `at` is valid for the length of the slice. The slice does not overlap it, since
-        // the buffer is not yet initialized there.
+        // SAFETY: `at` is valid for the length of the slice. They cannot overlap, because the
+        // buffer is not initialized there yet.
         unsafe {
             copy_short(self.0.as_ptr(), at, self.0.len());
             at.add(self.0.len())
@@ -205,7 +207,7 @@ unsafe impl Piece for Bytes<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Zeros(pub(crate) usize);
 
-// SAFETY: It writes 8 bytes, and its end is at most 7 bytes after its start.
+// SAFETY: This writes 8 bytes, and its end is at most 7 bytes after its start.
 unsafe impl Piece for Zeros {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -223,7 +225,7 @@ unsafe impl Piece for Zeros {
     }
 }
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` above is the same constant.
 unsafe impl FixedPiece for Zeros {
     const BOUND: usize = 8;
 }
@@ -232,7 +234,7 @@ unsafe impl FixedPiece for Zeros {
 #[derive(Clone, Copy)]
 pub(crate) struct LeDoubles<'a>(pub(crate) &'a [f64]);
 
-// SAFETY: It writes 8 bytes for each.
+// SAFETY: This writes 8 bytes for each double.
 unsafe impl Piece for LeDoubles<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -242,25 +244,25 @@ unsafe impl Piece for LeDoubles<'_> {
     #[inline(always)]
     unsafe fn put(&self, mut at: *mut u8) -> *mut u8 {
         if cfg!(target_endian = "little") {
-            // SAFETY: `at` is valid for the bytes of the slice, which are in this order already.
+            // SAFETY: `at` is valid for the bytes of the slice, which are already in this order.
             unsafe {
                 copy_short(self.0.as_ptr().cast(), at, size_of_val(self.0));
                 return at.add(size_of_val(self.0));
             }
         }
         for value in self.0 {
-            // SAFETY: `at` is valid for 8 bytes for each.
+            // SAFETY: `at` is valid for 8 bytes for each double.
             at = unsafe { LeDouble(*value).put(at) };
         }
         at
     }
 }
 
-/// One piece for each item of a slice.
+/// A piece for each item of a slice.
 #[derive(Clone, Copy)]
 pub(crate) struct Each<'a, T, F>(pub(crate) &'a [T], pub(crate) F);
 
-// SAFETY: Each item's piece has the same bound.
+// SAFETY: All pieces share the same bound.
 unsafe impl<T: Copy, P: FixedPiece, F: Fn(T) -> P> Piece for Each<'_, T, F> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -277,7 +279,7 @@ unsafe impl<T: Copy, P: FixedPiece, F: Fn(T) -> P> Piece for Each<'_, T, F> {
     }
 }
 
-// SAFETY: It writes the piece or nothing.
+// SAFETY: This writes the piece, or no bytes.
 unsafe impl<P: Piece> Piece for Option<P> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -296,7 +298,7 @@ unsafe impl<P: Piece> Piece for Option<P> {
 
 macro_rules! tuple {
     ($($name:ident),*) => {
-        // SAFETY: Each piece keeps within its bound, and starts where the one before it ends.
+        // SAFETY: Each piece stays within its bound, and starts at the end of the previous piece.
         unsafe impl<$($name: Piece),*> Piece for ($($name,)*) {
             #[inline(always)]
             #[allow(non_snake_case)]
@@ -315,7 +317,7 @@ macro_rules! tuple {
             }
         }
 
-        // SAFETY: That is its bound.
+        // SAFETY: The bound is the sum of the pieces' bounds.
         unsafe impl<$($name: FixedPiece),*> FixedPiece for ($($name,)*) {
             const BOUND: usize = 0 $(+ $name::BOUND)*;
         }

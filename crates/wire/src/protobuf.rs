@@ -1,4 +1,4 @@
-//! Reading protobuf: what the metric messages and the requests of `remote` share.
+//! The protobuf reader that metric messages and the requests of `remote` share.
 
 use crate::error::Fault;
 use crate::reader::Reader;
@@ -16,8 +16,8 @@ pub(crate) fn double(input: &mut Reader<'_>) -> Result<f64, Fault> {
     Ok(f64::from_le_bytes(input.array("a double")?))
 }
 
-/// Skips a field that the message does not have. A field that it has, up to the number `known`, is
-/// a fault here, since it has another wire type.
+/// Skips an unknown field. Fields up to the number `known` belong to the message. Such a field is a
+/// fault here, because its wire type differs.
 #[cold]
 #[inline(never)]
 pub(crate) fn skip(input: &mut Reader<'_>, tag: u64, known: u64) -> Result<(), Fault> {
@@ -36,7 +36,7 @@ pub(crate) fn skip(input: &mut Reader<'_>, tag: u64, known: u64) -> Result<(), F
     }
 }
 
-/// Skips a group, the old form of a nested message, with the groups in it.
+/// Skips a group, the old form of a nested message, including nested groups.
 fn skip_group(input: &mut Reader<'_>, field: u64) -> Result<(), Fault> {
     const DEPTH: usize = 100;
     let mut open = [0; DEPTH];

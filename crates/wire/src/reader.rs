@@ -1,6 +1,6 @@
 //! Bounds-checked reading of an input, from its start to its end.
 //!
-//! A read that fails leaves the reader where it was, which is the place of the fault.
+//! If a read fails, the reader stays at its position, which is the position of the fault.
 
 use crate::error::Fault;
 use crate::message::MetricType;
@@ -18,13 +18,13 @@ impl<'m> Reader<'m> {
         Reader { rest: input, whole: input }
     }
 
-    /// How many bytes were read.
+    /// Returns how many bytes were read.
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
         self.whole.len() - self.rest.len()
     }
 
-    /// The whole input, from where reading began.
+    /// Returns the whole input, from the start of reading.
     #[inline(always)]
     pub(crate) fn whole(&self) -> &'m [u8] {
         self.whole
@@ -45,8 +45,8 @@ impl<'m> Reader<'m> {
         self.rest.len()
     }
 
-    /// Calls a function that is not inlined with a copy of this reader. The reader's own address is
-    /// then never taken, so it can stay in registers.
+    /// Calls an out-of-line function with a copy of this reader. The reader itself then never has
+    /// an address, so it can stay in registers.
     #[inline(always)]
     pub(crate) fn apart<T>(&mut self, read: impl FnOnce(&mut Reader<'m>) -> T) -> T {
         let mut copy = *self;
@@ -55,8 +55,8 @@ impl<'m> Reader<'m> {
         result
     }
 
-    /// Converts a number that was read to the type of a metric. If it does not fit, the reader goes
-    /// back to where it was `before`.
+    /// Converts a number to the type of a metric. If it does not fit, the reader returns to
+    /// `before`.
     #[inline(always)]
     pub(crate) fn metric_type(
         &mut self,
@@ -74,7 +74,7 @@ impl<'m> Reader<'m> {
         self.rest.first().copied()
     }
 
-    /// Skips bytes that were examined.
+    /// Skips bytes that were already examined.
     #[inline(always)]
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.rest = &self.rest[bytes..];
@@ -91,7 +91,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// Reads these bytes, which must come next.
+    /// Reads exactly these bytes.
     #[inline(always)]
     pub(crate) fn literal(
         &mut self,
@@ -108,7 +108,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// Skips these bytes if all of them come next, and returns whether they did.
+    /// Skips these bytes, if the input continues with all of them. Returns whether it did.
     #[inline(always)]
     pub(crate) fn skip_literal(&mut self, bytes: &[u8]) -> bool {
         match self.rest.strip_prefix(bytes) {
@@ -131,7 +131,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// Like [`take`](Reader::take), for a length that came over the wire.
+    /// Like [`take`](Reader::take), for an untrusted 64-bit length.
     #[inline(always)]
     pub(crate) fn take_long(
         &mut self,
@@ -144,7 +144,8 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// The number of items that follow, checked: the rest has at least `size` bytes for each.
+    /// Checks the number of items that follow: the rest must contain at least `size` bytes for
+    /// each.
     #[inline(always)]
     pub(crate) fn count(
         &self,
@@ -173,7 +174,8 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// Reads 1 to 8 bytes as a little-endian number, with one load if the input has 8 bytes.
+    /// Reads 1 to 8 bytes as a little-endian number. This takes a single load if the input contains
+    /// 8 bytes.
     #[inline(always)]
     pub(crate) fn little_endian(
         &mut self,
@@ -183,7 +185,8 @@ impl<'m> Reader<'m> {
         self.word(len, expected).map(|number| number & (u64::MAX >> (64 - 8 * len)))
     }
 
-    /// The same, but the bits above the number can have any value.
+    /// Reads a word like [`little_endian`](Reader::little_endian), but the bits above the number
+    /// can have any value.
     #[inline(always)]
     pub(crate) fn word(&mut self, len: usize, expected: &'static str) -> Result<u64, Fault> {
         debug_assert!((1..=8).contains(&len), "a number has 1 to 8 bytes");
@@ -193,7 +196,7 @@ impl<'m> Reader<'m> {
         let word = if let Some(bytes) = self.rest.first_chunk::<8>() {
             u64::from_le_bytes(*bytes)
         } else if let Some(bytes) = self.whole.last_chunk::<8>() {
-            // The last bytes are loaded together with some before them.
+            // The last bytes are loaded together with some bytes before them.
             u64::from_le_bytes(*bytes) >> (64 - 8 * self.rest.len())
         } else {
             let mut bytes = [0; 8];
@@ -204,7 +207,8 @@ impl<'m> Reader<'m> {
         Ok(word)
     }
 
-    /// A base-128 number, least significant group first: LEB128, as in protobuf. 10 bytes at most.
+    /// Reads a base-128 number of at most 10 bytes, least significant group first: LEB128, like in
+    /// protobuf.
     #[inline(always)]
     pub(crate) fn varint(&mut self, expected: &'static str) -> Result<u64, Fault> {
         match *self.rest {
@@ -243,7 +247,7 @@ pub(crate) fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// The inverse of [`unzigzag`].
+/// Reverses [`unzigzag`].
 #[inline(always)]
 pub(crate) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64

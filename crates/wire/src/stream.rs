@@ -10,20 +10,20 @@ use crate::message::{Kind, Message};
 use crate::pieces::{Le32, Varint, append};
 use crate::reader::Reader;
 
-/// What separates the messages of a stream. The enum is complete.
+/// The separator between messages of a stream. The enum is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// The format's own framing: lines of JSON, one gob stream, blocks of quipu. A format without
-    /// one uses [`Varint`](Framing::Varint).
+    /// The format's own framing, such as JSON lines, a gob stream, or quipu's blocks. A format
+    /// without framing uses [`Varint`](Framing::Varint) instead.
     #[default]
     Own,
-    /// The length as 4 bytes, least significant first; then a message that stands alone.
+    /// The length as 4 bytes, least significant first, and then a single message.
     U32Le,
-    /// The length as a base-128 number, as in protobuf's delimited messages; then a message that
-    /// stands alone.
+    /// The length as a base-128 number, like protobuf's delimited messages, and then a single
+    /// message.
     Varint,
-    /// Nothing. Messages that stand alone follow each other. If the format does not tell where a
-    /// message ends, a single message goes up to the end of the input.
+    /// No framing: single messages directly follow each other. If a message of this format does not
+    /// contain its own end, the stream can only contain a single message.
     None,
 }
 
@@ -44,14 +44,14 @@ pub enum Framing {
 pub struct Encoder<F: Format> {
     framing: Framing,
     state: F::WriterState,
-    /// The message, which is written here first when its length has to precede it.
+    /// A buffer for a message whose length must precede it.
     message: Vec<u8>,
-    /// Whether the stream has a message.
+    /// Whether the stream contains a message.
     begun: bool,
 }
 
 impl<F: Format> Encoder<F> {
-    /// A writer at the start of a stream.
+    /// Creates a writer at the start of a stream.
     pub fn new(framing: Framing) -> Encoder<F> {
         Encoder {
             framing: own::<F>(framing),
@@ -61,13 +61,14 @@ impl<F: Format> Encoder<F> {
         }
     }
 
-    /// Appends the next message. A format that gathers messages appends them together, later. A
-    /// block of a quipu stream holds the messages of each kind in their order, one kind after the
-    /// other.
+    /// Appends the next message. Some formats gather messages and append them later together. In
+    /// this case, call [`flush`](Encoder::flush) when you want to send them. A block of a quipu
+    /// stream is sorted by kind, but keeps the order within each kind.
     ///
     /// # Errors
     ///
-    /// As [`Metric::encode`](crate::Metric::encode). The buffer and the stream are then unchanged.
+    /// Fails like [`Metric::encode`](crate::Metric::encode). The buffer and the stream are then
+    /// unchanged.
     pub fn append(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         let written = match self.framing {
@@ -91,7 +92,7 @@ impl<F: Format> Encoder<F> {
         }
     }
 
-    /// Appends the messages that were gathered. The stream can continue afterwards.
+    /// Appends the gathered messages. You can continue the stream afterwards.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if self.framing == Framing::Own {
             F::flush(&mut self.state, out);
@@ -111,7 +112,7 @@ impl<F: Format> Encoder<F> {
     }
 }
 
-/// Reads a stream of messages that comes in pieces of any size.
+/// Reads a stream of messages that arrives in pieces of any size.
 ///
 /// ```
 /// # #[cfg(feature = "msgpack")] {
@@ -139,27 +140,29 @@ pub struct Decoder<F: Format> {
     framing: Framing,
     limit: usize,
     state: F::ReaderState,
-    /// Bytes of the stream; those before `start` were read.
+    /// Bytes of the stream. The bytes before `start` were already read.
     buffer: Vec<u8>,
-    /// Where the unread bytes begin in the buffer.
+    /// The offset of the unread bytes in the buffer.
     start: usize,
-    /// Where the buffer begins in the stream.
+    /// The offset of the buffer in the stream.
     offset: u64,
-    /// How many bytes may be read again before more come; below 0, how many were read in excess.
-    /// See [`RETRIES`].
+    /// How many bytes may be read again before more arrive. Below 0, this is the number of bytes
+    /// read in excess. See [`RETRIES`].
     credit: i64,
-    /// Whether the whole stream has come.
+    /// Whether the whole stream has arrived.
     ended: bool,
-    /// Whether a message was returned; a stream without framing may be a single, empty one.
+    /// Whether a message was returned. This matters because a stream without framing can consist of
+    /// a single, empty message.
     given: bool,
     /// The error that ended the stream early.
     failed: Option<Error>,
 }
 
-/// An incomplete message is read again when more bytes have come. Each byte that comes pays for
-/// reading this number of bytes again, and each message begins with a credit of [`GRACE`] bytes:
-/// the time is linear however small the pieces are. Only a long message that comes in more than 16
-/// pieces may have to wait, for at most a sixteenth of its length, or for [`Decoder::end`].
+/// Limits the work for incomplete messages, which are read again when more bytes have arrived. Each
+/// new byte pays for reading this number of bytes again, and each message begins with a credit of
+/// [`GRACE`] bytes. So the time is linear, however small the pieces are. Only a long message that
+/// arrives in more than 16 pieces may have to wait, for at most a sixteenth of its length, or for
+/// [`Decoder::end`].
 const RETRIES: i64 = 16;
 const GRACE: i64 = 256 << 10;
 
@@ -167,8 +170,9 @@ const GRACE: i64 = 256 << 10;
 const DEFAULT_LIMIT: usize = 64 << 20;
 
 impl<F: Format> Decoder<F> {
-    /// A reader at the start of a stream of messages of one kind. In a quipu stream and in tsv,
-    /// each message names its own kind; it is returned as the given kind if it has that form.
+    /// Creates a reader at the start of a stream of messages of one kind. In a quipu stream and in
+    /// tsv, each message contains its own kind. The decoder converts it to the given kind if
+    /// possible.
     pub fn new(kind: Kind, framing: Framing) -> Decoder<F> {
         Decoder {
             kind,
@@ -185,8 +189,9 @@ impl<F: Format> Decoder<F> {
         }
     }
 
-    /// Sets the largest size of a message in bytes, 64 MiB by default: a longer one is not held in
-    /// memory. A block of a quipu stream is held as a whole.
+    /// Sets the largest size of a message in bytes, 64 MiB by default. The decoder refuses to hold
+    /// a longer message in memory. In a quipu stream, this limit applies to blocks, because a block
+    /// is held as a whole.
     pub fn limit(mut self, bytes: usize) -> Decoder<F> {
         self.set_limit(bytes);
         self
@@ -196,7 +201,7 @@ impl<F: Format> Decoder<F> {
         self.limit = bytes;
     }
 
-    /// Takes the next bytes of the stream.
+    /// Adds the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
             return;
@@ -210,32 +215,32 @@ impl<F: Format> Decoder<F> {
         self.credit = self.credit.saturating_add((bytes.len() as i64).saturating_mul(RETRIES));
     }
 
-    /// Tells the decoder that the input pauses: it then reads what is there now, whatever the cost.
-    /// Without this call, a long message that came in many small pieces can wait for the next
-    /// bytes.
+    /// Announces a pause in the input: the decoder then reads the available bytes, whatever the
+    /// cost. If you don't call this, a long message that arrived in many small pieces can wait for
+    /// the next bytes.
     pub fn pause(&mut self) {
         self.credit = self.credit.max(1);
     }
 
-    /// Tells the decoder that no more bytes come. Messages may still be there: call
+    /// Announces the end of the input. Messages can still be available: call
     /// [`next`](Decoder::next) until it returns `None`.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// How many bytes of the stream were read.
+    /// Returns how many bytes of the stream were read.
     pub fn position(&self) -> u64 {
         self.offset + self.start as u64
     }
 
-    /// Returns the next message, or `None` when more bytes are needed first. Ids and values are
-    /// valid until the decoder is used again.
+    /// Returns the next message, or `None` if more bytes are needed first. Ids and values are valid
+    /// until you use the decoder again.
     ///
     /// # Errors
     ///
-    /// When the stream is not in this format. If each message has its length before it, the next
-    /// call continues after the faulty message, unless the length itself is faulty. Otherwise the
-    /// next call returns the same error.
+    /// When the stream is not in this format. If a length precedes each message, you can continue
+    /// after the faulty message, unless the length itself is faulty. Otherwise each further call
+    /// returns the same error.
     #[inline]
     pub fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
         if let Some(error) = &self.failed {
@@ -248,11 +253,11 @@ impl<F: Format> Decoder<F> {
         }
     }
 
-    /// Passes all messages that are there to a function. A quipu stream is read faster this way
-    /// than by [`next`](Decoder::next).
+    /// Passes all available messages to a function. For a quipu stream, this is faster than
+    /// [`next`](Decoder::next).
     ///
     /// Ids and values are valid during the call. The arena can hold the values, and is reset after
-    /// each message. If the function panics, the stream cannot continue.
+    /// each message. If the function panics, you cannot continue the stream.
     ///
     /// ```
     /// # #[cfg(feature = "quipu")] {
@@ -280,7 +285,7 @@ impl<F: Format> Decoder<F> {
     ///
     /// # Errors
     ///
-    /// As [`next`](Decoder::next), when all messages before the error have been passed on.
+    /// Fails like [`next`](Decoder::next), after passing on all messages before the error.
     #[inline]
     pub fn for_each(
         &mut self,
@@ -301,13 +306,13 @@ impl<F: Format> Decoder<F> {
         }
     }
 
-    /// Ends the stream, and checks that it consisted of messages that have all been taken.
+    /// Ends the stream and checks that all messages were complete and taken.
     ///
     /// # Errors
     ///
-    /// When the stream ends within a message, or when a message is left. A caller that pushes long
-    /// messages in small pieces calls [`end`](Decoder::end) first, then [`next`](Decoder::next)
-    /// until it returns `None`.
+    /// When the stream ends within a message, or when you did not take all messages. If you push
+    /// long messages in small pieces, first call [`end`](Decoder::end), then
+    /// [`next`](Decoder::next) until it returns `None`.
     pub fn finish(mut self) -> Result<(), Error> {
         self.ended = true;
         if self.position() == 0 && self.buffer.is_empty() {
@@ -365,7 +370,7 @@ impl<F: Format> Decoder<F> {
         }
         let held = rest.len();
         if !F::DELIMITED && !self.ended {
-            // The message takes all bytes that will come.
+            // The message takes all bytes that will arrive.
             return match held > self.limit {
                 false => Ok(None),
                 true => {
@@ -428,7 +433,7 @@ impl<F: Format> Decoder<F> {
             .map_err(|error| error.moved_by(position + (end - message.len()) as u64))
     }
 
-    /// What follows from a fault: an error, or `None` to wait for more bytes.
+    /// Decides about a fault. Returns an error, or `None` to wait for more bytes.
     #[cold]
     fn stop(
         fault: Fault,
@@ -445,7 +450,7 @@ impl<F: Format> Decoder<F> {
         } else if held > limit {
             Some(Error::reading(F::NAME, position, TOO_LARGE))
         } else {
-            // Readers leave the input after all bytes that they examined.
+            // Readers leave the input after all examined bytes.
             *credit = credit.saturating_sub(seen as i64 + 1);
             None
         }
@@ -458,7 +463,7 @@ const NO_END: Fault = Fault::unwritable(
 const NOT_TAKEN: Fault = Fault::malformed("the end of the stream: a message was not taken");
 const TOO_LARGE: Fault = Fault::too_large("a message within the limit of the decoder");
 
-/// The unread bytes of the buffer, or `None` when reading has to wait for more.
+/// Returns the unread bytes of the buffer, or `None` if reading must wait for more.
 #[inline]
 fn ready(buffer: &[u8], start: usize, credit: i64, ended: bool) -> Option<&[u8]> {
     (credit > 0 || ended).then(|| &buffer[start..])

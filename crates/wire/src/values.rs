@@ -1,4 +1,4 @@
-//! Reading into the arena: values, and ids that are not in one piece in the input.
+//! Reads into the arena: values, and ids that are not contiguous in the input.
 
 use core::mem::MaybeUninit;
 
@@ -6,13 +6,13 @@ use quipu_arena::Scope;
 
 use crate::error::Fault;
 
-/// Doubles, least significant byte first.
+/// Reads doubles, least significant byte first.
 #[inline(always)]
 pub(crate) fn little_endian<'m>(bytes: &[u8], scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
     doubles(bytes, scope, f64::from_le_bytes)
 }
 
-/// Doubles, most significant byte first.
+/// Reads doubles, most significant byte first.
 #[inline(always)]
 pub(crate) fn big_endian<'m>(bytes: &[u8], scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
     doubles(bytes, scope, f64::from_be_bytes)
@@ -29,12 +29,12 @@ fn doubles<'m>(
     for (place, word) in room.iter_mut().zip(words) {
         place.write(read(*word));
     }
-    // SAFETY: The room has one place for each word, and all were written.
+    // SAFETY: The room contains one place for each word, and all were written.
     Ok(unsafe { assume_init(room) })
 }
 
-/// Reads `len` values, which was checked against the input, each with the function. Stops at the
-/// first fault.
+/// Reads `len` values with the function. The caller checks `len` against the input. This stops at
+/// the first fault.
 #[inline(always)]
 pub(crate) fn fill<'m, T: Copy>(
     len: usize,
@@ -45,11 +45,11 @@ pub(crate) fn fill<'m, T: Copy>(
     for place in room.iter_mut() {
         place.write(next()?);
     }
-    // SAFETY: All places were written, or the function has returned.
+    // SAFETY: All places were written, because any fault above returned.
     Ok(unsafe { assume_init(room) })
 }
 
-/// Room for values, of a length that was checked against the input.
+/// Allocates room for values. The caller checks the length against the input.
 #[inline(always)]
 pub(crate) fn room<'m, T>(
     len: usize,
@@ -63,6 +63,6 @@ pub(crate) fn room<'m, T>(
 /// All places were written.
 #[inline(always)]
 pub(crate) unsafe fn assume_init<T>(room: &mut [MaybeUninit<T>]) -> &[T] {
-    // SAFETY: `MaybeUninit<T>` has the layout of `T`, and all are initialized.
+    // SAFETY: `MaybeUninit<T>` and `T` share their layout, and all places are initialized.
     unsafe { core::slice::from_raw_parts(room.as_ptr().cast(), room.len()) }
 }

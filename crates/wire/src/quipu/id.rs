@@ -1,11 +1,11 @@
-//! Packed ids: 5 or 6 bits per character, for ids made of the 32 or 64 most usual characters.
+//! Packed ids: 5 or 6 bits per character, if all characters are among the 32 or 64 most usual.
 //!
 //! ```text
 //! 5 bits  a to z, then = , . _ - /
 //! 6 bits  the same, then 0 to 9, then : ; { } " @ + ~ % # * & ? ! < > ( ) [ ] | and the space
 //! ```
 //!
-//! The first character is in the lowest bits of the first byte. 8 characters take 5 or 6 bytes; the
+//! The first character is in the lowest bits of the first byte. 8 characters take 5 or 6 bytes. The
 //! last group takes only the bytes that it needs, and unused bits of the last byte are zero.
 
 use core::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use crate::values;
 
 const CHARACTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyz=,._-/0123456789:;{}\"@+~%#*&?!<>()[]| ";
 
-/// A byte that has no code.
+/// Marks a byte without a code.
 const NONE: u8 = 0xff;
 
 static CODES: [u8; 256] = {
@@ -32,7 +32,7 @@ static CODES: [u8; 256] = {
     codes
 };
 
-/// How many bits each character of the id takes; `None` when a character has no code.
+/// Returns the bits per character of the id, or `None` if a character has no code.
 #[inline(always)]
 pub(super) fn width(id: &[u8]) -> Option<usize> {
     match id.iter().fold(0, |codes, byte| codes | CODES[usize::from(*byte)]) {
@@ -49,7 +49,7 @@ pub(super) struct PackedId<'a> {
     pub(super) width: usize,
 }
 
-// SAFETY: 6 bits are less than a byte, and 8 bytes are written where the last begins.
+// SAFETY: 6 bits are less than a byte, and 8 bytes are written where the last group begins.
 unsafe impl Piece for PackedId<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -91,8 +91,8 @@ pub(super) fn read<'m>(
     scope: &Scope<'m>,
 ) -> Result<&'m [u8], Fault> {
     const EXPECTED: &str = "an id as long as its length says";
-    // A character takes at least 5 bits, so more than two for each byte of the input are too many.
-    // Up to that, the product with 6 does not overflow.
+    // A character takes at least 5 bits, so the input cannot contain more than two per byte. Up to
+    // this limit, the product with 6 does not overflow.
     let len = match usize::try_from(len) {
         Ok(len) if len / 2 <= input.len() => len,
         _ => return Err(Fault::incomplete(EXPECTED)),
@@ -111,7 +111,7 @@ pub(super) fn read<'m>(
         }
         unpack(bits, width, rest);
     }
-    // SAFETY: Both parts were written, and they are the whole.
+    // SAFETY: Both parts were written, and together they are the whole.
     Ok(unsafe { values::assume_init(room) })
 }
 

@@ -38,8 +38,8 @@ use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricType, Metr
 use crate::pieces::{Byte, Bytes, Piece, Varint, append};
 use crate::reader::Reader;
 
-/// quipu's own format: smaller than any other, and faster than most. In its own framing, a stream
-/// sends an id once, and then a number for it, in blocks that order messages by their kinds.
+/// quipu's own format, smaller than any other and faster than most. In its own framing, a stream
+/// sends an id once and afterwards a number for this id. Its blocks sort messages by kind.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Quipu};
@@ -52,8 +52,8 @@ use crate::reader::Reader;
 #[derive(Debug)]
 pub struct Quipu(());
 
-/// The same with ids in 5 or 6 bits per character, where their characters allow it. Writing takes
-/// longer.
+/// quipu's format with ids in 5 or 6 bits per character, if their characters allow this. Use this
+/// if size matters more than the time to write.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, QuipuCompact};
@@ -83,18 +83,18 @@ const BATCH_TIMER: u8 = 1;
 const GAUGE: u8 = 2;
 const UNION: u8 = 3;
 
-/// From here on, a length in the head has a special meaning.
+/// From here on, lengths in the head are special codes.
 const LENGTHS_END: usize = 60;
 const PACKED_5: u8 = 61;
 const PACKED_6: u8 = 62;
 const LONG: u8 = 63;
 
-/// Which values of a union follow.
+/// The values of a union that follow, as flags.
 const HAS_COUNTER: u8 = 1;
 const HAS_TIMER: u8 = 2;
 const HAS_GAUGE: u8 = 4;
 
-/// What the dialects share.
+/// The code that the dialects share.
 struct Codec<D>(PhantomData<D>);
 
 impl<D: Dialect> Codec<D> {
@@ -183,14 +183,14 @@ impl<D: Dialect> Codec<D> {
     }
 }
 
-/// The kind, and the length of an id that is not packed.
+/// The kind, and the length of an unpacked id.
 #[derive(Clone, Copy)]
 struct Head {
     kind: u8,
     id_len: usize,
 }
 
-// SAFETY: A byte and a varint.
+// SAFETY: This writes a byte and a varint.
 unsafe impl Piece for Head {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -210,7 +210,7 @@ unsafe impl Piece for Head {
     }
 }
 
-/// What follows the id of a union that is not written as a metric.
+/// Writes the rest of a union after its id, for a union that cannot be written as a metric.
 #[inline(always)]
 pub(super) fn union_body<'m>(message: &MetricUnion<'m>) -> impl Piece + use<'m> {
     let MetricUnion { metric_type, counter, timer, gauge, .. } = *message;
@@ -223,7 +223,7 @@ pub(super) fn union_body<'m>(message: &MetricUnion<'m>) -> impl Piece + use<'m> 
     (Byte(metric_type.0 as u8), Byte(present), counter, timer, gauge)
 }
 
-/// Reads a head of this kind, and the id.
+/// Reads a head of this kind, and then the id.
 #[inline(always)]
 fn head<'m>(
     input: &mut Reader<'m>,
@@ -237,7 +237,7 @@ fn head<'m>(
     }
 }
 
-/// Reads a head, and the id.
+/// Reads a head of any kind, and then the id.
 #[inline(always)]
 fn any_head<'m>(
     input: &mut Reader<'m>,
@@ -268,7 +268,7 @@ fn long_head<'m>(input: &mut Reader<'m>, len: u8, scope: &Scope<'m>) -> Result<&
     }
 }
 
-/// Reads what follows the id of a union, whose list has at most this number of values.
+/// Reads the rest of a union after its id. The list can contain at most this number of values.
 #[inline(never)]
 pub(super) fn read_union_body<'m>(
     input: &mut Reader<'m>,

@@ -1,4 +1,4 @@
-//! quipu's own format. A message that stands alone is in `message.rs`, a stream in `stream`;
+//! quipu's own format. See `message.rs` for single messages and `stream` for streams.
 //! `docs/formats.md` draws every byte.
 
 mod id;

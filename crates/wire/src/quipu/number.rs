@@ -1,4 +1,4 @@
-//! Numbers in quipu's own format: whole numbers and doubles share one code, and each number takes
+//! Numbers in quipu's own format. Whole numbers and doubles share one code, and each number takes
 //! its shortest exact form.
 //!
 //! ```text
@@ -10,8 +10,9 @@
 //! f0..f8  the 0 to 8 most significant bytes of a double, most significant first; zeros follow
 //! ```
 //!
-//! Other first bytes are for later versions. A double that is a whole number is written as one, but
-//! -0 is not. Decimals are exact, since division by a power of 10 is rounded as IEEE 754 says.
+//! All other first bytes are reserved for later versions. A double that is a whole number is
+//! written as a whole number, except -0. Decimals are exact, because IEEE 754 defines the rounding
+//! of a division by a power of 10.
 
 use crate::error::Fault;
 use crate::pieces::{Byte, FixedPiece, Le64, Piece};
@@ -21,12 +22,12 @@ use crate::reader::Reader;
 #[derive(Clone, Copy)]
 pub(super) struct Whole(pub(super) i64);
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` below is the same constant.
 unsafe impl FixedPiece for Whole {
     const BOUND: usize = 9;
 }
 
-// SAFETY: The longest form has 9 bytes, and each of the long forms writes 9.
+// SAFETY: The longest form takes 9 bytes, and each of the long forms writes 9.
 unsafe impl Piece for Whole {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -54,7 +55,7 @@ const SHORT: u64 = 0x80;
 /// Numbers below this take two.
 const MIDDLE: u64 = SHORT + 0x4000;
 
-/// Writes a number in the bytes that it needs, after a lead with its length and its sign.
+/// Writes a number in the bytes that it needs, after a lead that encodes its length and its sign.
 ///
 /// # Safety
 ///
@@ -71,13 +72,13 @@ unsafe fn put_long(number: i64, lead: u8, at: *mut u8) -> *mut u8 {
     }
 }
 
-/// How many bytes a number takes, at least 1.
+/// Returns how many bytes a number takes, at least 1.
 #[inline(always)]
 fn bytes_of(bits: u64) -> usize {
     8 - ((bits | 1).leading_zeros() / 8) as usize
 }
 
-/// How long a whole number is.
+/// Returns the length of a whole number.
 #[inline(always)]
 pub(super) fn whole_len(number: i64) -> usize {
     match number as u64 {
@@ -91,12 +92,12 @@ pub(super) fn whole_len(number: i64) -> usize {
 #[derive(Clone, Copy)]
 pub(super) struct CompactDouble(pub(super) f64);
 
-// SAFETY: That is its bound.
+// SAFETY: `bound` below is the same constant.
 unsafe impl FixedPiece for CompactDouble {
     const BOUND: usize = 10;
 }
 
-// SAFETY: The longest form is a decimal: a whole number after one byte.
+// SAFETY: The longest form is a decimal: a byte and then a whole number.
 unsafe impl Piece for CompactDouble {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -135,7 +136,7 @@ unsafe fn put_fraction(value: f64, at: *mut u8) -> *mut u8 {
     }
 }
 
-/// How many of the most significant bytes hold all bits that are not zero.
+/// Returns how many of the most significant bytes contain all non-zero bits.
 #[inline(always)]
 pub(super) fn top_bytes(value: f64) -> usize {
     8 - (value.to_bits().trailing_zeros() / 8) as usize
@@ -155,7 +156,7 @@ pub(super) unsafe fn put_top_bytes(value: f64, at: *mut u8) -> *mut u8 {
     }
 }
 
-/// How long a double is.
+/// Returns the length of a double.
 pub(super) fn double_len(value: f64) -> usize {
     if let Some(number) = mantissa(value, 0) {
         return whole_len(number);
@@ -167,18 +168,19 @@ pub(super) fn double_len(value: f64) -> usize {
     }
 }
 
-/// The powers of ten by which decimals are divided.
+/// The divisors of decimals.
 pub(super) const POWERS: [f64; 9] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8];
-/// The most places that a decimal can have.
+/// The most decimal places.
 pub(super) const MAX_PLACES: usize = 8;
 
-/// Added to a double below 2^51, it leaves the nearest whole number in the lowest bits.
+/// Rounds a double below 2^51: after adding this constant, the lowest bits contain the nearest
+/// whole number.
 const ROUND: f64 = (3u64 << 51) as f64;
 
-/// Below this, whole numbers that [`round`] finds are right.
+/// Whole numbers below this limit are correct in the result of [`round`].
 pub(super) const EXACT: u64 = 1 << 51;
 
-/// The whole number that, divided by 10^places, is the value bit for bit.
+/// Returns the whole number that yields exactly this value, bit for bit, when divided by 10^places.
 #[inline(always)]
 pub(super) fn mantissa(value: f64, places: usize) -> Option<i64> {
     let (number, back) = round(value, places);
@@ -186,9 +188,9 @@ pub(super) fn mantissa(value: f64, places: usize) -> Option<i64> {
     exact.then_some(number)
 }
 
-/// The whole number nearest to the value times 10^places, and the value that it stands for. It is
-/// correct if it is below 2^51. For larger values and for NaN it is wrong, but then it is not below
-/// 2^51.
+/// Returns the whole number nearest to the value times 10^places, and the value of this decimal.
+/// You can trust the whole number if it is below 2^51. For larger values and for NaN it is wrong,
+/// but then it is not below 2^51.
 #[inline(always)]
 pub(super) fn round(value: f64, places: usize) -> (i64, f64) {
     let power = POWERS[places];
@@ -198,26 +200,27 @@ pub(super) fn round(value: f64, places: usize) -> (i64, f64) {
     (whole_of(rounded), if places == 0 { whole } else { whole / power })
 }
 
-/// The whole number in a sum with [`ROUND`].
+/// Extracts the whole number from a sum with [`ROUND`].
 #[inline(always)]
 fn whole_of(rounded: f64) -> i64 {
     rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i64
 }
 
-/// The whole number of a value that was found to have one.
+/// Returns the whole number of a value that is already known to be exact.
 #[inline(always)]
 pub(super) fn known_mantissa(value: f64, places: usize) -> i64 {
     whole_of(value * POWERS[places] + ROUND)
 }
 
-/// The fewest places, 1 to 8, with which the value is a decimal, and its whole number.
+/// Returns the smallest number of decimal places, 1 to 8, that represents the value exactly, and
+/// the corresponding whole number. For example, 1.25 yields 2 and 125.
 ///
-/// A value that is exact with some places is exact with more, as long as the whole number stays
-/// below 2^51. So one division is enough to tell that a value is not a decimal.
+/// If a value is exact with some places, it is also exact with more, up to whole numbers of 2^51.
+/// Because of this, one division is enough to reject a value that is not a decimal.
 #[inline(never)]
 pub(super) fn decimal(value: f64) -> Option<(usize, i64)> {
     let mut places = MAX_PLACES;
-    // NaN gets past this loop, and fails below.
+    // NaN passes this loop and fails below.
     while value.abs() * POWERS[places] >= EXACT as f64 {
         places = places.checked_sub(1)?;
     }
@@ -249,8 +252,8 @@ pub(super) fn read_whole(input: &mut Reader<'_>, expected: &'static str) -> Resu
     }
 }
 
-/// Reads a number of two or more bytes if the input has at least nine, the length of the longest.
-/// It reads nothing if the number is at the end of the input, or malformed.
+/// Reads a number of two or more bytes, if the input contains at least nine, the length of the
+/// longest number. Reads no bytes if this is not the case, or if the number is malformed.
 #[inline(always)]
 fn read_ahead(input: &mut Reader<'_>) -> Option<i64> {
     let &[lead, low, ..] = input.rest().first_chunk::<9>()?;
@@ -264,7 +267,7 @@ fn read_ahead(input: &mut Reader<'_>) -> Option<i64> {
             let bytes = usize::from(lead & 7) + 1;
             let number = i64::try_from(word & (u64::MAX >> (64 - 8 * bytes))).ok()?;
             input.advance(1 + bytes);
-            // Inverts all bits if the number is negative.
+            // Inverts all bits of a negative number.
             Some(number ^ -i64::from(lead >> 3 & 1))
         }
         _ => None,
@@ -289,7 +292,7 @@ fn read_long(input: &mut Reader<'_>, expected: &'static str) -> Result<i64, Faul
     number
 }
 
-/// Reads what [`put_long`] wrote after the lead.
+/// Reads the bytes from [`put_long`] after the lead.
 #[inline(always)]
 fn read_bytes(input: &mut Reader<'_>, lead: u8, expected: &'static str) -> Result<i64, Fault> {
     let bits = input.little_endian(usize::from(lead & 7) + 1, expected)?;
@@ -331,7 +334,7 @@ fn read_long_double(input: &mut Reader<'_>, expected: &'static str) -> Result<f6
     value
 }
 
-/// Reads what [`put_top_bytes`] wrote after the lead.
+/// Reads the bytes from [`put_top_bytes`] after the lead.
 #[inline(always)]
 pub(super) fn read_top_bytes(
     input: &mut Reader<'_>,

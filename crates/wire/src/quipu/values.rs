@@ -1,8 +1,8 @@
-//! The values of a batch timer in quipu's own format: all values of a list share one form, the
-//! shortest that is exact.
+//! The values of a batch timer in quipu's own format. All values of a list share one form, the
+//! shortest one that is exact.
 //!
-//! The first byte has the form in its three high bits and the number of values in its five low
-//! ones; 31 says that the number follows as a varint.
+//! The first byte contains the form in its three high bits and the number of values in its five low
+//! bits. 31 means that the number follows as a varint.
 //!
 //! ```text
 //! 0  one byte each                    whole numbers to 255
@@ -16,9 +16,9 @@
 //! 7  as 3                             decimals of 5 to 8 places
 //! ```
 //!
-//! Bytes and bits are in the order least significant first. The byte of places and width has the
-//! places, less 1 in form 3 and less 5 in form 7, in its two high bits, and the width in bits in
-//! the others. Unused bits of the last byte are zero.
+//! Bytes and bits are ordered from least to most significant. The byte for places and width
+//! contains the places in its two high bits, less 1 in form 3 and less 5 in form 7, and the width
+//! in bits in the other six. Unused bits of the last byte are zero.
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -33,17 +33,17 @@ use crate::pieces::{Byte, Each, FixedPiece, Le16, Le32, Le64, LeDoubles, Piece, 
 use crate::reader::Reader;
 use crate::values;
 
-/// A list of values, and how many places the last list's decimals had; 0 if that is not known.
+/// A list of values, and the decimal places of the previous list; 0 if unknown.
 #[derive(Clone, Copy)]
 pub(super) struct Values<'a> {
     values: &'a [f64],
     places: Option<&'a Cell<u8>>,
 }
 
-/// The form in which a list is the shortest.
+/// The shortest form of a list.
 #[derive(Clone, Copy)]
 enum Form {
-    /// Whole numbers, with the bits that any of them has.
+    /// Whole numbers, and the union of their bits.
     Whole(u64),
     Decimals {
         places: usize,
@@ -61,17 +61,17 @@ const NUMBERS: u8 = 4;
 const RAW: u8 = 5;
 const FINE_DECIMALS: u8 = 7;
 
-/// The most values that are packed: a reader allocates 8 bytes for each, which may be one bit of
-/// the input.
+/// The most values that are packed. This is limited because a reader allocates 8 bytes for each
+/// value, which can be one bit of input.
 const MAX_PACKED: usize = 1 << 22;
 
-/// Up to this number of values are read without a branch on it.
+/// Up to this number, values are read without a branch on their number.
 const FEW: usize = 8;
 
 /// The most bits of a packed value.
 const MAX_WIDTH: usize = 51;
 
-/// The most places that [`DECIMALS`] can have; [`FINE_DECIMALS`] has more.
+/// The most places of [`DECIMALS`]. [`FINE_DECIMALS`] supports more.
 const COARSE: usize = 4;
 
 impl<'a> Values<'a> {
@@ -80,19 +80,20 @@ impl<'a> Values<'a> {
         Values { values, places: None }
     }
 
-    /// The same; it tries the places of the last list first, and stores those of this one.
+    /// Like `new`, but tries the places of the previous list first and stores the places of this
+    /// one.
     #[inline(always)]
     pub(super) fn with_hint(values: &'a [f64], places: &'a mut u8) -> Values<'a> {
         Values { values, places: Some(Cell::from_mut(places)) }
     }
 }
 
-// SAFETY: A form takes at most 10 bytes for each value: numbers do. The number of values takes at
+// SAFETY: A form takes at most 10 bytes for each value, like numbers. The number of values takes at
 // most 11, places and width one, and 8 are written where bits end.
 unsafe impl Piece for Values<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
-        // A slice has at most `isize::MAX` bytes, so the product does not overflow.
+        // A slice contains at most `isize::MAX` bytes, so the product does not overflow.
         (self.values.len() * CompactDouble::BOUND).saturating_add(20)
     }
 
@@ -105,7 +106,8 @@ unsafe impl Piece for Values<'_> {
             if let Some(width) = same_places(values, places) {
                 return put_decimals(values, usize::from(places), width, start);
             }
-            // As if all values were whole numbers of one byte; otherwise they are written again.
+            // Assumes that all values are whole numbers of one byte. If not, they are written
+            // again.
             if let Some(end) = put_bytes(values, put_count(BYTES, values, start)) {
                 return end;
             }
@@ -118,7 +120,7 @@ unsafe impl Piece for Values<'_> {
     }
 }
 
-/// Writes the lowest byte of each value, and returns the end if all are whole numbers to 255.
+/// Writes the lowest byte of each value. Returns the end if all values are whole numbers up to 255.
 ///
 /// # Safety
 ///
@@ -214,15 +216,16 @@ unsafe fn put_count(form: u8, values: &[f64], at: *mut u8) -> *mut u8 {
     }
 }
 
-/// The width of the values with the places of the last list, if that is their shortest form.
+/// Returns the width of the values with the places of the previous list, if this is their shortest
+/// form.
 #[inline(always)]
 fn same_places(values: &[f64], places: u8) -> Option<usize> {
     if places == 0 || values.len() > MAX_PACKED {
         return None;
     }
     let (bits, rest) = all_mantissas(values, usize::from(places));
-    // If all numbers are even, they may be multiples of ten, and fewer places may be enough. Values
-    // that are whole numbers are such multiples.
+    // If all numbers are even, they may be multiples of ten, and fewer places may be enough. This
+    // includes values that are whole numbers.
     (rest == 0 && bits < EXACT && bits & 1 == 1).then(|| width(bits))
 }
 
@@ -237,7 +240,7 @@ fn other_form(values: &[f64], hint: &mut u8) -> Form {
         }
         _ => (Form::Raw, 8 * values.len()),
     };
-    // Packed values of up to 4 bytes are hardly shorter as numbers, which are much slower.
+    // Packed values of up to 4 bytes are hardly longer than numbers, and much faster.
     if len > 4 * values.len() {
         let numbers: usize = values.iter().map(|value| double_len(*value)).sum();
         if numbers < len {
@@ -247,14 +250,14 @@ fn other_form(values: &[f64], hint: &mut u8) -> Form {
     if len < 8 * values.len() { form } else { Form::Raw }
 }
 
-/// How many bits a number takes, at least 1.
+/// Returns how many bits a number takes, at least 1.
 #[inline(always)]
 fn width(bits: u64) -> usize {
     (64 - (bits | 1).leading_zeros()) as usize
 }
 
-/// The fewest places with which all values are decimals, and all bits that their numbers have.
-/// `None` if a value is negative or not a decimal.
+/// Returns the smallest number of places with which all values are decimals, and the union of their
+/// bits. Returns `None` if a value is negative or not a decimal.
 fn decimals(values: &[f64]) -> Option<(usize, u64)> {
     let mut places = match mantissa(*values.first()?, 0) {
         Some(_) => 1,
@@ -265,7 +268,7 @@ fn decimals(values: &[f64]) -> Option<(usize, u64)> {
         if rest == 0 && bits < EXACT {
             return Some((places, bits));
         }
-        // The places that are needed by the first value that is not exact yet.
+        // The places needed for the first value that is not exact yet.
         let other = values.iter().find(|value| mantissa(**value, places).is_none())?;
         let (needed, _) = decimal(*other)?;
         if needed <= places {
@@ -275,9 +278,9 @@ fn decimals(values: &[f64]) -> Option<(usize, u64)> {
     }
 }
 
-/// The bits that the whole numbers of all values have with these places, and bits that are zero if
-/// all values are exact. A value that is negative or NaN adds bits beyond 2^51. The loop has no
-/// branch, so that the compiler can vectorize it.
+/// Returns the union of the bits of all whole numbers with these places, and a word that is zero if
+/// all values are exact. A negative value or NaN adds bits beyond 2^51. The loop contains no
+/// branch, because the compiler can then vectorize it.
 #[inline(always)]
 fn all_mantissas(values: &[f64], places: usize) -> (u64, u64) {
     let mut bits = 0;
@@ -296,8 +299,9 @@ fn all_mantissas(values: &[f64], places: usize) -> (u64, u64) {
 #[inline(always)]
 unsafe fn put_decimals(values: &[f64], places: usize, width: usize, at: *mut u8) -> *mut u8 {
     let (form, above) = if places <= COARSE { (DECIMALS, 1) } else { (FINE_DECIMALS, 1 + COARSE) };
-    // SAFETY: The caller's obligation. A value has at most 51 bits, so 64 bits hold it after 7 left
-    // over. Each value takes less than 7 bytes, and the 8 that are written last are in the bound.
+    // SAFETY: The caller's obligation. A value takes at most 51 bits, so a 64-bit word can hold it
+    // together with 7 remaining bits. Each value takes less than 7 bytes, and the last store of 8
+    // bytes is within the bound.
     unsafe {
         let at = put_count(form, values, at);
         let mut at = Byte(((places - above) << 6 | width) as u8).put(at);
@@ -325,7 +329,7 @@ pub(super) fn read<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m 
     read_most(input, u64::MAX, scope)
 }
 
-/// Reads a list, and refuses one of more than 8 values that has more than `most`.
+/// Reads a list. A list of more than 8 values is refused if it contains more than `most`.
 #[inline(always)]
 pub(super) fn read_most<'m>(
     input: &mut Reader<'m>,
@@ -396,7 +400,7 @@ fn read_others<'m>(
     }
 }
 
-/// Reads 1 to 8 values of a byte each, without a branch on their number, since most lists are
+/// Reads 1 to 8 values of a byte each, without a branch on their number, because most lists are
 /// short.
 #[inline(always)]
 fn few_bytes<'m>(
@@ -415,8 +419,8 @@ fn few_bytes<'m>(
     Ok(all.get(..count).unwrap_or_default())
 }
 
-/// Stores each byte of a word as a double, two in one store: a caller that loads them two at a time
-/// would wait for single stores to reach the cache, 4 ns.
+/// Stores each byte of a word as a double, two doubles per store. A caller that loads two at a time
+/// would otherwise wait 4 ns for single stores to reach the cache.
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 #[inline]
 #[target_feature(enable = "sse2")]
@@ -435,7 +439,7 @@ fn spread(word: u64, places: &mut [MaybeUninit<f64>; 8]) {
     }
 }
 
-/// The same, for other processors. It is unsafe because the other one is.
+/// The same for other processors. This is unsafe only because the version above is.
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 #[inline(always)]
 unsafe fn spread(word: u64, places: &mut [MaybeUninit<f64>; 8]) {
@@ -459,15 +463,15 @@ fn each<'m, const N: usize>(
     Ok(unsafe { values::assume_init(room) })
 }
 
-/// Reads up to 8 decimals, without a branch on their number. Returns `None`, and has read nothing,
-/// if they are not well-formed or too near to the end of the input.
+/// Reads up to 8 decimals, without a branch on their number. Returns `None` without reading any
+/// bytes if they are malformed or too close to the end of the input.
 #[inline(always)]
 fn few_decimals<'m>(
     input: &mut Reader<'m>,
     count: usize,
     scope: &Scope<'m>,
 ) -> Option<Result<&'m [f64], Fault>> {
-    // Places and width, 8 values, and the rest of the word in which the last begins.
+    // The places and the width, 8 values, and the rest of the word in which the last begins.
     const MOST: usize = 1 + (FEW - 1) * MAX_WIDTH / 8 + 8;
     let &[head, ref bytes @ ..] = input.rest().first_chunk::<MOST>()?;
     let width = usize::from(head & 63);
@@ -475,7 +479,7 @@ fn few_decimals<'m>(
         return None;
     }
     let end = count * width;
-    // Without a branch on whether there are unused bits.
+    // Computed without a branch on whether there are unused bits.
     let unused = u32::from(*bytes.get(end / 8)?) >> (end % 8);
     if (unused != 0) & !end.is_multiple_of(8) {
         return None;
@@ -517,7 +521,8 @@ fn read_decimals<'m>(
     if count > MAX_PACKED as u64 {
         return Err(Fault::too_large("at most 2^22 packed values"));
     }
-    // A byte holds at most 8 values. The number of bits is a `u64`, since it may exceed a `usize`.
+    // A byte contains at most 8 values. The number of bits is a `u64`, because it can exceed a
+    // `usize`.
     let count = match usize::try_from(count) {
         Ok(count) if count / 8 <= input.len() => count,
         _ => return Err(Fault::incomplete(EXPECTED)),

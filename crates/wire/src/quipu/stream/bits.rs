@@ -1,24 +1,24 @@
-//! Columns of numbers, packed in bits.
+//! Bit-packed columns of numbers.
 //!
-//! A column is split into groups of 32 numbers; the last can have fewer. A group is a byte with the
-//! width, then that number of bits for each number, the first in the lowest bits of the first byte.
-//! A group ends with a whole byte. A width above 31 is a multiple of 8, so no number spans more
-//! than 8 bytes.
+//! A column is split into groups of 32 numbers; the last group can be shorter. A group begins with
+//! a byte for the width. Then this number of bits follows for each number, the first in the lowest
+//! bits of the first byte. A group ends with a whole byte. A width above 31 is a multiple of 8, so
+//! a number never spans more than 8 bytes.
 
 use crate::error::Fault;
 use crate::pieces::{Byte, Le64, Piece};
 use crate::reader::Reader;
 
-/// The numbers of a group.
+/// The most numbers in a group.
 pub(super) const GROUP: usize = 32;
-/// Widths up to this can be any number.
+/// Up to here, any width is allowed.
 pub(super) const NARROW: u32 = 31;
 
-/// A column that is written.
+/// A column to write.
 #[derive(Clone, Copy)]
 pub(super) struct Column<'a>(pub(super) &'a [u64]);
 
-// SAFETY: A group has a byte for its width and at most 8 bytes for each number. Stores exceed the
+// SAFETY: A group takes a byte for its width and at most 8 bytes for each number. Stores exceed the
 // end of a number by less than 32 bytes.
 unsafe impl Piece for Column<'_> {
     #[inline(always)]
@@ -42,8 +42,8 @@ unsafe impl Piece for Column<'_> {
 #[inline(always)]
 unsafe fn put_group(group: &[u64], at: *mut u8) -> *mut u8 {
     let width = width(group.iter().fold(0, |all, number| all | number));
-    // SAFETY: `width` is at most 64, so a number has at most 8 bytes. Eight numbers take less than
-    // 32 bytes, which `put_eight` needs.
+    // SAFETY: `width` is at most 64, so a number takes at most 8 bytes. Eight numbers take less
+    // than 32 bytes, which `put_eight` needs.
     unsafe {
         let mut at = Byte(width as u8).put(at);
         if width > NARROW {
@@ -68,7 +68,7 @@ unsafe fn put_group(group: &[u64], at: *mut u8) -> *mut u8 {
     }
 }
 
-/// The width for numbers that have these bits.
+/// Returns the width for numbers whose union of bits is `bits`.
 #[inline(always)]
 fn width(bits: u64) -> u32 {
     let width = 64 - bits.leading_zeros();
@@ -79,7 +79,7 @@ fn width(bits: u64) -> u32 {
 ///
 /// # Safety
 ///
-/// `at` is valid for 32 bytes. The numbers have `width` bits.
+/// `at` is valid for 32 bytes. The numbers have at most `width` bits.
 #[inline(always)]
 pub(super) unsafe fn put_eight(numbers: &[u64; 8], width: u32, at: *mut u8) {
     debug_assert!(width <= NARROW, "wider numbers are not packed");
@@ -98,7 +98,7 @@ pub(super) unsafe fn put_eight(numbers: &[u64; 8], width: u32, at: *mut u8) {
     }
 }
 
-/// Reads a column into a slice of its length.
+/// Reads a column into a slice of the same length.
 #[inline(always)]
 pub(super) fn read(
     input: &mut Reader<'_>,
@@ -126,16 +126,16 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Unpacks the numbers of a group from its bits, which 8 more bytes follow.
+/// Unpacks the numbers of a group. At least 8 more bytes must follow its bits.
 #[inline(always)]
 fn unpack(packed: &[u8], width: usize, group: &mut [u64]) {
-    // For a width of 0, every number is 0.
+    // A width of 0 makes every number 0.
     let mask = u64::MAX.checked_shr(64 - width as u32).unwrap_or(0);
     assert!(packed.len() >= (group.len() * width).div_ceil(8) + 8, "8 bytes follow the last bit");
     for (index, number) in group.iter_mut().enumerate() {
         let bit = index * width;
-        // SAFETY: The number begins in one of the bytes that the group takes, or right after them,
-        // and 8 more bytes follow them.
+        // SAFETY: The number begins in one of the group's bytes or right after them, and 8 more
+        // bytes follow.
         let word = unsafe { packed.as_ptr().add(bit / 8).cast::<[u8; 8]>().read_unaligned() };
         *number = u64::from_le_bytes(word) >> (bit % 8) & mask;
     }

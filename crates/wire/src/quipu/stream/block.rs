@@ -1,4 +1,4 @@
-//! A block that was read: everything is decoded and checked before the first message is returned.
+//! A block that was read. Everything is decoded and checked before the first message is returned.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,26 +18,27 @@ use crate::reader::{Reader, unzigzag};
 
 const OTHER_KIND: &str = "messages of the requested kind";
 
-/// The columns of a block. The messages have the indices 0, 1, 2, ... in the order of their kinds.
+/// The columns of a block. The messages are indexed 0, 1, 2, ..., sorted by kind.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// The indices of the messages of each kind.
+    /// The index range of each kind.
     kinds: [Range<usize>; 4],
     /// The index of the next message.
     next: usize,
-    /// The numbers of their series. Numbers of earlier blocks can follow the last; see `AHEAD`.
+    /// The series number of each message. Numbers from earlier blocks can follow the last; see
+    /// `AHEAD`.
     numbers: [u64; MAX_MESSAGES + AHEAD],
     /// The changes of counters and gauges, by index.
     changes: [u64; MAX_MESSAGES],
     exceptions: Vec<Exception>,
     next_exception: usize,
-    /// The lists of batch timers and unions, and where each begins and ends, by index.
+    /// The lists of batch timers and unions, and their ranges by index.
     lists: Lists,
     spans: [(u32, u32); MAX_MESSAGES],
     unions: Vec<Union>,
 }
 
-/// A gauge that is not a change.
+/// A gauge that is written in full instead of as a change.
 #[derive(Debug)]
 struct Exception {
     index: usize,
@@ -50,7 +51,7 @@ enum Exceptional {
     Double(f64),
 }
 
-/// A union, without its id and its list.
+/// A union, except for its id and its list.
 #[derive(Debug)]
 struct Union {
     metric_type: MetricType,
@@ -58,13 +59,13 @@ struct Union {
     gauge: f64,
 }
 
-/// A series is prefetched this number of messages before it is needed.
+/// How many messages in advance a series is prefetched.
 const AHEAD: usize = 16;
-/// Its id is prefetched this number of messages before, when the series has arrived.
+/// How many messages in advance its id is prefetched. By then, the series is in the cache.
 const ID_AHEAD: usize = 8;
 
 impl Block {
-    /// A block without messages.
+    /// Creates a block without messages.
     pub(super) fn empty() -> Box<Block> {
         Box::new(Block {
             kinds: [0..0, 0..0, 0..0, 0..0],
@@ -79,7 +80,7 @@ impl Block {
         })
     }
 
-    /// How many messages have not been returned.
+    /// Returns how many messages remain.
     #[inline(always)]
     pub(super) fn left(&self) -> usize {
         self.kinds[UNION].end - self.next
@@ -91,8 +92,8 @@ impl Block {
         self.next = 0;
     }
 
-    /// Reads the body of a block whose checksum is right. After a fault, the input is at its
-    /// place, and the caller must clear the block.
+    /// Reads the body of a block whose checksum matches. On a fault, the input is at its position,
+    /// and the caller must clear the block.
     pub(super) fn read(
         &mut self,
         header: &Header,
@@ -154,7 +155,7 @@ impl Block {
             let numbers = &mut self.numbers[range.clone()];
             bits::read(input, numbers, "the numbers of series")?;
             let unknown = |number: &u64| *number >= series.len() as u64;
-            // Without an early exit, this check takes a fraction of the time.
+            // This check takes a fraction of the time, because there is no early exit.
             if numbers.iter().fold(false, |any, number| any | unknown(number)) {
                 *input = before;
                 return Err(Fault::malformed("the numbers of series that were defined"));
@@ -203,7 +204,7 @@ impl Block {
         let series = &mut series[BATCH_TIMER];
         for (index, shape) in timers.zip(shapes) {
             self.look_ahead(index, series, |known| ids.prefetch(known));
-            // The number was checked.
+            // The number was already checked.
             let Some(known) = series.get_mut(self.numbers[index] as usize) else { continue };
             let start = self.lists.end();
             if shape >> 5 == 0 {
@@ -241,7 +242,7 @@ impl Block {
         Ok(())
     }
 
-    /// Returns the next message as one of this kind.
+    /// Returns the next message, converted to this kind if possible.
     #[inline(always)]
     pub(super) fn next<'b>(
         &'b mut self,
@@ -276,7 +277,7 @@ impl Block {
         }
     }
 
-    /// Passes the messages that were not returned to a function.
+    /// Passes the remaining messages to a function.
     #[inline(always)]
     pub(super) fn for_each(
         &mut self,
@@ -290,7 +291,7 @@ impl Block {
         self.next = unions.end;
         let Dictionary { series: [of_counters, of_timers, of_gauges, of_unions], ids, .. } =
             dictionary;
-        // The numbers were checked, so no loop ends early.
+        // The numbers were already checked, so no loop ends early.
         for index in counters {
             self.look_ahead(index, of_counters, |known| ids.prefetch(known));
             let Some(known) = of_counters.get_mut(self.numbers[index] as usize) else { return };
@@ -315,10 +316,10 @@ impl Block {
         }
     }
 
-    /// Prefetches a series that is needed soon, and the id of one that is needed sooner.
+    /// Prefetches a series that is needed soon, and the id of a series that is needed sooner.
     #[inline(always)]
     fn look_ahead(&self, index: usize, series: &[KnownSeries], id: impl Fn(&KnownSeries)) {
-        // Numbers of another kind or block are harmless.
+        // Numbers from another kind or block are harmless.
         let number = |ahead: usize| self.numbers[index + ahead] as usize;
         if let Some(known) = series.get(number(AHEAD)) {
             prefetch(known);
@@ -348,7 +349,7 @@ impl Block {
         known.decimal()
     }
 
-    /// The list of a batch timer or a union.
+    /// Returns the list of a batch timer or a union.
     #[inline(always)]
     fn list(&self, index: usize) -> &[f64] {
         let (start, end) = self.spans[index];

@@ -1,4 +1,4 @@
-//! The columns of the block that a writer gathers.
+//! The columns of the block that a writer is gathering.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use crate::message::MetricUnion;
 use crate::pieces::{Byte, Piece, append};
 use crate::quipu::message::union_body;
 
-/// A block is closed when its definitions, lists and unions have this number of bytes.
+/// A block is closed once its definitions, lists and unions take this number of bytes.
 const HEAVY: usize = 64 << 10;
 
 /// The messages of the next block.
@@ -28,11 +28,11 @@ pub(super) struct Columns {
     exceptions: Vec<u8>,
     lists: Vec<u8>,
     unions: Vec<u8>,
-    /// How many values the lists in the general form have.
+    /// The number of values in lists in the general form.
     values: usize,
 }
 
-/// One more than a block can hold, so that an index of one byte is always within.
+/// One more than the capacity, because a one-byte index is then always in bounds.
 type Numbers = [u64; MAX_MESSAGES + 1];
 
 impl Columns {
@@ -59,40 +59,40 @@ impl Columns {
         self.counts == [0; 4]
     }
 
-    /// Whether the block has to be closed.
+    /// Returns whether the block must be closed.
     #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
         self.left == 0
     }
 
-    /// Whether the block has no room for a list of this number of values.
+    /// Returns whether a list of this number of values does not fit into the block.
     #[inline(always)]
     pub(super) fn is_too_short_for(&self, values: usize) -> bool {
         self.values + values > MAX_VALUES
     }
 
-    /// Appends a counter. `change` is how much it grew.
+    /// Appends a counter. `change` is the difference from the last value.
     #[inline(always)]
     pub(super) fn counter(&mut self, series: u32, change: u64) {
         let index = self.message(COUNTER, series);
         self.counter_changes[index] = change;
     }
 
-    /// Appends a gauge. `change` is how much its whole number grew.
+    /// Appends a gauge. `change` is the difference from the last whole number.
     #[inline(always)]
     pub(super) fn gauge(&mut self, series: u32, change: u64) {
         let index = self.message(GAUGE, series);
         self.gauge_changes[index] = change;
     }
 
-    /// Appends a gauge that is written as a number.
+    /// Appends a gauge that is written as a number instead of a change.
     pub(super) fn exceptional_gauge(&mut self, series: u32, number: impl Piece) {
         append(&mut self.exceptions, (Byte(self.counts[GAUGE]), number));
         self.exceptions_count += 1;
         self.gauge(series, 0);
     }
 
-    /// Appends a batch timer, and changes the places of its series if they are not enough.
+    /// Appends a batch timer. If the places of its series are not enough, this changes them.
     #[inline(always)]
     pub(super) fn batch_timer(&mut self, series: u32, values: &[f64], places: &mut u8) {
         let shape = match lists::write_short(values, *places, &mut self.lists) {
@@ -119,20 +119,20 @@ impl Columns {
         self.message(UNION, series);
     }
 
-    /// Counts a definition that was appended.
+    /// Counts an appended definition.
     pub(super) fn count_definition(&mut self) {
         self.definitions_count += 1;
         self.close_if_heavy();
     }
 
-    /// Lets the block be full with the next message if it has many bytes.
+    /// Limits the size: a heavy block is full after the next message.
     fn close_if_heavy(&mut self) {
         if self.definitions.len() + self.lists.len() + self.unions.len() >= HEAVY {
             self.left = 1;
         }
     }
 
-    /// Appends the number of a message's series, and returns its index among the messages of its
+    /// Appends the series number of a message, and returns the index of the message within its
     /// kind.
     #[inline(always)]
     fn message(&mut self, kind: usize, series: u32) -> usize {
@@ -143,7 +143,8 @@ impl Columns {
         index
     }
 
-    /// Appends the block to a buffer, and begins the next one. Returns how many bytes it has.
+    /// Appends the block to a buffer and begins the next one. Returns the length of the block in
+    /// bytes.
     pub(super) fn close(&mut self, sequence: u32, restarts: bool, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         let counts = self.counts;

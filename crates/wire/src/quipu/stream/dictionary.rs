@@ -1,4 +1,4 @@
-//! The series that a reader knows: their ids and last values.
+//! The series known to a reader: their ids and last values.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -13,7 +13,7 @@ use crate::reader::Reader;
 pub(super) struct Dictionary {
     pub(super) series: [Vec<KnownSeries>; 4],
     pub(super) ids: Ids,
-    /// The place of the id that was defined last.
+    /// The range of the last defined id.
     last: Range<usize>,
 }
 
@@ -21,17 +21,18 @@ pub(super) struct Dictionary {
 #[derive(Debug, Default)]
 pub(super) struct Ids(Vec<u8>);
 
-/// The state of a series: 16 bytes, because a reader reads them at random.
+/// The state of a series. Only 16 bytes, because a reader accesses them at random.
 #[derive(Debug)]
 pub(super) struct KnownSeries {
     /// The last value of a counter, or the last whole number of a gauge.
     last: i64,
     id_start: u32,
-    /// The length of the id, and above it the places of a gauge or a batch timer.
+    /// The length of the id in the low bits. The bits above contain the places of a gauge or a
+    /// batch timer.
     len_and_places: u32,
 }
 
-/// An id has at most 2^26 bytes.
+/// An id takes at most 2^26 bytes.
 const LEN_BITS: u32 = 27;
 
 impl KnownSeries {
@@ -46,23 +47,24 @@ impl KnownSeries {
         self.len_and_places = len | u32::from(places) << LEN_BITS;
     }
 
-    /// Sets the number that the next change is added to.
+    /// Sets the base of the next change.
     #[inline(always)]
     pub(super) fn set_last(&mut self, last: i64) {
         self.last = last;
     }
 
-    /// Adds a change, and returns the new number.
+    /// Adds a change and returns the new number.
     #[inline(always)]
     pub(super) fn add(&mut self, change: i64) -> i64 {
         self.last = self.last.wrapping_add(change);
         self.last
     }
 
-    /// A gauge's last value.
+    /// Returns a gauge's last value.
     #[inline(always)]
     pub(super) fn decimal(&self) -> f64 {
-        // Places are at most 8. The bound spares a check, because there is a power for each.
+        // Places are at most 8. The bound saves a check, because the table then always contains the
+        // power.
         self.last as f64 / POWERS[usize::from(self.places()).min(POWERS.len() - 1)]
     }
 
@@ -74,14 +76,14 @@ impl KnownSeries {
 }
 
 impl Ids {
-    /// The id of a series.
+    /// Returns the id of a series.
     #[inline(always)]
     pub(super) fn id(&self, series: &KnownSeries) -> &[u8] {
         self.0.get(series.id()).unwrap_or_default()
     }
 
-    /// Prefetches the ends of a series' id. A long id has more cache lines, whose use a processor
-    /// foresees.
+    /// Prefetches both ends of an id. A longer id spans more cache lines, but the processor
+    /// predicts their use.
     #[inline(always)]
     pub(super) fn prefetch(&self, series: &KnownSeries) {
         let id = series.id();
@@ -98,7 +100,7 @@ impl Dictionary {
         self.last = 0..0;
     }
 
-    /// Reads the definition of a series, which has the next number of its kind.
+    /// Reads the definition of a series, which gets the next number of its kind.
     pub(super) fn define(&mut self, input: &mut Reader<'_>) -> Result<(), Fault> {
         const KIND: &str = "the kind of a series";
         const SHARED: &str = "how many bytes an id shares with the one before";
@@ -136,7 +138,7 @@ impl Dictionary {
     }
 }
 
-/// Reads a whole number, which places can precede.
+/// Reads a whole number with optional places before it.
 pub(super) fn read_decimal(
     input: &mut Reader<'_>,
     expected: &'static str,
@@ -151,14 +153,14 @@ pub(super) fn read_decimal(
     Ok((places, read_whole(input, expected)?))
 }
 
-/// Prefetches a cache line, on processors with such an instruction.
+/// Prefetches a cache line, if the processor supports this.
 #[inline(always)]
 pub(super) fn prefetch<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse", not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: A prefetch does not access memory in the sense of the language, and any address
-        // is allowed.
+        // SAFETY: In the language's sense, a prefetch does not access memory. Any address is
+        // allowed.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "sse", not(miri))))]

@@ -9,29 +9,29 @@ use crate::reader::Reader;
 
 pub(super) const MAGIC: &[u8; 3] = b"\xfcqw";
 const VERSION: u8 = 2;
-/// The flag of a block that restarts the dictionary.
+/// Marks a block that restarts the dictionary.
 const RESTART: u8 = 1;
-/// The bytes of a header.
+/// The length of a header in bytes.
 pub(super) const HEADER: usize = 24;
-/// Where the bytes begin that the checksum covers.
+/// The offset of the first byte that the checksum covers.
 const CHECKED: usize = 8;
-/// The most bytes of a body. An id, the values of a message, and everything that a writer gathers
-/// before it closes a block take fewer together.
+/// The most bytes of a body. An id, the values of a message, and all messages that a writer gathers
+/// before it closes a block take less than this together.
 const MAX_BODY: usize = 1 << 27;
 
-/// The fields of a header, except length and checksum.
+/// The fields of a header, except for length and checksum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) sequence: u32,
     pub(super) restarts: bool,
-    /// How many messages of each kind the block holds.
+    /// The number of messages of each kind.
     pub(super) counts: [u8; 4],
     pub(super) definitions: u8,
     pub(super) exceptions: u8,
 }
 
 impl Header {
-    /// Appends a header with room for the length and the checksum. [`seal`] fills them in.
+    /// Appends a header with room for the length and the checksum. [`seal`] fills them in later.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let [counters, timers, gauges, unions] = self.counts;
         append(
@@ -45,8 +45,8 @@ impl Header {
         );
     }
 
-    /// Reads the header of a block that is complete, and its body. An input that ends within the
-    /// block is left as it was.
+    /// Reads the header and the body of a complete block. If the input ends within the block, it is
+    /// unchanged.
     pub(super) fn read<'m>(input: &mut Reader<'m>) -> Result<(Header, &'m [u8]), Fault> {
         let before = *input;
         let read = Header::read_parts(input);
@@ -100,8 +100,8 @@ impl Header {
         Ok((Header { sequence, restarts, counts, definitions, exceptions }, body))
     }
 
-    /// The length of the body of a block that seems to restart the dictionary; `None` for bytes
-    /// that cannot begin such a block.
+    /// Returns the length of the body, if this looks like a block that restarts the dictionary.
+    /// Returns `None` if these bytes cannot begin such a block.
     pub(super) fn restart_len(block: &[u8]) -> Option<usize> {
         let header = block.first_chunk::<HEADER>()?;
         let len = header[8..].first_chunk().map(|len| u32::from_le_bytes(*len))?;
@@ -110,7 +110,7 @@ impl Header {
     }
 }
 
-/// Fills in the length and the checksum of the block at the end of a buffer.
+/// Fills in the length and the checksum of a block. The block is at the end of the buffer.
 pub(super) fn seal(block: &mut [u8]) {
     debug_assert!(block.len() - HEADER <= MAX_BODY, "a block stays below its bound");
     let len = (block.len() - HEADER) as u32;

@@ -1,4 +1,4 @@
-//! The ids of a writer's series, and the index that finds them.
+//! The ids of a writer's series, and an index to find them.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ pub(super) struct Index {
     secrets: Secrets,
 }
 
-/// The name of a series: its kind, and its place among the ids.
+/// The name of a series: its kind and the range of its id.
 #[derive(Clone, Copy)]
 struct Name {
     start: u32,
@@ -31,13 +31,13 @@ impl Index {
         self.names.len()
     }
 
-    /// The hash of a name.
+    /// Returns the hash of a name.
     #[inline(always)]
     pub(super) fn hash(&self, kind: Kind, id: &[u8]) -> u64 {
         hash(kind, id, &self.secrets)
     }
 
-    /// Finds a series.
+    /// Finds a series by its name.
     #[inline(always)]
     pub(super) fn find(&self, kind: Kind, id: &[u8], hash: u64) -> Option<u32> {
         let found = self.table.find(hash, |index| {
@@ -47,7 +47,7 @@ impl Index {
         found.copied()
     }
 
-    /// Whether there is no room for one more series with an id of this length.
+    /// Returns whether another series with an id of this length would not fit.
     pub(super) fn is_full(&self, len: usize) -> bool {
         self.names.len() == MAX_SERIES || self.ids.len() + len > MAX_IDS
     }
@@ -66,7 +66,7 @@ impl Index {
         index
     }
 
-    /// The id of a series.
+    /// Returns the id of a series.
     pub(super) fn id(&self, index: u32) -> &[u8] {
         self.names[index as usize].id(&self.ids)
     }

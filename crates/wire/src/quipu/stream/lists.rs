@@ -1,11 +1,11 @@
-//! The values of batch timers: short lists of decimals, and any other lists.
+//! The values of batch timers: short lists of decimals, and all other lists.
 //!
-//! Each list has a shape, one byte. Its 3 high bits are the number of values of a short list, 1 to
-//! 7, and its 5 low bits their width. The values are whole numbers that are divided by 10^places,
-//! and the series remembers the places. A short list begins and ends with whole bytes.
+//! A list begins with a byte for its shape. The 3 high bits of a short list's shape are the number
+//! of values, 1 to 7, and the 5 low bits their width. The values are whole numbers, divided by
+//! 10^places. The series remembers the places. A short list begins and ends with whole bytes.
 //!
-//! A shape of 0 to 8 announces a list in the general form (`values.rs`), and is the number of
-//! places that the series has from then on.
+//! A shape of 0 to 8 marks a list in the general form (`values.rs`). This shape is also the number
+//! of places that the series uses from then on.
 
 use alloc::vec::Vec;
 
@@ -21,11 +21,11 @@ use crate::reader::Reader;
 
 /// The most values of a short list.
 const FEW: usize = 7;
-/// The bytes in which a reader finds a short list: the bytes before the one where the last number
-/// begins, and 8 from there.
+/// The bytes that a reader loads for a short list: all bytes before the last number's first byte,
+/// and 8 more.
 const AHEAD: usize = (FEW - 1) * NARROW as usize / 8 + 8;
 
-/// A short list of decimals: its values as whole numbers. The eighth number is 0.
+/// A short list of decimals, as whole numbers. The eighth number is 0.
 #[derive(Clone, Copy)]
 struct ShortList {
     numbers: [u64; 8],
@@ -34,15 +34,15 @@ struct ShortList {
 }
 
 impl ShortList {
-    /// `None` if the list is not short, or has values that are not decimals of these places, are
-    /// negative or have too many bits.
+    /// Returns `None` if the list is not short, or if a value is not a decimal with these places,
+    /// is negative, or needs too many bits.
     #[inline(always)]
     fn from_values(values: &[f64], places: u8) -> Option<ShortList> {
         let last = values.len().checked_sub(1).filter(|last| *last < FEW)?;
         let (mut bits, mut rest) = (0, 0);
         let mut numbers = [0; 8];
-        // Always seven, of which the last are repeated, so that no branch depends on the number of
-        // values.
+        // Always seven numbers, with the last value repeated, because a loop without branches on
+        // the count is faster.
         for (index, place) in numbers[..FEW].iter_mut().enumerate() {
             let value = values[index.min(last)];
             let (number, back) = round(value, usize::from(places));
@@ -72,7 +72,7 @@ unsafe impl Piece for ShortList {
     }
 }
 
-/// Appends a list if it is a short one of these places, and returns its shape.
+/// Appends a list and returns its shape, if it is a short list with these places.
 #[inline(always)]
 pub(super) fn write_short(values: &[f64], places: u8, out: &mut Vec<u8>) -> Option<u8> {
     let short = ShortList::from_values(values, places)?;
@@ -80,22 +80,22 @@ pub(super) fn write_short(values: &[f64], places: u8, out: &mut Vec<u8>) -> Opti
     Some((short.count as u8) << 5 | short.width as u8)
 }
 
-/// Appends a list in the general form, and returns its shape: the places that its series has now.
+/// Appends a list in the general form and returns its shape: the places that its series uses now.
 #[inline(never)]
 pub(super) fn write_any(values: &[f64], places: u8, out: &mut Vec<u8>) -> u8 {
     let mut now = places;
     append(out, Values::with_hint(values, &mut now));
-    // A list that is not of decimals does not change the places of those that are.
+    // A list of other numbers does not change the places for lists of decimals.
     if now == 0 { places } else { now }
 }
 
-/// The lists of a block that is read, one after the other.
+/// The lists of a block that is being read, one after another.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    /// The values, up to `end`. Others follow, because a short list is stored as seven values.
+    /// The values, up to `end`. More values follow, because a short list is stored as seven values.
     values: Vec<f64>,
     end: usize,
-    /// How many values the lists in the general form can still have.
+    /// How many values the lists in the general form can still contain.
     left: usize,
 }
 
@@ -105,18 +105,18 @@ impl Lists {
         (self.end, self.left) = (0, MAX_VALUES);
     }
 
-    /// Where the next list begins.
+    /// Returns the start of the next list.
     #[inline(always)]
     pub(super) fn end(&self) -> u32 {
         self.end as u32
     }
 
-    /// How many values a list in the general form can have.
+    /// Returns how many values a list in the general form can contain.
     pub(super) fn left(&self) -> u64 {
         self.left as u64
     }
 
-    /// Returns the values from one place to another.
+    /// Returns the values between two positions.
     #[inline(always)]
     pub(super) fn get(&self, start: u32, end: u32) -> &[f64] {
         self.values.get(start as usize..end as usize).unwrap_or_default()
@@ -177,13 +177,13 @@ impl Lists {
     }
 }
 
-/// Whether a shape is one of this version.
+/// Returns whether this version defines the shape.
 #[inline(always)]
 pub(super) fn is_shape(shape: u8) -> bool {
     shape >> 5 != 0 || usize::from(shape) <= MAX_PLACES
 }
 
-/// Unpacks seven numbers, and returns their values.
+/// Unpacks seven numbers and returns their values.
 #[inline(always)]
 fn unpack(packed: &[u8; AHEAD], width: usize, power: f64) -> [f64; FEW] {
     let mask = (1 << width) - 1;
@@ -192,7 +192,7 @@ fn unpack(packed: &[u8; AHEAD], width: usize, power: f64) -> [f64; FEW] {
         let bit = index * width;
         let word = packed[bit / 8..].first_chunk().copied().unwrap_or_default();
         let number = u64::from_le_bytes(word) >> (bit % 8) & mask;
-        // With at most 31 bits, it is a number of 32 bits with a sign, whose conversion is fast.
+        // With at most 31 bits, this is a signed 32-bit number, which converts fast.
         *value = f64::from(number as i32) / power;
     }
     values

@@ -1,9 +1,9 @@
-//! Streams in quipu's own format: blocks of columns, in which an id is sent once.
+//! Streams in quipu's own format: blocks of columns that contain each id only once.
 //!
-//! A block holds up to 255 messages. The messages of one kind stand together, and each of their
-//! parts is a column: the numbers of their series, then the changes of counters, the changes of
-//! gauges, and so on. A column of small numbers takes few bits for each, and a reader runs one
-//! loop over all messages of a kind, whose branches a processor predicts.
+//! A block contains up to 255 messages, sorted by kind. Each part of the messages of a kind is a
+//! column: the numbers of their series, the changes of counters, the changes of gauges, and so on.
+//! Columns are efficient because small numbers take few bits, and because a reader runs one loop
+//! over all messages of a kind, whose branches a processor can predict.
 //!
 //! ```text
 //! block     0  fc 71 77      begins a block
@@ -27,11 +27,12 @@
 //!           unions
 //! ```
 //!
-//! `docs/formats.md` draws each part. The messages of a series keep their order, and so do all
-//! messages of a kind. Messages of different kinds lose their order within a block: that order
-//! would cost a quarter of a byte and a mispredicted branch for each message.
+//! `docs/formats.md` draws each part. The messages of a series keep their order, and all messages
+//! of a kind do too. Messages of different kinds lose their order within a block, because this
+//! order would cost a quarter of a byte and a mispredicted branch for each message.
 //!
-//! A dictionary has at most 2^20 series and 64 MiB of ids; a writer restarts it before that.
+//! A dictionary contains at most 2^20 series and 64 MiB of ids. A writer restarts it before it is
+//! full.
 
 mod bits;
 mod block;
@@ -48,23 +49,23 @@ pub use writer::{StreamSeries, StreamWriter};
 
 use crate::message::Kind;
 
-/// The most series of a dictionary.
+/// The most series in a dictionary.
 const MAX_SERIES: usize = 1 << 20;
-/// The most bytes of its ids.
+/// The most bytes of ids in a dictionary.
 const MAX_IDS: usize = 64 << 20;
-/// The most messages of a block: their number fits in a byte.
+/// The most messages in a block, because their number must fit into a byte.
 const MAX_MESSAGES: usize = 255;
-/// The most values of a list, and of all lists of a block that are not short.
+/// The most values in a list, and in all lists of a block that are not short.
 const MAX_VALUES: usize = 1 << 22;
 
-/// The kinds in the order of their codes, which is also their order in a block.
+/// The kinds, in the order of their codes. This is also their order in a block.
 const KINDS: [Kind; 4] = [Kind::Counter, Kind::BatchTimer, Kind::Gauge, Kind::MetricUnion];
 const COUNTER: usize = 0;
 const BATCH_TIMER: usize = 1;
 const GAUGE: usize = 2;
 const UNION: usize = 3;
 
-/// The code of a kind.
+/// Returns the code of a kind.
 #[inline(always)]
 fn code(kind: Kind) -> usize {
     match kind {

@@ -1,4 +1,4 @@
-//! The reader of a stream, which checks that blocks follow each other.
+//! The reader of a stream, which checks that no block is missing.
 
 use alloc::boxed::Box;
 
@@ -11,19 +11,19 @@ use crate::error::Fault;
 use crate::message::{Kind, Message};
 use crate::reader::Reader;
 
-/// Reads a stream in quipu's own format: the state of a [`Decoder<Quipu>`](crate::Decoder).
+/// The state of a [`Decoder<Quipu>`](crate::Decoder), which reads a stream in quipu's own format.
 ///
-/// A reader that lost blocks, or joins a stream in its middle, uses
-/// [`find_start`](Self::find_start) and a new decoder.
+/// If you lost blocks, or join a stream in its middle, call [`find_start`](Self::find_start) and
+/// continue there with a new decoder.
 #[derive(Debug)]
 pub struct StreamReader {
     dictionary: Dictionary,
     block: Box<Block>,
-    /// The next block's sequence number, if it is known.
+    /// The next block's sequence number, if known.
     sequence: Option<u32>,
-    /// A fault that [`read_usual`](Self::read_usual) met, and its place in the block.
+    /// A fault that [`read_usual`](Self::read_usual) found, and its offset in the block.
     fault: Option<(Fault, usize)>,
-    /// Whether messages are being passed to a function. If it panics, this remains.
+    /// Whether messages are being passed to a function. This stays set if the function panics.
     is_passing: bool,
 }
 
@@ -40,12 +40,12 @@ impl Default for StreamReader {
 }
 
 impl StreamReader {
-    /// Finds where a reader can begin in a stream that it joined in its middle: the start of the
-    /// first block that restarts the dictionary, is complete, and is not damaged. Returns `None` if
-    /// there is no such block.
+    /// Finds the place to start if you join a stream in its middle: the beginning of the first
+    /// complete and undamaged block that restarts the dictionary. Returns `None` if there is no
+    /// such block.
     ///
-    /// Bytes that only look like blocks cost time as well: this also returns `None` when it has
-    /// computed checksums over 16 times the length of the stream.
+    /// Bytes that only look like blocks cost time too. For this reason, the search gives up and
+    /// returns `None` once it has computed checksums over 16 times the length of the stream.
     pub fn find_start(stream: &[u8]) -> Option<usize> {
         let mut left = stream.len().saturating_mul(16);
         let mut from = 0;
@@ -62,8 +62,8 @@ impl StreamReader {
         None
     }
 
-    /// Returns the next message. A block is read as a whole before its first message is returned,
-    /// so no message of a damaged or malformed block is returned.
+    /// Returns the next message. A block is checked completely before its first message is
+    /// returned, so you never get a message from a damaged or malformed block.
     #[inline(always)]
     pub(in crate::quipu) fn read<'m>(
         &'m mut self,
@@ -80,8 +80,8 @@ impl StreamReader {
         Ok(self.block.next(&mut self.dictionary, kind))
     }
 
-    /// Passes the messages of all complete blocks to a function, up to one that is faulty. Returns
-    /// the bytes that were read.
+    /// Passes the messages of all complete blocks to a function, up to a faulty block. Returns the
+    /// number of bytes read.
     #[inline(always)]
     pub(in crate::quipu) fn read_usual(
         &mut self,
@@ -117,7 +117,7 @@ impl StreamReader {
         }
     }
 
-    /// Reads a block, if it is complete. Otherwise the input stays where it is.
+    /// Reads a block, if it is complete. Otherwise the input is unchanged.
     #[inline(never)]
     fn begin(
         &mut self,
@@ -157,7 +157,7 @@ impl StreamReader {
         })
     }
 
-    /// The fault of a block that does not follow the one before.
+    /// Returns a fault if the block does not continue the previous one.
     fn follow(&self, header: &Header) -> Option<Fault> {
         let begins = header.restarts && header.sequence == 0;
         match self.sequence {
@@ -200,7 +200,8 @@ mod tests {
         out
     }
 
-    /// Reads a block by both functions. Returns the number of its messages, or where it is faulty.
+    /// Reads a block with both functions. Returns the number of its messages, or the offset of the
+    /// fault.
     fn read(block: &[u8]) -> Result<usize, usize> {
         let mut arena = Arena::new();
         let mut reader = StreamReader::default();
@@ -242,7 +243,7 @@ mod tests {
             }
         }
         assert!(refused > 10);
-        // A body that is shorter or longer than its header says.
+        // A body that is shorter or longer than its header claims.
         for len in (HEADER..block.len()).step_by(if cfg!(miri) { 31 } else { 1 }) {
             let mut short = block[..len].to_vec();
             seal(&mut short);

@@ -1,4 +1,4 @@
-//! The writer of a stream: its series, and when blocks and dictionaries end.
+//! The writer of a stream. It manages the series, and decides when blocks and dictionaries end.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,24 +14,25 @@ use crate::quipu::number::{Whole, decimal, mantissa, put_top_bytes, top_bytes, w
 use crate::reader::zigzag;
 
 const NAME: &str = "quipu";
-/// The most bytes that an id shares with the one before.
+/// The most bytes that an id can share with the previous id.
 const MAX_SHARED: usize = 255;
 
 const DEFAULT_RESTART: usize = 8 << 20;
-/// The dictionary restarts only after this many times the bytes of its definitions were sent, so
-/// restarts cost at most a sixteenth, however many series there are.
+/// The dictionary restarts only after its definitions' size was sent this many times. So restarts
+/// cost at most a sixteenth, however many series there are.
 const DEFINITIONS: usize = 16;
 
-/// Writes a stream in quipu's own format.
+/// Writes a stream in quipu's own format, for example to a file or a socket.
 ///
-/// A caller that sends the same ids again and again asks for the [`StreamSeries`] of each id once.
-/// Otherwise the writer looks up the id of each message, like
+/// If you send the same ids again and again, call [`series`](Self::series) once for each id and
+/// keep the [`StreamSeries`]. Otherwise the writer looks up the id of each message, like
 /// [`Encoder<Quipu>`](crate::Encoder).
 ///
-/// Messages are gathered in blocks of 255. Call [`flush`](Self::flush) to send the messages that
-/// are there, for example once a second: a block of a few messages takes more bytes for each.
+/// Messages are gathered in blocks of 255. Call [`flush`](Self::flush) to send the gathered
+/// messages, for example once a second. Don't call it too often, because a small block takes more
+/// bytes per message.
 ///
-/// A stream keeps the order of the messages of one kind. Within a block, counters come before batch
+/// A stream keeps the order of messages of the same kind. Within a block, counters precede batch
 /// timers, gauges and unions.
 ///
 /// ```
@@ -49,12 +50,13 @@ const DEFINITIONS: usize = 16;
 /// assert_eq!(out.len(), 24 + (3 + 8 + 1) + 1 + (1 + 2));
 /// ```
 pub struct StreamWriter {
-    /// The state of each series. Names are in the index, because only definitions read them.
+    /// The state of each series. Names are in the index, because only definitions need them.
     sent: Vec<SentSeries>,
     index: Index,
-    /// Counts how often all series were forgotten.
+    /// How often all series were forgotten.
     generation: u32,
-    /// Counts the restarts of the dictionary; a series of another epoch has to be defined again.
+    /// How often the dictionary was restarted. A series from an earlier epoch must be defined
+    /// again.
     epoch: u16,
     /// The next number of each kind.
     next_numbers: [u32; 4],
@@ -67,12 +69,12 @@ pub struct StreamWriter {
     /// Whether the dictionary restarts with the next message.
     restart_next: bool,
     since_restart: usize,
-    /// How many bytes the definitions of the dictionary took.
+    /// The bytes that the definitions of this dictionary took.
     defined: usize,
     restart_after: usize,
 }
 
-/// The state of a series: 16 bytes, because a writer reads them at random.
+/// The state of a series. Only 16 bytes, because a writer accesses them at random.
 struct SentSeries {
     /// The last value of a counter, or the last whole number of a gauge.
     last: i64,
@@ -120,15 +122,15 @@ impl core::fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// Sets the number of bytes after which the dictionary restarts, 8 MiB by default; readers can
-    /// join there. A restart sends each id once more, so it waits for at least 16 times the bytes
-    /// that the ids took.
+    /// Sets the number of bytes after which the dictionary restarts, 8 MiB by default. Readers can
+    /// join the stream at a restart. A restart sends each id again, so it waits until at least 16
+    /// times the bytes of the ids were sent.
     pub fn restart_after(mut self, bytes: usize) -> StreamWriter {
         self.restart_after = bytes;
         self
     }
 
-    /// Makes the next message restart the dictionary, so that a reader can join there.
+    /// Makes the next message restart the dictionary. A reader can join the stream there.
     pub fn restart(&mut self) {
         if !core::mem::replace(&mut self.restart_next, true) {
             self.epoch = self.epoch.checked_add(1).unwrap_or_else(|| {
@@ -138,8 +140,8 @@ impl StreamWriter {
         }
     }
 
-    /// Returns the series of a kind and an id, and creates it if there is none. A full dictionary
-    /// forgets all series, and the caller must ask for each [`StreamSeries`] again.
+    /// Returns the series of a kind and an id, creating it if needed. If the dictionary is full,
+    /// this forgets all series. Then you must get each [`StreamSeries`] again.
     ///
     /// # Errors
     ///
@@ -153,7 +155,7 @@ impl StreamWriter {
     ///
     /// # Errors
     ///
-    /// When the series is of another kind or of another writer, or was forgotten.
+    /// When the series belongs to another kind or another writer, or was forgotten.
     #[inline]
     pub fn counter(
         &mut self,
@@ -170,7 +172,7 @@ impl StreamWriter {
     ///
     /// # Errors
     ///
-    /// When the series is of another kind or of another writer, or was forgotten.
+    /// When the series belongs to another kind or another writer, or was forgotten.
     #[inline]
     pub fn gauge(
         &mut self,
@@ -187,7 +189,7 @@ impl StreamWriter {
     ///
     /// # Errors
     ///
-    /// When the series is of another kind or of another writer, or was forgotten, and when there
+    /// When the series belongs to another kind or another writer, or was forgotten, or when there
     /// are more than 2^22 values.
     #[inline]
     pub fn batch_timer(
@@ -202,17 +204,17 @@ impl StreamWriter {
         Ok(())
     }
 
-    /// Appends a message of any kind, and looks up its series.
+    /// Appends a message of any kind. This looks up the series.
     ///
     /// # Errors
     ///
-    /// When the id is longer than 64 MiB, and when there are more than 2^22 values.
+    /// When the id is longer than 64 MiB, or when there are more than 2^22 values.
     #[inline]
     pub fn append(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         self.write(message, out).map_err(|fault| Error::writing(NAME, fault))
     }
 
-    /// Appends a block with the messages that were gathered.
+    /// Appends a block with the gathered messages.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if self.block.is_empty() {
             return;
@@ -330,7 +332,7 @@ impl StreamWriter {
         self.close_if_full(out);
     }
 
-    /// Appends a gauge's value that does not have the places of the last one.
+    /// Appends a gauge's value whose places differ from the last one.
     #[inline(never)]
     fn put_exception(&mut self, index: u32, value: f64) {
         let sent = &mut self.sent[index as usize];
@@ -374,15 +376,14 @@ impl StreamWriter {
         }
     }
 
-    /// Gives the series the next number of its kind and appends its definition, with the value from
-    /// which its first change is counted: places and a whole number. Restarts the dictionary first,
-    /// if it is time.
+    /// Gives the series the next number of its kind and appends its definition. This contains the
+    /// base of its first change: places and a whole number. If a restart is due, it happens first.
     #[cold]
     #[inline(never)]
     fn define(&mut self, index: u32, (places, whole): (u8, i64), out: &mut Vec<u8>) {
         if self.restart_next {
             self.flush(out);
-            // The flush may have been the one after which a restart is due.
+            // The flush can itself have made a restart due.
             self.restart_next = false;
             self.restarts = true;
             self.since_restart = 0;
@@ -417,7 +418,7 @@ impl StreamWriter {
     }
 }
 
-/// With the number of places added, announces the whole number that follows.
+/// Announces a whole number. The number of places is added to this byte.
 const PLACES: u8 = 0xd0;
 
 /// A gauge's value as a decimal.
@@ -427,7 +428,7 @@ struct Decimal {
     whole: i64,
 }
 
-// SAFETY: A whole number after one byte.
+// SAFETY: This writes a byte and a whole number.
 unsafe impl Piece for Decimal {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -459,7 +460,8 @@ unsafe impl Piece for TopBytes {
     }
 }
 
-/// The fewest places, 0 to 8, with which a value is a decimal, and its whole number.
+/// Returns the smallest number of decimal places, 0 to 8, that represents the value exactly, and
+/// the corresponding whole number.
 fn decimal_of(value: f64) -> Option<(u8, i64)> {
     match mantissa(value, 0) {
         Some(whole) => Some((0, whole)),
@@ -467,14 +469,14 @@ fn decimal_of(value: f64) -> Option<(u8, i64)> {
     }
 }
 
-/// The first generation of a writer. Writers begin at different generations, so the handles of
-/// another writer are treated as forgotten ones.
+/// Returns the first generation of a writer. Each writer begins at a different generation, so
+/// another writer's handles are treated like forgotten ones.
 fn first_generation() -> u32 {
     static WRITERS: AtomicU32 = AtomicU32::new(0);
     WRITERS.fetch_add(1 << 8, Ordering::Relaxed)
 }
 
-/// A list's length is bounded, so that a block's length fits in 32 bits.
+/// Checks the length of a list. This limit guarantees that a block's length fits into 32 bits.
 #[inline(always)]
 fn check_values(values: &[f64]) -> Result<(), Fault> {
     if values.len() > MAX_VALUES {
