@@ -649,7 +649,7 @@ impl PendingRequest {
 }
 
 /// Creates a folder for this user only, unless it exists. Refuses a symbolic link in its place,
-/// because the link could lead to a folder that others can write to.
+/// because the link could lead to a folder that others can write to, for example `/tmp`.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     match fs::symlink_metadata(folder)?.is_dir() {
