@@ -63,7 +63,7 @@ fn json_has_the_sizes_of_every_format() {
             assert!(stream >= last);
             last = stream;
         }
-        // The smallest is best by its size, and the fastest by its time.
+        // The smallest format is the best by size, and the fastest format is the best by time.
         let time =
             |row: &Value| row["write_ns"].as_f64().unwrap() + row["read_ns"].as_f64().unwrap();
         let fastest = rows.iter().min_by(|a, b| time(a).total_cmp(&time(b))).unwrap();
@@ -71,7 +71,7 @@ fn json_has_the_sizes_of_every_format() {
     }
 }
 
-/// Whether a format can represent all of the messages.
+/// Returns whether a format can represent all of these messages.
 fn carries(format: AnyFormat, messages: &[Message<'_>]) -> bool {
     let mut out = Vec::new();
     messages.iter().all(|message| format.encode(message, &mut out).is_ok())

@@ -63,8 +63,8 @@ fn every_format_kind_and_framing_survives_a_way_through_tsv() {
     }
 }
 
-/// The lines in any one order: a stream of quipu changes the order of unions that hold different
-/// metrics.
+/// Returns the lines in a fixed order, because a quipu stream can reorder unions that hold
+/// different metrics.
 fn in_order(lines: &str) -> Vec<&str> {
     let mut lines: Vec<_> = lines.lines().collect();
     lines.sort_unstable();
@@ -108,7 +108,8 @@ fn messages_that_a_format_cannot_carry_fail_or_are_skipped() {
             let written = format.encode(&messages[1], &mut alone);
             let run = |arguments: &[&str]| run(arguments, text.as_bytes());
             if written.is_ok() {
-                // Expect what the format itself reads back: some lose the sign.
+                // Expect the value that the format itself reads back, because some formats lose the
+                // sign.
                 let mut arena = Arena::new();
                 let scope = arena.as_scope();
                 let back = format.decode(Kind::Gauge, &alone, &scope).unwrap();
@@ -163,7 +164,7 @@ fn own_framing_cut_anywhere_gives_whole_messages() {
         for cut in [1, stream.len() / 3, stream.len() / 2, stream.len() - 2] {
             let run = run(&["convert", "--from", format.name(), "--to", "tsv"], &stream[..cut]);
             assert!(text.starts_with(&run.text()), "{} {cut} {run:?}", format.name());
-            // The cut may have been between two messages.
+            // Without an error, the cut was between two messages.
             if run.code != Some(0) {
                 run.expect_error(&["standard input: ", "converted"]);
             }
@@ -173,7 +174,8 @@ fn own_framing_cut_anywhere_gives_whole_messages() {
 
 #[test]
 fn garbage_is_an_error() {
-    // No format accepts these: the lengths are too large, and the tags do not exist.
+    // Every format rejects these bytes, because the lengths are too large, and the tags do not
+    // exist.
     let mut state = 7u32;
     let garbage: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -226,7 +228,7 @@ fn a_conversion_continues_after_unreadable_messages() {
 
 #[test]
 fn errors_suggest_skipping_where_it_is_possible() {
-    // The fault is after the head of the input, so no framing is suggested.
+    // No framing is suggested, because the fault is after the head of the input.
     let good = encoded(format("protobuf"), Framing::Own, &messages(Kind::Counter)).repeat(2000);
     let arguments = ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];
     let bad = [&good[..], &[2, 0xff, 0xff]].concat();

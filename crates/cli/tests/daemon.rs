@@ -1,7 +1,7 @@
-//! The daemon as users run it: the real binary, started for each test, over real sockets.
+//! Runs the daemon like a user: the real binary, started for each test, over real sockets.
 //!
-//! Nothing here reaches into the library. Tests observe the daemon only through responses, the log,
-//! the state file and exit codes.
+//! These tests do not call the library. They can observe the daemon only through its responses, its
+//! log, the state file and exit codes.
 
 #![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
 

@@ -1,5 +1,5 @@
-//! The commands that work on a segment file: the real binary, beside processes that have the file
-//! open. This process is one of them.
+//! Runs the commands that work on a segment file: the real binary, next to processes that keep the
+//! file open. This test process is one of them.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -29,7 +29,7 @@ mod top;
 #[path = "common/worker.rs"]
 mod worker;
 
-/// A directory with a segment file, which does not exist at first.
+/// A directory for a segment file, which does not exist at first.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -45,7 +45,7 @@ impl Home {
         self.0.path().join("app.quipu")
     }
 
-    /// The binary, with its file in the environment.
+    /// Creates a command for the binary, with its file in the environment.
     fn quipu(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
         command.args(arguments).env("QUIPU_FILE", self.file()).current_dir(self.directory());
@@ -60,7 +60,7 @@ impl Home {
         String::from_utf8(stdout).unwrap()
     }
 
-    /// Runs the binary, which has to exit with the code and to print each of the parts.
+    /// Runs the binary, which must exit with this code and print each of the parts.
     fn refuse(&self, arguments: &[&str], code: i32, parts: &[&str]) {
         let output = self.quipu(arguments).output().unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();

@@ -1,6 +1,6 @@
-//! `quipu scrape`, compared with the clients whose files it reads. Python's client is the real one,
-//! in real processes; a script writes Ruby's format, because Debian does not package the gem.
-//! `make test` installs the interpreters.
+//! Compares `quipu scrape` with the clients whose files it reads. For Python, we run the real
+//! client in real processes. For Ruby, a script writes the format, because Debian does not package
+//! the gem. You can install the interpreters with `make test`.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ mod python;
 
 const QUIPU: &str = env!("CARGO_BIN_EXE_quipu");
 
-/// After this long, a test stops waiting and fails.
+/// The time limit of every wait. After it, the test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn scripts() -> PathBuf {
@@ -36,7 +36,7 @@ fn succeed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The output of a command that could read a part of its files.
+/// Returns the output of a command that could read only a part of its files.
 fn shown_in_part(command: &mut Command) -> String {
     let output = run(command);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
@@ -49,7 +49,7 @@ fn scrape() -> Command {
     command
 }
 
-/// The error output of a command that must fail.
+/// Returns the error output of a command that must fail.
 fn refusal(command: &mut Command) -> String {
     let output = run(command);
     assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
@@ -71,7 +71,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
     line.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// The lines of the series that belong to the application.
+/// Returns the lines of the application's series.
 fn lines(text: &str) -> BTreeSet<&str> {
     let is_own = |line: &&str| !line.starts_with('#') && !line.starts_with("quipu_scrape_");
     text.lines().filter(is_own).collect()
@@ -94,7 +94,7 @@ fn files_that_grow_are_read() {
     BufReader::new(writer.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let (mut steps, mut series, mut scrapes) = (0.0, 0, 0);
     let deadline = Instant::now() + PATIENCE;
-    // The writer may start late.
+    // The writer can start late.
     while scrapes < 20 || (series <= 100 && Instant::now() < deadline) {
         scrapes += 1;
         let output = run(scrape().arg(directory.path()));
@@ -134,7 +134,7 @@ fn the_files_of_ruby_are_shown() {
     }
 }
 
-/// A file of Python's client with a counter `c` that has these series.
+/// Builds a file of Python's client with a counter `c` that contains these series.
 fn python_file(series: &[(&str, f64)]) -> Vec<u8> {
     let key = |label| format!(r#"["c", "c_total", {{"k": "{label}"}}, "Help."]"#);
     python_entries(series.iter().map(|&(label, value)| (key(label), value)))
@@ -170,7 +170,7 @@ fn bad_files_are_named_and_the_rest_is_shown() {
     let output = run(scrape().arg(directory.path()));
     assert_eq!(output.status.code(), Some(3));
     let text = String::from_utf8(output.stdout).unwrap();
-    // Entries before the cut count.
+    // The entries before the cut count.
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(2.0));
     assert_eq!(value(&text, "c_total{k=\"b\"}"), Some(2.0));
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -199,7 +199,7 @@ fn a_scrape_without_a_readable_file_fails() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("counter_1.db: it is empty"), "{errors}");
     assert!(errors.ends_with("quipu: no metrics: none of the files could be read, see above\n"));
-    // A file without entries can be read, and so can a segment without series.
+    // A file without entries is readable, and so is a segment without series.
     put("counter_2.db", &python_file(&[]));
     assert_eq!(run(scrape().arg(directory.path())).status.code(), Some(3));
     fs::remove_file(directory.path().join("counter_1.db")).unwrap();
@@ -230,7 +230,8 @@ fn paths_of_no_use_are_refused() {
     assert!(refusal(scrape().arg(&missing)).contains("there is no such directory or file"));
     assert!(!missing.exists());
     assert!(refusal(scrape().arg(directory.path())).contains("is the application running"));
-    // The refusal names a segment that is alone in its directory, and no warning repeats it.
+    // If a segment is the only file in its directory, the refusal names it, and there is no
+    // additional warning.
     let segment = directory.path().join("app.quipu");
     drop(quipu::Registry::open(&segment).unwrap());
     let told = refusal(scrape().arg(directory.path()));
@@ -255,7 +256,7 @@ fn a_segment_is_shown_next_to_its_application() {
     let text = succeed(scrape().arg(&path));
     assert_eq!(text, registry.text());
     jobs.inc();
-    // Together with files, one of which has a family of the same name.
+    // Together with files, where one contains a family of the same name.
     fs::write(directory.path().join("counter_1.db"), python_file(&[("a", 1.0)])).unwrap();
     let jobs_file = "metric_jobs_total___7.bin";
     let mut bytes = vec![32, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b' ', b' ', b' ', b' '];
@@ -270,7 +271,7 @@ fn a_segment_is_shown_next_to_its_application() {
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
     assert_eq!(text.matches("# TYPE jobs_total").count(), 1);
-    // Another family with the name under which the counter is shown.
+    // Another family with the shown name of the counter.
     fs::remove_file(directory.path().join(jobs_file)).unwrap();
     let key = r#"["jobs_total", "jobs_total", {}, "A gauge."]"#;
     let file = python_entries([(key.to_owned(), 7.0)]);
@@ -281,7 +282,7 @@ fn a_segment_is_shown_next_to_its_application() {
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
 }
 
-/// Adds 1 to a counter in a segment file, as a script does.
+/// Adds 1 to a counter in a segment file, like a script.
 fn count(path: &Path, series: &str) {
     succeed(Command::new(QUIPU).args(["inc", "--file"]).arg(path).arg(series));
 }
@@ -303,7 +304,7 @@ fn all_variants_of_a_name_are_shown() {
     for name in ["a_total", "b", "jobs", "jobs_total"] {
         assert_eq!(text.matches(&format!("# TYPE {name} ")).count(), 1, "{name}: {text}");
     }
-    // Of several paths, the first one that has the name has all of its variants.
+    // Among several paths, the first one with this name provides all variants.
     let other = directory.path().join("other.quipu");
     for series in ["a_total{q=\"2\"}", "a_total{r=\"3\"}", "c_total"] {
         count(&other, series);
@@ -323,7 +324,8 @@ fn all_variants_of_a_name_are_shown() {
 #[test]
 fn a_family_whose_escaped_name_another_one_has_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    // A registry refuses the second name, and the registry of another file does not know the first.
+    // Two files, because a registry refuses the second name, but it does not know the names in
+    // another file.
     let paths = ["a.quipu", "b.quipu"].map(|name| directory.path().join(name));
     for (path, name, value) in [(&paths[0], "size.bytes", 1.0), (&paths[1], "size_bytes", 2.0)] {
         quipu::Registry::open(path).unwrap().gauge(name, "").unwrap().set(value);
@@ -340,7 +342,7 @@ fn a_family_whose_escaped_name_another_one_has_is_reported() {
 struct Endpoint {
     server: Running,
     address: String,
-    /// What it has written to standard error before.
+    /// The standard error output before it listened.
     begun: String,
     errors: BufReader<ChildStderr>,
 }
@@ -372,7 +374,7 @@ impl Endpoint {
         response
     }
 
-    /// Ends it by a signal. Returns what it has written to standard error since it listens.
+    /// Stops the command by a signal. Returns its standard error output since it listens.
     fn end(mut self) -> String {
         succeed(Command::new("kill").args(["-TERM", &self.server.0.id().to_string()]));
         let deadline = Instant::now() + PATIENCE;
@@ -390,7 +392,7 @@ impl Endpoint {
     }
 }
 
-/// How many files a scrape has skipped for this reason.
+/// Returns the number of files that a scrape skipped for this reason.
 fn skipped(text: &str, reason: &str) -> Option<f64> {
     value(text, &format!("quipu_scrape_files_skipped_total{{reason=\"{reason}\"}}"))
 }
@@ -410,7 +412,7 @@ fn paths_that_cannot_be_read_keep_no_others_from_being_shown() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(value(&text, "jobs_total"), Some(1.0), "{text}");
         let bad = names.iter().find(|name| **name != "good.quipu").unwrap();
-        // In a directory without files, there is nothing that could not be read.
+        // A directory without files is not an error.
         let expected = if *bad == "none" { 0 } else { 3 };
         assert_eq!(output.status.code(), Some(expected), "{errors}");
         assert!(errors.contains(bad), "{errors}");
@@ -422,12 +424,12 @@ fn paths_that_cannot_be_read_keep_no_others_from_being_shown() {
     {
         assert_eq!(skipped(&text, reason), Some(count), "{reason}: {text}");
     }
-    // Beside files of other clients, too.
+    // The same next to files of other clients.
     fs::write(path("none/counter_1.db"), python_file(&[("a", 1.0)])).unwrap();
     let text = shown_in_part(scrape().args(["none", "cut.quipu"].map(path)));
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));
     assert_eq!(skipped(&text, "damaged"), Some(1.0), "{text}");
-    // If nothing is left, that is a failure, which names all of them.
+    // If no file is left, the command fails and names all of them.
     let told = refusal(scrape().args(&names[..4]));
     assert_eq!(told.lines().count(), 4, "{told}");
 }
@@ -444,7 +446,7 @@ fn an_endpoint_looks_at_its_paths_again() {
     let text = endpoint.get();
     assert_eq!((value(&text, "jobs_total"), value(&text, "sent_total")), (Some(2.0), None));
     assert_eq!(skipped(&text, "unreadable"), Some(2.0));
-    // A file that takes the place of another one, a file that is new, and a directory.
+    // A file that replaces another one, a new file, and a directory.
     fs::remove_file(&first).unwrap();
     count(&first, "jobs_total");
     count(&second, "sent_total");
@@ -455,7 +457,7 @@ fn an_endpoint_looks_at_its_paths_again() {
     assert_eq!(value(&text, "sent_total"), Some(1.0), "{text}");
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(2.0), "{text}");
     assert_eq!(skipped(&text, "unreadable"), Some(2.0));
-    // A file that is gone is shown no more, and named once.
+    // A removed file is no longer shown, and is named once.
     fs::remove_file(&first).unwrap();
     for scrapes in 1..3 {
         let text = endpoint.get();
@@ -487,7 +489,7 @@ fn an_endpoint_follows_the_files() {
         assert_eq!(value(&get(), series), Some(f64::from(scrapes)));
     }
     let rest = endpoint.end();
-    // A file is named once, however often it is skipped.
+    // A file is named once, no matter how many times it is skipped.
     assert_eq!(rest.matches("counter_9.db").count(), 1, "{rest}");
 }
 

@@ -1,4 +1,5 @@
-//! A blocking HTTP/1.1 client that sends exactly the bytes it is given, and parses strictly.
+//! A blocking HTTP/1.1 client for tests. You can send any bytes through it, and it parses the
+//! responses strictly.
 
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -12,7 +13,7 @@ pub(crate) struct Client {
     unread: Vec<u8>,
 }
 
-/// A response; the names of header fields are in lower case.
+/// A response, with the names of header fields in lower case.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -66,19 +67,19 @@ impl Client {
         Ok(response)
     }
 
-    /// Expects the server to close cleanly: no more bytes, and no reset.
+    /// Expects the server to close cleanly, without more bytes and without a reset.
     pub(crate) fn expect_end(&mut self) {
         let mut rest = std::mem::take(&mut self.unread);
         self.stream.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, b"", "bytes after the last response");
     }
 
-    /// Closes the sending side: no request follows, but responses still may.
+    /// Closes the sending side. We can still read responses, but we cannot send another request.
     pub(crate) fn finish(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Reads the head of a response, and no byte of its body.
+    /// Reads the head of a response, but not its body.
     fn head(&mut self) -> Result<Response> {
         let end = loop {
             if let Some(end) = self.unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -89,7 +90,7 @@ impl Client {
         let head: Vec<u8> = self.unread.drain(..end + 4).collect();
         let head = String::from_utf8(head).unwrap();
         let mut lines = head[..end].split("\r\n");
-        // A response to HTTP/1.0 may name either version.
+        // A response to HTTP/1.0 can name either version.
         let line = lines.next().unwrap();
         let status = line.strip_prefix("HTTP/1.1 ").or(line.strip_prefix("HTTP/1.0 ")).unwrap();
         let mut fields = HashMap::new();
@@ -102,7 +103,7 @@ impl Client {
     }
 
     fn body(&mut self, response: &mut Response) -> Result<()> {
-        // A 204 has no body.
+        // A response with status 204 contains no body.
         let length = response.fields.get("content-length").map_or("0", String::as_str);
         let length: usize = length.parse().unwrap();
         while self.unread.len() < length {
@@ -133,7 +134,7 @@ impl Response {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
-    /// Parses the count in a response of 20 digits and nothing else.
+    /// Parses the count in a response, which must contain exactly 20 digits.
     pub(crate) fn count(&self) -> u64 {
         assert_eq!(self.status, 200, "{self:?}");
         let text = self.text();
@@ -147,7 +148,7 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Expects a refusal with this status whose text contains `part`.
+    /// Expects a refusal with this status and a message that contains `part`.
     #[track_caller]
     pub(crate) fn expect_refusal(&self, status: u16, part: &str) {
         assert_eq!(self.status, status, "{self:?}");

@@ -1,10 +1,10 @@
-//! What tests of lines share, those of StatsD, Graphite and other ways in.
+//! Helpers for the tests of line protocols, for example StatsD and Graphite.
 
 use std::path::PathBuf;
 
 use super::{Daemon, Home, wait_until};
 
-/// Listeners of one protocol on each transport.
+/// The listeners of one protocol, on each transport.
 pub(crate) struct Listeners {
     arguments: Vec<String>,
     /// The path of the socket for datagrams.
@@ -14,7 +14,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Those of the protocol with this flag, at this port of the home's address.
+    /// Creates the listeners of the protocol with this flag, at this port of the home's address.
     pub(crate) fn new(home: &Home, flag: &str, port: u16) -> Listeners {
         let (datagrams, stream) = (home.path("datagrams"), home.path("stream"));
         let addresses = [
@@ -27,18 +27,18 @@ impl Listeners {
         Listeners { arguments: arguments.collect(), datagrams, stream }
     }
 
-    /// Starts a daemon with them.
+    /// Starts a daemon with these listeners.
     pub(crate) fn start(&self, home: &Home) -> Daemon {
         home.start(&self.arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Whether the sockets are there.
+    /// Returns whether the two sockets exist.
     pub(crate) fn sockets_exist(&self) -> [bool; 2] {
         [&self.datagrams, &self.stream].map(|path| path.exists())
     }
 }
 
-/// All samples of the exposition that are not the daemon's own, sorted.
+/// Returns all samples of the exposition except the daemon's own, sorted.
 pub(crate) fn shown(daemon: &Daemon) -> Vec<String> {
     let text = daemon.get("/metrics").text();
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.starts_with("quipu_"));

@@ -1,4 +1,4 @@
-//! Clients on several threads that count the requests they sent and the responses they got.
+//! Clients on several threads that count their requests and responses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ pub(crate) struct Load {
 
 /// The result of a load.
 pub(crate) struct Tally {
-    /// Requests whose sending has begun: the daemon may have counted them.
+    /// The number of requests whose sending began. The daemon may or may not count these.
     pub(crate) sent: u64,
-    /// Requests with a response: the daemon has counted them.
+    /// The number of requests with a response. The daemon must count these.
     pub(crate) answered: u64,
     /// The counts in the responses, in no particular order.
     pub(crate) numbers: Vec<u64>,
@@ -27,7 +27,8 @@ const SENT: usize = 0;
 const ANSWERED: usize = 1;
 
 impl Load {
-    /// Starts two clients that keep their connection, and one that opens one for each request.
+    /// Starts two clients with a persistent connection, and a third that opens a connection for
+    /// each request.
     pub(crate) fn start(address: SocketAddr, method: &'static str, target: &'static str) -> Load {
         let tally: Arc<[AtomicU64; 2]> = Arc::default();
         let client = |kept: bool| {
@@ -67,7 +68,7 @@ impl Load {
         });
     }
 
-    /// Waits for the clients, which end when the daemon does.
+    /// Waits for the clients, which end together with the daemon.
     pub(crate) fn end(self) -> Tally {
         let numbers = self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
         let [sent, answered] = [SENT, ANSWERED].map(|at| self.tally[at].load(Ordering::SeqCst));
@@ -77,7 +78,7 @@ impl Load {
 
 impl Tally {
     /// Checks that `count`, which was `base` before this load, includes every answered request and
-    /// none twice.
+    /// counts none twice.
     #[track_caller]
     pub(crate) fn expect(&self, base: u64, count: u64) {
         let Tally { sent, answered, .. } = self;

@@ -1,4 +1,5 @@
-//! The daemon as a child process with its own directory and address, killed on drop.
+//! Runs the daemon as a child process with its own directory and address. You can kill it by
+//! dropping it.
 
 mod client;
 pub(crate) mod lines;
@@ -27,13 +28,13 @@ pub(crate) use model::Events;
 pub(crate) use random::Random;
 pub(crate) use received::Received;
 
-/// After this long, a test stops waiting and fails.
+/// The time limit of every wait. After it, the test fails.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// A directory for the files of one test, and a loopback address that no other test listens on.
+/// A directory for the files of one test, and a loopback address that no other test uses.
 ///
-/// The address makes it safe to use a port again, and to send to a closed one: no other daemon can
-/// get it meanwhile.
+/// This address makes it safe to reuse a port, and to send to a closed port, because no other
+/// daemon can get it in the meantime.
 pub(crate) struct Home {
     directory: TempDir,
     host: String,
@@ -63,12 +64,12 @@ impl Home {
         self.path("state.quipu")
     }
 
-    /// The address that this home's daemons listen on.
+    /// Returns the address for this home's daemons.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// The names of the files in the directory, without the home's own, sorted.
+    /// Returns the names of the files in the directory, except the home's own files, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let names = fs::read_dir(self.directory.path()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -77,7 +78,8 @@ impl Home {
         names
     }
 
-    /// A command for the binary, without settings from the environment of the tests.
+    /// Creates a command for the binary. This command ignores settings in the environment of the
+    /// tests.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
         for (name, _) in std::env::vars_os() {
@@ -89,19 +91,20 @@ impl Home {
         command
     }
 
-    /// Starts a daemon on any port, and waits until it serves.
+    /// Starts a daemon on any free port, and waits until it serves.
     pub(crate) fn start(&self, arguments: &[&str]) -> Daemon {
         let daemon = self.launch(arguments);
         daemon.wait_for("started");
         daemon
     }
 
-    /// Starts a daemon without waiting for it.
+    /// Starts a daemon without waiting.
     pub(crate) fn launch(&self, arguments: &[&str]) -> Daemon {
         let listen = format!("{}:0", self.host);
         let mut command = self.command();
         command.arg("serve").args(arguments);
-        // A window in which nothing expires and a small table suit most tests.
+        // These defaults suit most tests: a long window, so that counts don't expire, and a small
+        // table.
         for (flag, value) in [
             ("--state", "state.quipu"),
             ("--listen", &listen),
@@ -138,7 +141,7 @@ impl Home {
         assert_eq!(ended.stdout, "", "{arguments:?}");
     }
 
-    /// Starts a command without waiting for it.
+    /// Starts a command without waiting.
     pub(crate) fn spawn(&self, mut command: Command) -> Daemon {
         let run = self.runs.fetch_add(1, Ordering::Relaxed);
         let stdout = self.path(&format!("run-{run}.out"));
@@ -163,7 +166,7 @@ pub(crate) struct Ended {
 }
 
 impl Daemon {
-    /// The first address that it listens on.
+    /// Returns the first listening address of the daemon.
     pub(crate) fn address(&self) -> SocketAddr {
         self.wait_for("listening")["address"].as_str().unwrap().parse().unwrap()
     }
@@ -172,12 +175,12 @@ impl Daemon {
         Client::connect(self.address()).unwrap()
     }
 
-    /// `GET` on a connection of its own.
+    /// Sends a `GET` request on a new connection.
     pub(crate) fn get(&self, target: &str) -> Response {
         self.connect().request("GET", target).unwrap()
     }
 
-    /// A scrape in a format.
+    /// Scrapes the metrics in a format.
     pub(crate) fn scrape(&self, accept: &str) -> Response {
         let mut client = self.connect();
         let request = format!("GET /metrics HTTP/1.1\r\nHost: quipu\r\nAccept: {accept}\r\n\r\n");
@@ -185,36 +188,36 @@ impl Daemon {
         client.read_response().unwrap()
     }
 
-    /// `POST` without a body on a connection of its own.
+    /// Sends a `POST` request without a body on a new connection.
     pub(crate) fn post(&self, target: &str) -> Response {
         self.connect().request("POST", target).unwrap()
     }
 
-    /// `POST` with these header fields and a body, on a connection of its own.
+    /// Sends a `POST` request with these header fields and a body on a new connection.
     pub(crate) fn post_body(&self, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Response {
         self.connect().post(target, fields, body).unwrap()
     }
 
-    /// The count in the response to `GET`.
+    /// Returns the count in the response to a `GET` request.
     pub(crate) fn count(&self, target: &str) -> u64 {
         self.get(target).count()
     }
 
-    /// The value of a sample, named as in the exposition, including labels.
+    /// Returns the value of a sample. The name includes the labels, like in the exposition.
     pub(crate) fn sample(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         found.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
     }
 
-    /// The complete lines of the log so far.
+    /// Returns the complete lines of the log so far.
     pub(crate) fn log(&self) -> Vec<String> {
         let text = fs::read_to_string(&self.stderr).unwrap();
         let end = text.rfind('\n').map_or(0, |end| end + 1);
         text[..end].lines().map(str::to_owned).collect()
     }
 
-    /// The first event whose message begins with `message`, if it was logged.
+    /// Returns the first event whose message begins with `message`, if it was logged.
     pub(crate) fn event(&self, message: &str) -> Option<Value> {
         self.log().iter().find_map(|line| {
             let event: Value = serde_json::from_str(line).ok()?;
@@ -226,7 +229,8 @@ impl Daemon {
     #[track_caller]
     pub(crate) fn wait_for(&self, message: &str) -> Value {
         let found = poll(|| {
-            // The order matters: once the process has exited, the log read afterwards is complete.
+            // This order matters, because the log is complete if we read it after the process has
+            // exited.
             let ended = self.child.borrow_mut().try_wait().unwrap().is_some();
             let event = self.event(message);
             (ended || event.is_some()).then_some(event)
@@ -235,7 +239,7 @@ impl Daemon {
         found.unwrap_or_else(|| panic!("no {message:?} in the log: {:#?}", self.log()))
     }
 
-    /// Waits until the daemon has started or exited; returns whether it has started.
+    /// Waits until the daemon starts or exits. Returns whether it started.
     pub(crate) fn starts(&self) -> bool {
         let known = poll(|| {
             let ended = self.child.borrow_mut().try_wait().unwrap().is_some();
@@ -245,7 +249,7 @@ impl Daemon {
         known.expect("it neither starts nor exits")
     }
 
-    /// The log event about the opened state.
+    /// Returns the log event about the opened state.
     pub(crate) fn opened(&self) -> Value {
         self.wait_for("opened the state")
     }
@@ -254,26 +258,26 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child.borrow()), signal).unwrap();
     }
 
-    /// The number of the process.
+    /// Returns the process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.borrow().id()
     }
 
-    /// Sets how many files the process may have open; those that it has open stay so.
+    /// Limits the number of open files of the process. Files that are already open stay open.
     pub(crate) fn limit_files(&self, files: u64) {
         let pid = Pid::from_child(&self.child.borrow());
         let limit = Rlimit { current: Some(files), maximum: Some(1 << 10) };
         prlimit(Some(pid), Resource::Nofile, limit).unwrap();
     }
 
-    /// Keeps the files of the process from growing beyond a size, like a full disk.
+    /// Limits the size of the files of the process, which simulates a full disk.
     pub(crate) fn limit_file_size(&self, bytes: u64) {
         let pid = Pid::from_child(&self.child.borrow());
         let limit = Rlimit { current: Some(bytes), maximum: None };
         prlimit(Some(pid), Resource::Fsize, limit).unwrap();
     }
 
-    /// Kills the process, as the system does when it runs out of memory.
+    /// Kills the process, like the system when it runs out of memory.
     pub(crate) fn kill(self) {
         self.signal(Signal::KILL);
         self.wait();
@@ -286,7 +290,7 @@ impl Daemon {
         assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     }
 
-    /// Waits until the daemon has exited by itself.
+    /// Waits until the daemon exits by itself.
     pub(crate) fn wait(self) -> Ended {
         let status = poll(|| self.child.borrow_mut().try_wait().unwrap());
         let read = |path: &Path| fs::read_to_string(path).unwrap();
@@ -298,7 +302,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Both calls fail if the process has exited, which is fine.
+        // Ignore the errors, because both calls fail after the process exited.
         let child = self.child.get_mut();
         let _ = child.kill();
         let _ = child.wait();
@@ -308,7 +312,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Tries until there is a result, or the deadline has passed.
+/// Retries until there is a result, or until the deadline.
 pub(crate) fn poll<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
@@ -327,7 +331,8 @@ pub(crate) fn wait_until(expectation: &str, mut condition: impl FnMut() -> bool)
     assert!(poll(|| condition().then_some(())).is_some(), "waited in vain: {expectation}");
 }
 
-/// The path of a program on `PATH`, or a failure that names the package to install.
+/// Returns the path of a program on `PATH`. If it is missing, the failure names the package to
+/// install.
 pub(crate) fn program(name: &str, package: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)

@@ -1,11 +1,12 @@
-//! A model of windows: the counts that are possible, given when events were sent and acknowledged.
+//! A model of windows. It computes which counts are possible, based on the times when events were
+//! sent and acknowledged.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Events, each with the span of time in which the daemon counted it.
+/// The events, each with the span of time during which the daemon counted it.
 #[derive(Default)]
 pub(crate) struct Events(Vec<(Duration, Duration)>);
 
@@ -18,8 +19,8 @@ impl Events {
         response
     }
 
-    /// Reads a count and checks it: it includes every event younger than the window, and none that
-    /// is older than window and accuracy together.
+    /// Reads a count and checks it. The count must include every event younger than the window, and
+    /// must not include an event older than the window plus the accuracy.
     #[track_caller]
     pub(crate) fn check(
         &self,
@@ -34,7 +35,7 @@ impl Events {
         count
     }
 
-    /// Records an event by a call that returns the count, and checks that count.
+    /// Records an event by a call that returns the count, and checks this count.
     #[track_caller]
     pub(crate) fn add_and_check(
         &mut self,
@@ -64,16 +65,17 @@ impl Events {
     }
 }
 
-/// The daemon's clock advances in ticks of the kernel, of at most 10 ms, and so may its buckets.
+/// The slack for the daemon's clock and its buckets, because both advance in kernel ticks of at
+/// most 10 ms.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// A lower bound of the daemon's clock from now on. That is the kernel's coarse clock, which can
-/// lag by more than a tick on a busy machine.
+/// Returns a lower bound of the daemon's clock from now on. This is the kernel's coarse clock,
+/// which can lag by more than a tick on a busy machine.
 fn earliest() -> Duration {
     read(ClockId::MonotonicCoarse)
 }
 
-/// An upper bound of the daemon's clock until now.
+/// Returns an upper bound of the daemon's clock until now.
 fn latest() -> Duration {
     read(ClockId::Monotonic)
 }

@@ -1,20 +1,20 @@
-//! Python with packages.
+//! Creates Python interpreters with packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python interpreter with Prometheus' client.
+/// Returns a Python interpreter with Prometheus' client.
 pub(crate) fn with_client() -> PathBuf {
     with("python-multiprocess", "tests/scrape/requirements.txt")
 }
 
-/// A Python interpreter with the packages of that file, in a virtual environment of that name below
-/// the target directory.
+/// Returns a Python interpreter with the packages of a requirements file. The virtual environment
+/// `name` is created below the target directory.
 pub(crate) fn with(name: &str, requirements: &str) -> PathBuf {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let python = home.join("bin/python");
-    // Tests in other processes wait until it is complete.
+    // Lock, because tests in other processes must wait until the environment is complete.
     let lock = fs::File::create(home.with_extension("lock")).unwrap();
     lock.lock().unwrap();
     if !home.join("complete").exists() {

@@ -1,4 +1,4 @@
-//! Pseudo-random numbers, the same ones in each run: xorshift.
+//! Pseudo-random numbers (xorshift), the same in each run.
 
 pub(crate) struct Random(pub(crate) u64);
 

@@ -1,4 +1,4 @@
-//! Requests as a receiver reads them from the connection of a daemon.
+//! Parses the requests that a test's receiver gets from a daemon.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -7,13 +7,13 @@ use std::io::BufRead;
 pub(crate) struct Received {
     /// The first line.
     pub(crate) line: String,
-    /// The header fields; their names are in lower case.
+    /// The header fields, with their names in lower case.
     pub(crate) fields: HashMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
 
 impl Received {
-    /// The next request; `None` after the last.
+    /// Reads the next request; `None` after the last one.
     pub(crate) fn read(input: &mut impl BufRead) -> Option<Received> {
         let next = |input: &mut dyn BufRead| {
             let mut line = String::new();

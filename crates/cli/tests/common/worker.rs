@@ -1,5 +1,5 @@
-//! A program with a segment, in a process of its own: a test counts in it by lines on its standard
-//! input.
+//! A program with a segment, in a separate process. You can control it by lines on its standard
+//! input, for example to count.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,8 +10,8 @@ use quipu::{CounterFamily, Description, RecordingOptions, Registry};
 
 const FILE: &str = "QUIPU_TEST_WORKER";
 
-/// What the program does: for `count LABEL`, it counts a job in that queue; for `record`, it starts
-/// to record itself. It replies to each line with one of its own.
+/// The main function of the program. For `count LABEL`, it counts a job in this queue; for
+/// `record`, it starts to record itself. It replies to each line with one line.
 #[test]
 #[ignore = "it is the program that other tests start"]
 fn program() {
@@ -33,7 +33,7 @@ fn program() {
     drop(recording);
 }
 
-/// The program, killed when this is dropped.
+/// The running program, killed on drop.
 pub(crate) struct Worker {
     child: Child,
     input: ChildStdin,
@@ -41,7 +41,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts the program, and waits until it has the file open.
+    /// Starts the program, and waits until the file is open.
     pub(crate) fn start(file: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--ignored", "--exact", "--nocapture", "worker::program"]);
@@ -62,13 +62,13 @@ impl Worker {
         }
     }
 
-    /// Has the program do something, and waits until it did.
+    /// Sends an order to the program, and waits until it is executed.
     pub(crate) fn does(&mut self, order: &str) {
         writeln!(self.input, "{order}").unwrap();
         self.hear(order);
     }
 
-    /// Kills the program, as the system does when it runs out of memory.
+    /// Kills the program, like the system when it runs out of memory.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -77,7 +77,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Both calls fail if the process has ended, which is fine.
+        // Ignore the errors, because both calls fail after the process ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -95,7 +95,7 @@ fn an_incomplete_file_keeps_its_temporary_name() {
     run.expect_error(&["in: tsv: at byte ", "4 messages were converted, into ", "out.part"]);
     assert_eq!((place.read("out"), place.read("out.part")), ("precious".into(), text()));
 
-    // The next attempt must not lose it either.
+    // A second attempt must not overwrite it either.
     fs::remove_file(&output).unwrap();
     convert(&input, &output, &[]).expect_error(&["out.part exists already", "--force"]);
     place.write("in", &text());
@@ -124,7 +124,7 @@ fn the_unfinished_file_is_not_the_input() {
 fn skipped_messages_do_not_make_a_file_unfinished() {
     let place = Place::new();
     let (input, output) = (place.path("in"), place.path("out"));
-    // The middle one is not a message.
+    // The second message is invalid.
     fs::write(&input, [&[2, 0x10, 1][..], &[1, 0xff], &[2, 0x10, 2]].concat()).unwrap();
     let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
     let arguments = ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];

@@ -15,7 +15,8 @@ fn the_examples_of_the_guide_run() {
     for block in GUIDE.split("\n```\n").skip(1).step_by(2) {
         for example in block.split("$ ").filter(|example| !example.trim().is_empty()) {
             let (command, expected) = split(example);
-            // Other commands depend on the reader's hosts or on the machine's speed.
+            // We skip other commands, because they depend on the reader's hosts or on the machine's
+            // speed.
             if command.starts_with("quipu convert")
                 || command.starts_with("printf")
                 || command.starts_with("od")

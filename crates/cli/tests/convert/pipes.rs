@@ -1,4 +1,4 @@
-//! Pipes that are slow, that close, that never end; and signals.
+//! Tests of slow, closed and endless pipes, and of signals.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,7 +30,7 @@ fn expect_end(mut child: Child, code: i32, text: &str) {
 #[test]
 fn a_slow_pipe_holds_no_message_back() {
     for format in exact() {
-        // With two commands in a pipe: neither may hold a message back.
+        // Check two commands in one pipe, because either of them could hold a message back.
         let (mut first, mut stdin) = start("tsv", format.name());
         let mut second = quipu(&["convert", "--from", format.name(), "--to", "tsv"])
             .stdin(first.stdout.take().unwrap())
@@ -100,8 +100,7 @@ fn a_signal_leaves_whole_messages() {
     }
 }
 
-/// While the program waits for the other end of a FIFO, nothing was converted that a signal could
-/// cut.
+/// A signal can end this wait at once, because no output exists that could be cut.
 #[test]
 fn a_signal_ends_the_wait_for_the_other_end_of_a_fifo() {
     let directory = tempfile::tempdir().unwrap();
@@ -148,7 +147,7 @@ fn memory_stays_the_same_however_long_the_stream() {
             stdin.write_all(&block).unwrap();
         }
         let mut out = reader.join().unwrap();
-        // Everything is converted, and it waits for more.
+        // All input is converted, and the command waits for more.
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();

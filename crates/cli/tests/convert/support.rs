@@ -1,4 +1,4 @@
-//! Runs the binary on given bytes, and builds those bytes.
+//! Runs the binary on given bytes, and builds these bytes.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The output of a run, which must have succeeded.
+    /// Returns the output of a run, which must have succeeded.
     #[track_caller]
     pub(crate) fn success(self) -> Vec<u8> {
         assert_eq!((self.code, &*self.err), (Some(0), ""), "{}", self.text());
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Run {
     let mut stdin = child.stdin.take().unwrap();
     let output = thread::scope(|scope| {
         scope.spawn(move || {
-            // A run that fails early may leave input unread.
+            // Ignore the error, because a run that fails early can leave input unread.
             let _ = stdin.write_all(input);
         });
         child.wait_with_output().unwrap()
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Run {
     Run { code: output.status.code(), out: output.stdout, err }
 }
 
-/// Some messages of a kind that every format can carry.
+/// Returns messages of a kind that every format can carry.
 pub(crate) fn messages(kind: Kind) -> Vec<Message<'static>> {
     const IDS: [&[u8]; 4] = [b"name=bulbasaur,trainer=ash,type=grass", b"", b"\xff\x00\t\n", b"a"];
     const TIMERS: [&[f64]; 4] =
@@ -90,7 +90,7 @@ pub(crate) fn format(name: &str) -> AnyFormat {
     name.parse().unwrap()
 }
 
-/// The messages as a stream.
+/// Encodes the messages as a stream.
 pub(crate) fn encoded(format: AnyFormat, framing: Framing, messages: &[Message<'_>]) -> Vec<u8> {
     let mut encoder = format.encoder(framing);
     let mut out = Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn encoded(format: AnyFormat, framing: Framing, messages: &[Message<'
     out
 }
 
-/// The messages of a stream, one per line.
+/// Decodes the messages of a stream, one per line.
 pub(crate) fn lines(format: AnyFormat, kind: Kind, framing: Framing, stream: &[u8]) -> String {
     let mut decoder = format.decoder(kind, framing);
     decoder.push(stream);
@@ -121,7 +121,7 @@ pub(crate) fn tsv(messages: &[Message<'_>]) -> String {
     String::from_utf8(encoded(format("tsv"), Framing::Own, messages)).unwrap()
 }
 
-/// The name of a kind on the command line.
+/// Returns the name of a kind on the command line.
 pub(crate) fn argument(kind: Kind) -> &'static str {
     match kind {
         Kind::Counter => "counter",
@@ -131,7 +131,8 @@ pub(crate) fn argument(kind: Kind) -> &'static str {
     }
 }
 
-/// The formats that carry all four messages exactly. StatsD lines have only metrics, and few ids.
+/// Returns the formats that carry all four messages exactly. StatsD lines are excluded, because
+/// they only support metrics and few ids.
 #[allow(dead_code, reason = "the comparison's tests take all formats")]
 pub(crate) fn exact() -> impl Iterator<Item = AnyFormat> {
     AnyFormat::all().filter(|format| !["statsd", "dogstatsd"].contains(&format.name()))

@@ -1,4 +1,5 @@
-//! `quipu check metrics`: finds what promtool finds, by its texts and exit codes.
+//! Checks that `quipu check metrics` reports the same findings, messages and exit codes as
+//! promtool.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -70,7 +71,7 @@ good_seconds_sum 1
 good_seconds_count 1
 ";
 
-/// What `promtool check metrics` prints, each line once, and its exit code.
+/// Returns the output of `promtool check metrics`, each line once, and its exit code.
 fn promtool(text: &str) -> (BTreeSet<String>, Option<i32>) {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -81,7 +82,7 @@ fn promtool(text: &str) -> (BTreeSet<String>, Option<i32>) {
     (lines.lines().map(str::to_owned).collect(), status.code())
 }
 
-/// What we find by the rules of promlint, in the form of promtool, and the exit code.
+/// Returns our findings for the rules of promlint, in promtool's form, and the exit code.
 fn ours(home: &Home, text: &str) -> (BTreeSet<String>, Option<i32>) {
     const RULES: [&str; 8] = [
         "help",
@@ -110,15 +111,15 @@ fn promtool_reports_the_same_findings() {
     let (theirs, code) = promtool(BROKEN);
     assert!(theirs.len() >= 20 && code == Some(3), "{theirs:?}");
     assert_eq!(ours(&home, BROKEN), (theirs, code));
-    // Each family alone: no finding depends on another family.
+    // Check each family separately, because no finding may depend on another family.
     for part in BROKEN.split("# HELP").skip(1).map(|part| format!("# HELP{part}")) {
         let ours = ours(&home, &part);
         let theirs = promtool(&part);
         assert_eq!(ours.0, theirs.0, "{part}");
-        // We have more rules.
+        // The exit code can differ, because we check more rules.
         assert!(ours.1 == theirs.1 || ours.1 == Some(3), "{part}");
     }
-    // A line that cannot be read.
+    // An unreadable line.
     assert_eq!((promtool("a{\n").1, ours(&home, "a{\n").1), (Some(1), Some(1)));
 }
 
@@ -147,7 +148,7 @@ fn findings_are_named_by_line_rule_and_reason() {
     assert!(text.contains("text: line 4, byte") && text.contains("text: line 5, byte"), "{text}");
     let text = check(sound, &["--read-as", "openmetrics"], 1);
     assert!(text.contains("expected `# EOF` at the end"), "{text}");
-    // Up to 1 MiB, a line is read. A longer one is a finding, and the others are checked.
+    // A line of up to 1 MiB is read. A longer line is a finding, and the others are still checked.
     let line = |bytes: usize| {
         let rest = "a_total{x=\"\"} 3".len();
         format!("{sound}a_total{{x=\"{}\"}} 3\na_total{{x=\"1\"}} 2\n", "y".repeat(bytes - rest))
@@ -166,7 +167,7 @@ fn findings_are_named_by_line_rule_and_reason() {
         text.contains(message) && text.contains("line 5: a_total: metric not unique"),
         "{text}"
     );
-    // The same for a series with many labels.
+    // The same holds for a series with many labels.
     let labels = |count: usize| (0..count).map(|n| format!("l{n}=\"x\",")).collect::<String>();
     check(&format!("{sound}b_total{{{}}} 3\n", labels(64)), &["--ignore", "help"], 3);
     let many = format!("{sound}b_total{{{}}} 3\n{{\"c d\",{}}} 3\n", labels(65), labels(65));
@@ -178,7 +179,7 @@ fn findings_are_named_by_line_rule_and_reason() {
     let text = check(&many, &["--ignore", "labels-many"], 3);
     assert!(text.ends_with("lines that were not checked: 2, nothing found\n"), "{text}");
     home.refuse(&["check", "metrics", "none"], 1, &["none: No such file"]);
-    // What a scrape of our own file shows is sound, but for what the file cannot know.
+    // The page of such a file is sound, except for facts that the file cannot contain.
     home.succeed(&["inc", "--help-text", "Jobs.", "jobs_total{queue=\"mail\"}"]);
     let text = home.succeed(&["scrape", "app.quipu"]);
     fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`.
+//! Tests of `quipu inc`, `quipu set`, `quipu observe` and `quipu time`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -258,7 +258,7 @@ fn processes_that_count_at_once_and_are_killed_lose_nothing() {
     let line = text.lines().find_map(|line| line.strip_prefix("killed_total "));
     let count: u64 = line.map_or(0, |count| count.parse().unwrap());
     assert!((CALLS - killed..=CALLS).contains(&count), "{count} of {CALLS}, {killed} killed");
-    // A later call takes over what a dead process had.
+    // A later call takes over the claims of a dead process.
     let used = registry.segment().used();
     for _ in 0..8 {
         home.succeed(&["inc", "shell_total"]);
@@ -282,7 +282,7 @@ fn a_timed_command_keeps_its_streams_and_its_exit_code() {
     assert_eq!((&*output.stdout, &*output.stderr), (&b"in\n"[..], &b"oh\n"[..]));
     let output = timed("took{of=\"kill\"}", "kill -9 $$").wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(137));
-    // The command that cannot be counted runs all the same.
+    // The timed command runs even if it cannot be counted.
     home.succeed(&["inc", "jobs_total"]);
     let output = timed("jobs_total", "echo out; exit 4").wait_with_output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -306,7 +306,8 @@ fn signals_go_to_the_timed_command() {
         (Signal::INT, "trap 'exit 8' INT; echo up; sleep 60 & wait", 8),
     ] {
         let quipu = home.quipu(&["time", "took", "--", "sh", "-c", script]);
-        // A test that runs in the background of a shell ignores SIGINT, and so would the command.
+        // Restore the signal, because a test in the background of a shell ignores SIGINT, and the
+        // command would inherit this.
         let mut command = Command::new("env");
         command.arg("--default-signal").arg(quipu.get_program()).args(quipu.get_args());
         command.env("QUIPU_FILE", home.file()).current_dir(home.directory());
@@ -316,7 +317,7 @@ fn signals_go_to_the_timed_command() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(code), "{script}");
     }
-    // One that a process sends, in the foreground of a terminal.
+    // A signal from a process, in the foreground of a terminal.
     let quipu = home.quipu(&["time", "took", "--", "sh", "-c", "echo up $PPID; exec sleep 60"]);
     let words = std::iter::once(quipu.get_program()).chain(quipu.get_args());
     let words = words.map(|word| format!("'{}'", word.to_str().unwrap()));

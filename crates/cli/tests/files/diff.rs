@@ -1,4 +1,5 @@
-//! `quipu diff`: two expositions, two segments, two moments of one segment, a server.
+//! Tests of `quipu diff` on two expositions, two segments, two moments of one segment, and a
+//! server.
 
 use std::fs;
 use std::process::Command;
@@ -68,7 +69,7 @@ fn the_rest_of_a_damaged_file_is_compared_and_the_exit_code_reports_it() {
             assert!(text.contains("second") || text.contains('b'), "{text}");
         }
     }
-    // Of the same file twice, it is reported once.
+    // If both sides are the same file, its fault is reported once.
     let output = home.quipu(&["diff", "bad.quipu", "--after", "10ms"]).output().unwrap();
     assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
     assert_eq!(output.status.code(), Some(3));
@@ -84,7 +85,7 @@ fn a_segment_is_compared_with_a_copy_and_with_itself() {
     let text = home.succeed(&["diff", "copy", "app.quipu"]);
     assert!(text.contains("jobs_total{queue=\"mail\"}  3 -> 7  +4\n"), "{text}");
     assert!(text.contains("+ rows  histogram, 1 series\n    + rows  count 1 sum 3\n"), "{text}");
-    // What a server exposes is what is in its file.
+    // A server exposes the contents of its file.
     let holder = Holder::start(&home);
     let text =
         home.succeed(&["diff", &format!("http://{}/metrics", holder.address()), "app.quipu"]);

@@ -1,5 +1,5 @@
-//! The commands on files and directories that someone else prepared: no command waits for a pipe,
-//! runs for hours, or prints what scrapers refuse.
+//! Runs the commands on files and directories that an attacker prepared. No command may wait for a
+//! pipe, run for hours, or print output that scrapers refuse.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -14,10 +14,10 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::Home;
 
-/// After this long, a command counts as one that never ends.
+/// The time limit of a command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a command, which has to end.
+/// Runs a command, which must end within this limit.
 fn end(home: &Home, arguments: &[&str]) -> Output {
     let mut command = home.quipu(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -55,7 +55,7 @@ fn labels_that_are_not_utf_8_are_replaced() {
 fn no_command_waits_for_a_pipe_in_the_place_of_a_segment() {
     let home = Home::new();
     pipe(&home.directory().join("a.quipu"));
-    // So that the directory has a file that is read.
+    // Add a readable file, because the directory must contain at least one.
     fs::write(home.directory().join("counter_1.db"), []).unwrap();
     end(&home, &["scrape", "."]);
     for arguments in [
@@ -71,7 +71,7 @@ fn no_command_waits_for_a_pipe_in_the_place_of_a_segment() {
     }
 }
 
-/// A file that is a segment when it is looked at may be a pipe when it is opened.
+/// A file can be a segment when it is checked, and a pipe when it is opened.
 #[test]
 fn no_command_waits_for_a_pipe_that_takes_the_place_of_a_segment() {
     let home = Home::new();
@@ -103,7 +103,7 @@ fn no_command_waits_for_a_pipe_that_takes_the_place_of_a_segment() {
     });
 }
 
-/// The file is a terabyte long, of which a few kilobytes are stored.
+/// The file is a terabyte long, but only a few kilobytes are stored.
 #[test]
 fn holes_are_not_searched() {
     let home = Home::new();
@@ -111,7 +111,7 @@ fn holes_are_not_searched() {
     fs::copy(home.file(), home.directory().join("good.quipu")).unwrap();
     let file = fs::File::options().write(true).open(home.file()).unwrap();
     file.set_len(1 << 40).unwrap();
-    // The list of records begins in the hole.
+    // The list of records begins inside the hole.
     file.write_all_at(&(1_u64 << 39).to_le_bytes(), ROOT).unwrap();
     let output = end(&home, &["inspect", "app.quipu"]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -126,5 +126,5 @@ fn holes_are_not_searched() {
     }
 }
 
-/// The byte of the header with the offset of the newest record.
+/// The offset in the header that stores the position of the newest record.
 const ROOT: u64 = 80;

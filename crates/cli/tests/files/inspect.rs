@@ -1,5 +1,5 @@
-//! `quipu inspect`: what it shows is what the segment holds; of processes that run, are stopped, or
-//! died, and of damaged files.
+//! Checks that `quipu inspect` shows the contents of the segment: for running, stopped and dead
+//! processes, and for damaged files.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -24,11 +24,11 @@ use serde_json::Value;
 
 use super::Home;
 
-/// The samples of an exposition, without exemplars and start times.
+/// Returns the samples of an exposition, without exemplars and start times.
 fn samples(text: &str) -> BTreeSet<String> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_created"));
     let lines = lines.filter(|line| !line.contains("quantile=") && !line.starts_with("quipu_"));
-    // Numbers and bounds have several spellings.
+    // Parse the numbers, because numbers and bounds can be spelled in several ways.
     lines
         .map(|line| {
             let (series, value) = line.split(" # ").next().unwrap().rsplit_once(' ').unwrap();
@@ -42,14 +42,14 @@ fn inspected(home: &Home) -> Value {
     serde_json::from_str(&home.succeed(&["inspect", "--format", "json", "app.quipu"])).unwrap()
 }
 
-/// A process that has the file open, and is killed in the end.
+/// A process that keeps the file open, killed on drop.
 pub(super) struct Holder {
     child: Child,
     address: String,
 }
 
 impl Holder {
-    /// A program that counts in the file, and serves it.
+    /// Starts a program that counts in the file, and serves it.
     pub(super) fn start(home: &Home) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--ignored", "--exact", "--nocapture", "inspect::a_program_holds_a_file"]);
@@ -71,10 +71,10 @@ impl Holder {
     }
 }
 
-/// The variable with the file of a holder.
+/// The environment variable with the path of a holder's file.
 const HELD: &str = "QUIPU_TEST_HELD";
 
-/// The program of a holder. It runs until it is killed.
+/// The main function of a holder, which runs until it is killed.
 #[test]
 #[ignore = "a process that other tests start"]
 fn a_program_holds_a_file() {
@@ -128,7 +128,7 @@ fn all_kinds_are_shown_like_in_a_scrape() {
         &["set", "level", "0.25"],
         &["observe", "rows", "3"],
         &["inc", "{\"http.hits\",\"my label\"=\"1\"}"],
-        // As long as the name of a process.
+        // This label is as long as the name of a process.
         &["inc", "orders_total{pid=\"202611240000000001\"}"],
         &["inc", "orders_total{pid=\"202611250000000001\"}", "5"],
     ] {
@@ -171,7 +171,7 @@ fn series_of_a_file_in_use_are_never_mixed_up() {
     let run = || {
         for n in (0_u64..).take_while(|_| !is_over.load(Relaxed)) {
             hits.inc_by(&Values(&[n.to_string().as_str()]), n * 1000 + 7);
-            // Another series takes its record.
+            // Another series reuses its record.
             let before = n.saturating_sub(60).to_string();
             hits.remove(&Values(&[before.as_str()])).unwrap();
         }
@@ -188,7 +188,7 @@ fn series_of_a_file_in_use_are_never_mixed_up() {
         }
         all.count()
     };
-    // A series may change each time when it is read.
+    // Retry, because a series can change during every reading.
     let show = |arguments: &[&str]| -> Value {
         let output = home.quipu(arguments).output().unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
@@ -218,7 +218,7 @@ fn series_of_a_file_in_use_are_never_mixed_up() {
     assert!(series > 100, "{series}");
 }
 
-/// Takes totals of a source that restarts, and says the times of its samples.
+/// Follows the totals of a source that restarts, with the times of its samples.
 fn follow_totals(registry: &Registry) {
     let mut intake = Intake::new(registry, Limits::default()).unwrap();
     for (count, time) in [(5.0, 7), (2.0, 8)] {
@@ -263,12 +263,12 @@ fn processes_are_seen_running_stopped_and_dead() {
     assert_eq!(look(false), Value::Array(Vec::new()));
     let text = home.succeed(&["inspect", "app.quipu"]);
     assert!(text.contains("left open: its last process did not close it"), "{text}");
-    // The claims of an ended process stay until another one takes them over.
+    // The claims of an ended process remain until another process takes them over.
     home.succeed(&["inc", "jobs_total", "0"]);
     let text = home.succeed(&["inspect", "app.quipu"]);
     assert!(text.contains("closed, without a sync"), "{text}");
     assert!(text.contains("ended") && text.contains("claims of 0 series"), "{text}");
-    // A file without permission to write.
+    // A read-only file.
     let mut permissions = fs::metadata(home.file()).unwrap().permissions();
     permissions.set_readonly(true);
     fs::set_permissions(home.file(), permissions).unwrap();
@@ -287,7 +287,7 @@ fn a_file_that_commands_used_last_is_closed() {
     assert_eq!(look(), left);
     home.refuse(&["set", "jobs_total", "1"], 1, &["only grows"]);
     assert_eq!(look(), left);
-    // Of many that end at the same time, one is the last.
+    // If many commands end at the same time, exactly one of them is the last.
     for round in 1..=5 {
         let start = |_| home.quipu(&["inc", "jobs_total"]).spawn().unwrap();
         let children: Vec<_> = (0..10).map(start).collect();
@@ -295,7 +295,7 @@ fn a_file_that_commands_used_last_is_closed() {
         assert_eq!(look(), left);
         assert_eq!(inspected(&home)["families"][0]["series"][0]["value"], 10 * round);
     }
-    // Beside an application, a command is not the last.
+    // Next to a running application, a command is never the last.
     let holder = Holder::start(&home);
     home.succeed(&["inc", "jobs_total"]);
     assert_eq!(look(), (Value::Bool(false), Value::Bool(false)));
@@ -326,11 +326,11 @@ fn the_rest_of_a_damaged_file_is_shown() {
     // Cut after the families.
     let text = look(&whole[..whole.len() / 2], 3);
     assert!(text.contains("\ndamage\n") && text.contains("third  7  since"), "{text}");
-    // Cut inside of them: the list begins beyond the end.
+    // Cut inside the families, so the list begins beyond the end.
     let at = whole.windows(5).position(|bytes| bytes == b"third").unwrap();
     let text = look(&whole[..at / 64 * 64], 3);
     assert!(text.contains("found by their checksums") && text.contains("first"), "{text}");
-    // The newest record's checksum is wrong.
+    // The newest record with a wrong checksum.
     let mut damaged = whole.clone();
     let at = whole.windows(5).position(|bytes| bytes == b"third").unwrap();
     damaged[at] = b'T';
@@ -399,7 +399,7 @@ fn characters_that_control_a_terminal_are_escaped() {
     }
 }
 
-/// The values of each series of the history as JSON, by its name.
+/// Returns the values of each series in a JSON history, by name.
 fn values(history: &Value) -> HashMap<String, Vec<Value>> {
     let each = |series: &Value| {
         let name = series["name"].as_str().unwrap().to_owned();
@@ -427,7 +427,7 @@ fn the_history_is_shown_in_all_forms() {
         depth.set(tick as f64 / 2.0);
         took.observe(0.5);
         took.observe(1.5);
-        // A gap of a minute before the last ten.
+        // A gap of a minute before the last ten ticks.
         let time = (1_700_000_000 + tick + if tick < 20 { 0 } else { 60 }) * SECOND;
         assert!(recorder.tick_at(time, time).unwrap());
         if tick == 15 {
@@ -468,7 +468,7 @@ fn the_history_is_shown_in_all_forms() {
     }
     let row = text.lines().find(|line| line.contains("mail")).unwrap();
     assert!(row.contains("  0.164  10    10    "), "{row}");
-    // The first rate is known from the tick before those that are shown.
+    // We know the first rate from the tick before the shown ones.
     let text = show(&["--last", "5s", "--metric", "jobs_total", "--metric", "depth"]);
     let trends: Vec<usize> = ["mail", "depth"]
         .iter()
@@ -516,7 +516,7 @@ fn a_program_that_records_is_read_while_it_counts_and_when_it_has_ended() {
     assert!(recording.is_writing());
     drop(recording);
     let count = ticks();
-    // It records nothing any more, and another recording goes on from there.
+    // The command stopped recording, and another recording continues from there.
     assert_eq!(ticks(), count);
     let _recording = registry.record(&options).unwrap();
     while ticks() <= count {

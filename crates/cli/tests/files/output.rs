@@ -1,4 +1,4 @@
-//! Standard output of the commands: a reader that goes away, and a disk that is full.
+//! Tests of the commands' standard output, with a reader that goes away, and with a full disk.
 
 use std::fs::{self, File};
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use quipu_segment::history::Options;
 
 use super::Home;
 
-/// The commands that write what they found, all of which is more than a pipe takes.
+/// Returns commands whose output is larger than the buffer of a pipe.
 fn commands(home: &Home) -> Vec<Vec<&'static str>> {
     let registry = Registry::open(home.file()).unwrap();
     let jobs = quipu::Description::new("jobs", "").labels(["queue"]);
@@ -48,7 +48,7 @@ fn a_reader_that_has_gone_is_no_failure() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let Output { status, stderr, .. } = run(home.quipu(&arguments), writer);
-        // The exit code is that of what was found.
+        // The exit code still reports the findings.
         let expected = if arguments[0] == "check" { 3 } else { 0 };
         let errors = String::from_utf8(stderr).unwrap();
         assert_eq!((status.code(), &*errors), (Some(expected), ""), "{arguments:?}");

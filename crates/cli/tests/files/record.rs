@@ -1,5 +1,5 @@
-//! `quipu record`, beside programs in processes of their own, which are killed, record themselves,
-//! or lose their file; and which must not notice it.
+//! Tests of `quipu record` next to programs in separate processes. These programs are killed,
+//! record themselves, or lose their file, and must never notice the command.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::Home;
 use super::worker::Worker;
 
-/// The running command, killed when this is dropped.
+/// The running command, killed on drop.
 struct Recorder {
     child: Child,
     output: std::path::PathBuf,
@@ -48,7 +48,7 @@ impl Recorder {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends it as a person does, and returns what it said.
+    /// Ends the command like a user, and returns its messages.
     fn end(self) -> String {
         self.end_with(0)
     }
@@ -76,7 +76,7 @@ fn until(mut is_so: impl FnMut() -> bool, expectation: impl Fn() -> String) {
     }
 }
 
-/// What is recorded; `None` if the file has no recording, or an empty one.
+/// Returns the recorded history; `None` if the file contains no recording, or an empty one.
 fn history(home: &Home, file: &str) -> Option<Value> {
     let output = home.quipu(&["inspect", "--history", "--format", "json", file]).output().unwrap();
     output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
@@ -92,7 +92,7 @@ fn wait_for_ticks(home: &Home, file: &str, count: u64) {
     until(|| ticks(home, file) >= least, || format!("{least} ticks, not {}", ticks(home, file)));
 }
 
-/// The last value that was recorded of a series.
+/// Returns the last recorded value of a series.
 fn last(history: &Value, name: &str) -> Option<f64> {
     let series = history["series"].as_array()?.iter().find(|series| series["name"] == name)?;
     series["values"].as_array()?.last()?.as_f64()
@@ -110,7 +110,7 @@ fn the_last_seconds_before_a_kill_are_recorded() {
     let recorder = Recorder::start(&home, &["app.quipu"]);
     recorder.wait_for("app.quipu: recording\n");
     wait_for_ticks(&home, "app.quipu", 2);
-    // A shell that comes and goes does not end it.
+    // A short-lived shell command does not end the recording.
     home.succeed(&["inc", "jobs_total{queue=\"shell\"}"]);
     program.does("count late");
     wait_for_ticks(&home, "app.quipu", 2);
@@ -124,9 +124,9 @@ fn the_last_seconds_before_a_kill_are_recorded() {
         assert_eq!(last(&recorded, &name), Some(1.0), "{recorded}");
     }
     assert_eq!(recorded["damage"], Value::Array(Vec::new()));
-    // What records a file keeps it open no longer than its program.
+    // The recorder keeps a file open no longer than the program.
     assert!(!is_open(&home.file()));
-    // The next start of the program is recorded, too.
+    // The next run of the program is recorded too.
     let mut program = Worker::start(&home.file());
     let before = ticks(&home, "app.quipu");
     program.does("count mail");
@@ -155,7 +155,7 @@ fn a_recorder_that_is_killed_is_followed_by_the_next_one() {
         assert_eq!(recorded["writer"]["alive"], false, "{recorded}");
         program.does("count mail");
     }
-    // One at a time.
+    // Only one recorder per file.
     let recorder = Recorder::start(&home, &["app.quipu"]);
     recorder.wait_for("app.quipu: recording\n");
     let other = Recorder::start(&home, &["app.quipu"]);
@@ -193,18 +193,19 @@ fn a_stopped_recorder_delays_no_program() {
     program.does("count mail");
     wait_for_ticks(&home, "app.quipu", 2);
     recorder.signal(Signal::STOP);
-    // New series take room and locks. None of them goes to the overflow series.
+    // New series need space and locks. None of them may overflow.
     for number in 0..500 {
         program.does(&format!("count {number}"));
     }
     let shown = home.succeed(&["scrape", "app.quipu"]);
     assert!(shown.contains("jobs_total{queue=\"499\"} 1\n") && !shown.contains("quipu_overflow"));
-    // The program records itself from its next tick on.
+    // From its next tick on, the program records itself.
     program.does("record");
     wait_for_ticks(&home, "app.quipu", 2);
     let recorded = history(&home, "app.quipu").unwrap();
     assert_eq!(last(&recorded, "jobs_total{queue=\"499\"}"), Some(1.0), "{recorded}");
-    // A file stays open for as long as it is stopped, and the next start does not wait for it.
+    // This file stays open while the recorder is stopped, but the next run of the program does not
+    // have to wait.
     program.kill();
     let mut program = Worker::start(&home.file());
     program.does("count mail");
@@ -220,16 +221,16 @@ fn a_stopped_recorder_delays_no_program() {
 fn files_that_cannot_be_recorded_are_left_as_they_are() {
     let home = Home::new();
     let file = |name: &str| home.directory().join(name);
-    // A file that no program has open.
+    // A file that no program keeps open.
     home.succeed(&["inc", "--file", "closed.quipu", "jobs_total"]);
     let closed = fs::read(file("closed.quipu")).unwrap();
-    // One that a program has open for itself, and one that is nearly full.
+    // A file that a program opened exclusively, and a file that is nearly full.
     let _own = Options::new().open_or_create(file("own.quipu")).unwrap();
     let _small = Options::new().shared().limit(256 << 10).open_or_create(file("small.quipu"));
     fs::write(file("text.quipu"), "jobs_total 1\n").unwrap();
     let mut program = Worker::start(&home.file());
     let length = fs::metadata(home.file()).unwrap().len();
-    // The limit on the size of files is like a disk that is full.
+    // The limit on the size of files acts like a full disk.
     let binary = env!("CARGO_BIN_EXE_quipu");
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -f 1000; exec \"$0\" record .", binary]);
@@ -262,7 +263,7 @@ fn a_file_that_is_cut_or_removed_ends_only_its_own_recording() {
         recorder.wait_for(&format!("{name}: recording\n"));
         wait_for_ticks(&home, name, 1);
     }
-    // The program itself does not touch it any more.
+    // The program itself does not write to this file any more.
     File::options().write(true).open(file("a.quipu")).unwrap().set_len(0).unwrap();
     recorder.wait_for("a.quipu: recorded until now: it was cut");
     fs::remove_file(file("b.quipu")).unwrap();
@@ -280,7 +281,7 @@ fn files_of_others_are_left_out() {
     let home = Home::new();
     let _program = Worker::start(&home.file());
     if !rustix::process::geteuid().is_root() {
-        // Only root can be another user.
+        // This requires root, because only root can act as another user.
         fs::set_permissions(home.file(), PermissionsExt::from_mode(0o400)).unwrap();
     }
     fs::set_permissions(home.directory(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -292,7 +293,7 @@ fn files_of_others_are_left_out() {
         command.uid(65_534).gid(65_534);
         let mut probe = home.quipu(&["--version"]);
         if !probe.uid(65_534).gid(65_534).output().is_ok_and(|output| output.status.success()) {
-            // Another user may not run the binary where it lies.
+            // Another user cannot run the binary from this directory.
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! `quipu top --replay`: the history of a segment, as one frame of text, and in a real terminal.
+//! Tests of `quipu top --replay`: the history of a segment, as one frame and in a real terminal.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -13,11 +13,12 @@ use super::Home;
 use super::top::{Tmux, line};
 
 const SECOND: u64 = 1_000_000_000;
-/// The first tick: 2023-11-14T22:13:20Z.
+/// The time of the first tick: 2023-11-14T22:13:20Z.
 const START: u64 = 1_700_000_000;
 
-/// Thirty ticks, a second apart, with a gap of a minute before the last ten. Each of them has ten
-/// jobs more, a depth of its number, and took 0.5 or, in the last ten, 5 seconds.
+/// Records thirty ticks, a second apart, with a gap of a minute before the last ten. Each tick adds
+/// ten jobs, sets the depth to its own number, and observes 0.5 seconds, or 5 seconds in the last
+/// ten ticks.
 fn record(home: &Home) -> (Registry, Recorder) {
     let registry = Registry::open(home.file()).unwrap();
     let jobs: CounterFamily<Values> =
@@ -60,12 +61,12 @@ fn one_frame_shows_a_moment() {
     assert_eq!(line(&last, "jobs_total")[1..4], ["counter", "10", "300"], "{last}");
     assert_eq!(line(&last, "depth")[2..4], ["-", "29"], "{last}");
     let took = line(&last, "took");
-    // Only the last tick counts for quantiles: 5 seconds, in the bucket from 1 to 10.
+    // Quantiles use only the last tick: 5 seconds, in the bucket from 1 to 10.
     assert_eq!(took[2..6], ["1", "30", "5.5", "9.91"], "{last}");
-    // All rates are 1, but that over the gap.
+    // All rates are 1, except the rate over the gap.
     assert_eq!(took[6].chars().filter(|c| *c == '_').count(), 1, "{last}");
 
-    // Before the gap, by all three ways to write a time.
+    // Before the gap. You can write this time in several ways.
     for at in ["2023-11-14T22:13:39Z", "1700000019", "1700000050.5", "-1m 10s"] {
         let earlier = frame(&home, &["--at", at]);
         assert!(earlier.contains("2023-11-14T22:13:39Z  -1m 10s"), "{earlier}");
@@ -74,10 +75,10 @@ fn one_frame_shows_a_moment() {
     }
     let after = frame(&home, &["--at", "-9s"]);
     assert!(after.contains("  -9s  after a gap of 1m 1s"), "{after}");
-    // At the first tick, no rate is known.
+    // The rate is unknown at the first tick.
     let first = frame(&home, &["--at", "2023-11-15T00:13:20+02:00"]);
     assert_eq!(line(&first, "jobs_total")[2..4], ["-", "10"], "{first}");
-    // A series that was removed has a number for its labels.
+    // A removed series shows a number instead of its labels.
     let removed = frame(&home, &["--at", "1700000012", "--family", "jobs_total"]);
     assert!(removed.contains("quipu_removed=") && removed.contains("queue=\"mail\""), "{removed}");
 
@@ -123,7 +124,8 @@ fn a_damaged_file_is_shown_as_far_as_it_goes() {
     };
     let total =
         |text: &str| line(text, "jobs_total{queue=\"mail\"}").get(3).map(|it| it.to_string());
-    // A bit in some place of the chunks: a frame, an earlier one, none that was written.
+    // A flipped bit in the chunks can result in the same frame or an earlier one, but never in a
+    // new one.
     let mut lengths = std::collections::BTreeSet::new();
     for at in (record + 128..record + 4096).step_by(8) {
         let mut bytes = whole.clone();
@@ -144,12 +146,12 @@ fn a_damaged_file_is_shown_as_far_as_it_goes() {
         }
     }
     assert!(lengths.len() > 10, "{lengths:?}");
-    // Cut off after the description of the recorder.
+    // Cut after the description of the recorder.
     let output = show(&whole[..record + 128]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
-/// The variable that names the file in which a program records.
+/// The environment variable with the path of the file to record in.
 const RECORDED: &str = "QUIPU_TEST_RECORDED";
 
 #[test]
@@ -166,7 +168,7 @@ fn a_program_records() {
     }
 }
 
-/// A process that is killed in the end.
+/// A process that is killed on drop.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -183,7 +185,7 @@ fn the_last_seconds_before_a_kill_are_shown() {
     command.args(["--ignored", "--exact", "--nocapture", "replay::a_program_records"]);
     command.env(RECORDED, home.file()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut program = Killed(command.spawn().unwrap());
-    // It is shown while it is written.
+    // Show the file while it is written.
     let begun = Instant::now();
     loop {
         let output = home.quipu(&["top", "--replay", "--once", "app.quipu"]).output().unwrap();
@@ -226,14 +228,14 @@ fn a_terminal_steps_and_plays() {
     shows(&["Home"], "22:13:20Z  -1m 29s", "10");
     shows(&["Left"], "22:13:20Z", "10");
     shows(&["End", "Right"], "the last tick", "300");
-    // What is selected and opened stays while the moment changes.
+    // The selection and the opened page stay while the moment changes.
     tmux.press(&["Down", "Enter"]);
     tmux.wait_for("value     300");
     tmux.press(&["Left"]);
     tmux.wait_for("value     290");
     tmux.press(&["Escape"]);
     tmux.wait_for("depth");
-    // From the start to the end, across the gap: fast.
+    // Play from the start to the end across the gap, at high speed.
     tmux.press(&["Home"]);
     tmux.wait_for("22:13:20Z  -");
     tmux.press(&["+", "+", "+", "+", "+", "+"]);
@@ -241,7 +243,7 @@ fn a_terminal_steps_and_plays() {
     tmux.press(&["Space"]);
     tmux.wait_for("  60x");
     tmux.wait_for("  the last tick: the recording was ended");
-    // It begins again at the start.
+    // Playing starts again at the beginning.
     tmux.press(&["-", "-", "-", "-", "-", "-", "Space"]);
     tmux.wait_for("  1x");
     tmux.press(&["p"]);
@@ -268,7 +270,7 @@ fn a_terminal_follows_a_program_that_records() {
     (0..3).for_each(|_| tick());
     let tmux = Tmux::start(&home, "--replay app.quipu");
     tmux.wait_for("22:13:23Z  the last tick so far");
-    // It stays where it is, and the recording goes on.
+    // The shown moment stays while the recording continues.
     tick();
     tmux.wait_for("22:13:23Z  -1s");
     tmux.press(&["End"]);
@@ -278,7 +280,7 @@ fn a_terminal_follows_a_program_that_records() {
     tick();
     let screen = tmux.wait_for("22:13:25Z  the last tick so far");
     assert_eq!(line(&screen, "jobs_total")[2..4], ["5", "25"], "{screen}");
-    // The file vanishes: what was read stays.
+    // If the file vanishes, the known data stays.
     fs::remove_file(home.file()).unwrap();
     let screen = tmux.wait_for("app.quipu: No such file");
     assert_eq!(line(&screen, "jobs_total")[3], "25", "{screen}");

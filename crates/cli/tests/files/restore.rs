@@ -1,5 +1,5 @@
-//! `quipu snapshot` and `quipu restore` with a terminal, with signals, and without access: nothing
-//! is left, and no temporary name is shown.
+//! Tests of `quipu snapshot` and `quipu restore` with a terminal, with signals, and without access.
+//! No file may be left, and no temporary name may be shown.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Home;
 use super::top::Tmux;
 
-/// After this long, a test stops waiting and fails.
+/// The time limit of every wait. After it, the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The names of the files that a restore has not finished.
+/// Returns the names of unfinished files of a restore.
 fn unfinished(home: &Home) -> Vec<String> {
     let entries = fs::read_dir(home.directory()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -34,11 +34,12 @@ fn wait_until(is_so: impl Fn() -> bool) {
 fn a_signal_leaves_no_unfinished_file() {
     let home = Home::new();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        // The process that runs the tests may ignore a signal, for example under nohup.
+        // Restore the signals, because the process that runs the tests may ignore them, for example
+        // under nohup.
         let mut command = Command::new("env");
         command.args(["--default-signal", env!("CARGO_BIN_EXE_quipu")]);
         command.args(["restore", "--state", "new.quipu"]).current_dir(home.directory());
-        // Its other end stays open, so that the command waits.
+        // Keep the other end open, because the command must wait.
         let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         wait_until(|| !unfinished(&home).is_empty());
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -46,7 +47,7 @@ fn a_signal_leaves_no_unfinished_file() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.signal(), Some(signal.as_raw()), "{output:?}");
         assert_eq!(unfinished(&home), [""; 0]);
-        // Standard input is a pipe, and not a terminal.
+        // No message, because standard input is a pipe, not a terminal.
         assert!(output.stderr.is_empty(), "{output:?}");
     }
     assert!(!home.directory().join("new.quipu").exists());

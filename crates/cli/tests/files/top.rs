@@ -1,4 +1,4 @@
-//! `quipu top`: one frame as text, and live in a real terminal, that of tmux.
+//! Tests of `quipu top`: one frame, and live in a real terminal, which tmux provides.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,33 +14,34 @@ use quipu::{CounterFamily, Description, Gauge, Histogram, HistogramFamily, Regis
 use super::Home;
 use super::inspect::Holder;
 
-/// After this long, a test stops waiting and fails.
+/// The time limit of every wait. After it, the test fails.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// A server of tmux with the program in its only window. It is killed in the end.
+/// A tmux server that runs the program in its only window, killed on drop.
 pub(super) struct Tmux {
     socket: std::path::PathBuf,
 }
 
 impl Tmux {
-    /// Runs `quipu top` in a window of 100 columns and 20 lines, with a shell after it.
+    /// Runs `quipu top` in a window of 100 columns and 20 lines. A shell follows it.
     pub(super) fn start(home: &Home, arguments: &str) -> Self {
         Self::run_in(home, &format!("top {arguments}"))
     }
 
-    /// Like [`Self::start`], with any command.
+    /// Runs any command in such a window.
     pub(super) fn run_in(home: &Home, arguments: &str) -> Self {
         Self::run_through(home, "", arguments)
     }
 
-    /// Like [`Self::run_in`], with variables of the environment.
+    /// Runs any command with environment variables in such a window.
     fn run_through(home: &Home, variables: &str, arguments: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let tmux = Self { socket: home.directory().join(format!("tmux-{number}")) };
         let binary = env!("CARGO_BIN_EXE_quipu");
-        // The shell shows whether the terminal is as it was, and the exit code. It stays when the
-        // keys of the terminal end the command, which may have inherited ignored signals.
+        // The shell shows the exit code, and whether the terminal was restored. The trap keeps the
+        // shell alive when a key sends a signal. The command resets its signals, because it may
+        // have inherited ignored ones.
         let script = format!(
             "trap : INT; {variables} env --default-signal '{binary}' {arguments}; echo \"ended with $?\"; stty -a; exec cat"
         );
@@ -68,7 +69,7 @@ impl Tmux {
         self.run(&[&["send-keys"], keys].concat());
     }
 
-    /// Waits until the screen is as wanted, and returns it.
+    /// Waits until the screen satisfies `is_so`, and returns it.
     pub(super) fn wait(&self, is_so: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
@@ -81,7 +82,7 @@ impl Tmux {
         }
     }
 
-    /// Checks what `stty` has printed: a terminal that echoes and has lines.
+    /// Checks the output of `stty`: a terminal with echo and line mode.
     pub(super) fn is_as_before(&self) {
         let screen = self.wait_for("icanon");
         assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "{screen}");
@@ -111,7 +112,7 @@ fn the_program_ends_with_its_terminal() {
     assert!(fs::read_to_string(&stat).unwrap().contains("(quipu)"));
     drop(tmux);
     let begun = Instant::now();
-    // Without a parent that waits for it, a process stays as a zombie.
+    // Zombies count as ended, because a process without a waiting parent stays as a zombie.
     while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
         assert!(begun.elapsed() < DEADLINE, "it outlives its terminal: {stat}");
         thread::sleep(Duration::from_millis(20));
@@ -147,13 +148,14 @@ impl Application {
     }
 }
 
-/// The words of the line that begins with this one.
+/// Returns the words of the line that begins with this word.
 pub(super) fn line<'t>(screen: &'t str, first: &str) -> Vec<&'t str> {
     let mut lines = screen.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.find(|words| words.first() == Some(&first)).unwrap_or_default()
 }
 
-/// Sets the flag in the end, also if a test fails: otherwise its scope would wait for a thread.
+/// Sets a flag on drop, even if the test fails, because the scope would otherwise wait for a thread
+/// forever.
 struct AtEnd<'f>(&'f std::sync::atomic::AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -166,7 +168,7 @@ impl Drop for AtEnd<'_> {
 fn one_frame_has_rates() {
     let home = Home::new();
     let application = Application::start(&home);
-    // The second look sees more than the first one, whenever that is.
+    // The second look must see more events than the first one, whenever it happens.
     let stop = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -191,7 +193,7 @@ fn one_frame_has_rates() {
     let by = ["--family", "hits_total", "--by", "code", "--sort", "value"];
     let frame = home.succeed(&[&some[..], &by].concat());
     assert!(frame.contains("hits_total by code") && !line(&frame, "500").is_empty(), "{frame}");
-    // A counter is found without its suffix, too.
+    // You can select a counter without its suffix.
     let frame = home.succeed(&[&some[..], &["--family", "hits"]].concat());
     assert!(!line(&frame, "path=\"/b\",code=\"500\"").is_empty(), "{frame}");
     let frame = home.succeed(&[&some[..], &["--all", "--filter", "path=\"/b\""]].concat());
@@ -222,7 +224,7 @@ fn a_directory_is_shown_like_in_the_daemon() {
         assert_eq!(line(&frame, &series).get(1), Some(&"counter"), "{frame}");
     }
     assert_eq!(frame.matches("jobs_total{").count(), 2, "{frame}");
-    // All that can be read is shown, and the exit code tells scripts of the rest.
+    // All readable files are shown, and the exit code reports the failures to scripts.
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(errors, "quipu: run/bad.quipu: it is not a segment\n");
     assert_eq!(output.status.code(), Some(3));
@@ -260,7 +262,7 @@ fn native_histograms_have_quantiles() {
     let about = Description::new("took", "Seconds.").native(5).labels(["path"]);
     let took: HistogramFamily<Values> = registry.register(about).unwrap();
     let alone: Histogram = registry.register(Description::new("alone", "").native(5)).unwrap();
-    // Enough for several tables, below and above zero.
+    // Enough values for several tables, below and above zero.
     for i in 1..=1000 {
         took.observe(&Values(&["/a"]), f64::from(i) / 1000.0);
         took.observe(&Values(&["/b"]), f64::from(i) / 10.0);
@@ -268,7 +270,8 @@ fn native_histograms_have_quantiles() {
     }
     let server = quipu::http::serve("127.0.0.1:0", &registry).unwrap();
     let url = format!("http://{}/metrics", server.local_addr());
-    // All quantiles are within a bucket, of 4.4 % at most: where many are in use, they are wider.
+    // Quantiles are accurate to the width of a bucket, at most 4.4 %, or more if many buckets are
+    // in use.
     let is_near = |text: &str, expected: f64| {
         let value: f64 = text.trim_matches(['(', ')']).parse().unwrap();
         (value - expected).abs() <= 0.045 * expected.abs()
@@ -284,7 +287,8 @@ fn native_histograms_have_quantiles() {
             assert_eq!(words[1..4], ["histogram", "0", "1000"], "{target}: {frame}");
             assert!(is_near(words[4], p50) && is_near(words[5], p99), "{target}: {frame}");
         }
-        // Of all series of the family: 1 of each is below 1, half of /b above 50.
+        // The total over all series of the family: 1 of each is below 1, and half of /b is above
+        // 50.
         let frame = home.succeed(&["top", "--once", "--interval", "10ms", target]);
         let words = line(&frame, "took");
         assert_eq!(words[1..5], ["histogram", "2", "0", "2000"], "{target}: {frame}");
@@ -330,7 +334,7 @@ fn a_terminal_shows_changes_and_is_restored() {
     application.work(1000);
     let screen = tmux.wait(|screen| line(screen, "hits_total").contains(&"2002"));
     assert!(screen.starts_with("quipu top  app.quipu"), "{screen}");
-    // A rate is seen for as long as there are more.
+    // A rate is shown only while there are new events.
     let begun = Instant::now();
     tmux.wait(|screen| {
         application.work(10);
@@ -347,17 +351,17 @@ fn a_terminal_shows_changes_and_is_restored() {
     tmux.wait(|screen| !screen.contains('>'));
     tmux.press(&["Escape"]);
     tmux.wait_for("level");
-    // A filter hides the others while it is typed.
+    // A filter hides other families while you type it.
     tmux.press(&["f", "t", "o", "o", "k"]);
     tmux.wait(|screen| screen.contains("filter: took_") && !screen.contains("level"));
     tmux.press(&["Enter", "Enter"]);
     let page = tmux.wait_for("observations");
     assert!(page.contains("mean 0.05"), "{page}");
-    // The file vanishes: the page stays, with the reason.
+    // If the file vanishes, the page stays and shows the reason.
     fs::rename(home.file(), home.directory().join("elsewhere")).unwrap();
     let page = tmux.wait_for("app.quipu: No such file");
     assert!(page.contains("observations"), "{page}");
-    // Cut short, and something else.
+    // A truncated file, and a file of another kind.
     for bytes in [&b"quipu"[..], &fs::read(home.directory().join("elsewhere")).unwrap()[..5000]] {
         fs::write(home.file(), bytes).unwrap();
         tmux.wait(|screen| screen.contains("damaged at byte"));
@@ -444,7 +448,7 @@ fn a_server_that_hangs_is_a_line_on_the_screen() {
         let _ = stream.read(&mut request).unwrap();
         stream
     };
-    // It hangs: keys work nevertheless.
+    // The server hangs, but keys still work.
     let hanging = accept();
     tmux.wait_for("nothing was read yet");
     tmux.press(&["?"]);

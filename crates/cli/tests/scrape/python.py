@@ -127,7 +127,7 @@ def main():
         children.append(pid)
     for _ in children:
         os.read(ready[0], 1)
-    # Three of them have exited by then, and the client is notified of two of them.
+    # Three of the processes have exited by now, and the client is notified of two of them.
     for pid in children[3:]:
         os.waitpid(pid, 0)
     compare_all()

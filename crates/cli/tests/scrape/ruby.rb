@@ -1,5 +1,6 @@
-# Writes files as Ruby's prometheus-client does (Debian does not package the gem): one for each metric
-# and process, in the documented layout. Prints their aggregates, line by line as in the text format.
+# Writes files in the documented layout of Ruby's prometheus-client, because Debian does not package
+# the gem: one file for each metric and process. Prints the aggregates line by line, like the text
+# format.
 #
 # Usage: ruby.rb DIRECTORY
 
@@ -11,7 +12,7 @@ def key(labels)
   labels.sort.map { |name, value| "#{CGI.escape(name)}=#{CGI.escape(value)}" }.join("&")
 end
 
-# Entries are [labels, value, time].
+# Each entry is [labels, value, time].
 def write(metric, pid, entries)
   body = entries.map do |labels, value, time|
     text = key(labels)
@@ -73,7 +74,7 @@ numbers("smallest", gauges) { |values| values.map(&:first).min }
 numbers("latest", gauges) { |values| values.max_by(&:last).first }
 numbers("level", gauges, &sum)
 
-# Buckets are not cumulative, and the sum is stored as one of them.
+# Buckets are not cumulative here, and the sum is stored like a bucket.
 histogram = {
   10 => { "1" => 2.0, "2.5" => 1.0, "10.0" => 0.0, "+Inf" => 1.0, "sum" => 20.5 },
   11 => { "1" => 1.0, "2.5" => 0.0, "10.0" => 4.0, "+Inf" => 0.0, "sum" => 30.0 },
