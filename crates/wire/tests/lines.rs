@@ -1,5 +1,5 @@
-//! Properties of the readers of Graphite's and InfluxDB's lines: a wrong line leaves its neighbours
-//! alone, however the input is cut into pieces, and no bytes make them panic.
+//! Properties of the Graphite and InfluxDB readers: a malformed line does not affect its
+//! neighbours, however you cut the input into pieces, and no bytes can cause a panic.
 
 #![cfg(all(feature = "graphite", feature = "influx"))]
 #![allow(clippy::unwrap_used)]
@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use quipu_wire::remote::{Cut, LineBuffer};
 
-/// What is read of lines, without their numbers.
+/// Reads lines and formats the result, without line numbers.
 type Read = fn(&[u8]) -> Vec<String>;
 
 fn graphite(input: &[u8]) -> Vec<String> {
@@ -35,13 +35,13 @@ fn influx(input: &[u8]) -> Vec<String> {
     shown.collect()
 }
 
-/// A text as clients write it: with a backslash before these characters.
+/// Escapes these characters with a backslash, like a client.
 fn escaped(text: &str, special: &str) -> String {
     let escape = |c: char| [special.contains(c).then_some('\\'), Some(c)];
     text.chars().flat_map(escape).flatten().collect()
 }
 
-/// Reads an input at once, line by line, and in pieces.
+/// Reads an input at once, line by line, and in pieces, and compares the results.
 fn check(read: Read, input: &[u8], size: usize) {
     let whole = read(input);
     let alone: Vec<_> = input.split(|byte| *byte == b'\n').flat_map(read).collect();
@@ -56,7 +56,7 @@ fn check(read: Read, input: &[u8], size: usize) {
     assert_eq!(whole, pieces);
 }
 
-/// The lines of InfluxDB, found byte by byte: line feeds in the texts of fields end none.
+/// Splits InfluxDB's lines byte by byte. A line feed in a quoted field does not end a line.
 fn lines_of_influx(input: &[u8]) -> Vec<Vec<u8>> {
     let mut lines = vec![Vec::new()];
     let (mut is_field, mut is_text, mut is_escaped) = (false, false, false);
@@ -80,7 +80,7 @@ fn lines_of_influx(input: &[u8]) -> Vec<Vec<u8>> {
     lines
 }
 
-/// Parts that are likely in lines, and other bytes.
+/// Generates bytes, with parts that are likely in lines.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let likely: Vec<&[u8]> = vec![
         b"a",
@@ -138,7 +138,7 @@ proptest! {
         prop_assert_eq!(whole, pieces);
     }
 
-    /// No text ends in a backslash, which no client can write.
+    /// No string ends in a backslash, because clients cannot write this.
     #[test]
     fn what_clients_of_influx_send_is_read(
         measurement in "[a-z, ]{0,9}[a-z]",

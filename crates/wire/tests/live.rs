@@ -1,8 +1,8 @@
-//! Tests against today's Go libraries, live: they write the same bytes as we do, they read what we
-//! write, and we read what they write.
+//! Tests against today's Go libraries: their bytes equal ours, they can read our bytes, and we can
+//! read theirs.
 //!
-//! Needs Go: the test builds and runs `bench/peers/go/wirelive`. Messages are random, but the same
-//! in each run unless `WIRE_SEED` is set to another number.
+//! You need Go to run this, because the test builds and runs `bench/peers/go/wirelive`. The
+//! messages are random, but equal in each run unless you set `WIRE_SEED` to another number.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use common::{Owned, carried, hex, same, unhex};
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Kind};
 
-/// The libraries that are still available for Go, under the names of their formats.
+/// The libraries that are still available in Go, with the names of their formats.
 const ROWS: &[&str] = &[
     "vmihailenco-msgpack",
     "tinylib-msgp",
@@ -54,8 +54,8 @@ fn go_libraries_agree() {
         .expect("wirelive was built");
     let mut requests = BufWriter::new(child.stdin.take().unwrap());
     let answers = BufReader::new(child.stdout.take().unwrap()).lines();
-    // Another thread writes the questions, so that neither side waits for the other to read.
-    // Everything is read before anything is checked, so a failure leaves no side waiting.
+    // A second thread writes the questions, because otherwise each side could wait for the other to
+    // read. Everything is read before the checks begin, so a failure leaves no side waiting.
     let answers: Vec<_> = std::thread::scope(|threads| {
         let questions = &questions;
         threads.spawn(move || {
@@ -77,7 +77,7 @@ fn go_libraries_agree() {
     assert_eq!(answers.next(), None);
 }
 
-/// A message for a library to write, and our bytes for it to read.
+/// A message for a library to write, and our bytes for the library to read.
 struct Question<'q> {
     format: AnyFormat,
     message: &'q Owned,
@@ -100,7 +100,8 @@ impl Question<'_> {
         }
     }
 
-    /// The library writes the same bytes, and we read them; or it refuses the message as we do.
+    /// Checks that the library writes the same bytes and that we can read them, or that both refuse
+    /// the message.
     fn check_written(&self, answer: &str) {
         let Question { format, message, bytes } = self;
         let Some(theirs) = answer.strip_prefix("ok\t").map(unhex) else {
@@ -118,8 +119,8 @@ impl Question<'_> {
         assert!(same(&read, &expected.message()), "{self}: read {read:?}");
     }
 
-    /// Today's builders of FlatBuffers leave out the end of a vtable when the last fields are zero.
-    /// The builder of 2017, whose bytes we write, did not.
+    /// Returns whether today's FlatBuffers builder shortens the vtable, because the last fields are
+    /// zero. The builder of 2017, whose bytes we write, keeps it.
     fn is_trimmed(&self) -> bool {
         let last_is_zero = match self.message.kind {
             Kind::Counter => self.message.counter == 0,
@@ -129,12 +130,12 @@ impl Question<'_> {
         self.format.name() == "flatbuffers" && last_is_zero
     }
 
-    /// The library reads our bytes.
+    /// Checks that the library reads our bytes.
     fn check_read(&self, answer: &str) {
         let name = self.format.name();
         let finite = self.message.doubles().all(f64::is_finite);
         if name == "easyjson" && !finite {
-            // For such numbers, it writes words that it does not read.
+            // For such numbers, the library writes words that it cannot read.
             assert!(answer.starts_with("error"), "{self}: {answer}");
             return;
         }

@@ -1,5 +1,5 @@
-//! Independent Rust libraries read what we write, and we read what they write. Where a format
-//! leaves no choice, the bytes are the same.
+//! Independent Rust libraries can read our bytes, and we can read theirs. If a format leaves no
+//! choice, the bytes are equal.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,14 +27,14 @@ use common::{Line, Owned, carried, encoded, hex, same};
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Kind};
 
-/// A library that writes and reads one of the formats.
+/// A library that writes and reads a format.
 struct Oracle<'o> {
     format: &'o str,
     write: &'o dyn Fn(&Owned) -> Vec<u8>,
     read: &'o dyn Fn(Kind, &[u8]) -> Owned,
-    /// Whether the library writes the same bytes as we do for a message.
+    /// Whether the library's bytes equal ours for this message.
     same_bytes: fn(&Owned) -> bool,
-    /// Whether the library can write and read a message.
+    /// Whether the library can write and read this message.
     knows: fn(&Owned) -> bool,
 }
 
@@ -82,7 +82,7 @@ impl Oracle<'_> {
 }
 
 impl Oracle<'_> {
-    /// Checks that the library also reads what others wrote.
+    /// Checks that the library also reads the bytes of other libraries.
     fn check_vectors(&self) {
         let (name, text) = (self.format, common::random());
         let lines = common::lines(&text, common::row(name));
@@ -98,7 +98,7 @@ impl Oracle<'_> {
     }
 }
 
-/// An empty message of a kind.
+/// Returns an empty message of a kind.
 fn blank(kind: Kind) -> Owned {
     Owned { kind, metric_type: 0, id: vec![], counter: 0, timer: vec![], gauge: 0.0 }
 }

@@ -1,5 +1,5 @@
-//! Properties of every format: messages come back bit for bit, and bytes from outside yield a
-//! message or an error, within memory and time that their number bounds.
+//! Properties of every format: messages come back bit for bit. Input from outside yields a message
+//! or an error, within memory and time that are proportional to its length.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +50,7 @@ proptest! {
     ) {
         for format in AnyFormat::all().filter(AnyFormat::is_delimited) {
             let Some(bytes) = written(format, &message) else { continue };
-            // No format takes a control character for white space or for the end of something.
+            // No format interprets a control character as white space or as the end of an item.
             for more in [&[&[1], &more[..]].concat(), &bytes] {
                 let long = [&bytes, &more[..]].concat();
                 let error = read_any(format, message.kind, &long).unwrap_err();
@@ -98,7 +98,7 @@ proptest! {
     }
 }
 
-/// Lengths, counts and offsets can be in any of these bytes.
+/// These bytes can be lengths, counts or offsets.
 #[test]
 fn extreme_numbers_at_every_place() {
     let mut small = Owned::of(&seed_message(Kind::MetricUnion));
@@ -122,7 +122,8 @@ fn extreme_numbers_at_every_place() {
     }
 }
 
-/// Any piece of a message, repeated: lists in lists, fields that come a thousand times.
+/// Repeats any piece of a message, for example lists in lists, or a field that occurs a thousand
+/// times.
 #[test]
 fn pieces_repeated() {
     let mut message = Owned::of(&seed_message(Kind::MetricUnion));
@@ -145,14 +146,14 @@ fn pieces_repeated() {
                 }
             }
         }
-        // Where the reader continues, a longer input shows whether its time is linear.
+        // If the reader continues after the piece, a longer input shows whether its time is linear.
         for (from, to) in swallowed.iter().step_by(swallowed.len() / 16 + 1) {
             is_linear(format, message.kind, &repeat(*from, *to, 1 << 17));
         }
     }
 }
 
-/// Nested values that a reader has to skip or to refuse.
+/// Nested values that a reader must skip or refuse.
 #[test]
 fn nests() {
     const DEPTH: usize = 1 << 15;
@@ -215,7 +216,7 @@ fn nests() {
     }
 }
 
-/// BSON with a field "x" with a document in it, and so on.
+/// Returns BSON with a field "x" that contains a document with a field "x", and so on.
 fn nested_documents(depth: usize) -> Vec<u8> {
     let mut bytes = vec![];
     for level in (0..depth).rev() {
@@ -226,7 +227,7 @@ fn nested_documents(depth: usize) -> Vec<u8> {
     bytes
 }
 
-/// Long lists and ids take time in proportion to their length.
+/// Checks that long lists and ids take time in proportion to their length.
 #[test]
 fn long_messages() {
     for format in AnyFormat::all() {
@@ -240,7 +241,7 @@ fn long_messages() {
     }
 }
 
-/// The message's bytes, if the format can represent it.
+/// Returns the encoded message, if the format can represent it.
 fn written(format: AnyFormat, message: &Owned) -> Option<Vec<u8>> {
     carried(format.name(), message).map(|_| encoded(format, &message.message()))
 }
@@ -301,7 +302,7 @@ fn extremes(width: usize) -> [Vec<u8>; 6] {
     [vec![0; width], vec![0xff; width], high_last, low_last, high, low]
 }
 
-/// How many bytes the reader has passed.
+/// Returns how many bytes the reader has passed.
 fn seen(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
     let mut arena = Arena::new();
     match format.decode(kind, bytes, &arena.as_scope()) {
@@ -310,14 +311,14 @@ fn seen(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
     }
 }
 
-/// How much memory a byte of input can take. Lists of small numbers are read to 8 bytes each, while
-/// the list grows; a packed byte of capnp stands for 128 words of zeros.
+/// Returns how much memory a byte of input can take. A list of small numbers takes 8 bytes for
+/// each, twice while the list grows. A packed byte of capnp stands for 128 words of zeros.
 fn growth(format: AnyFormat) -> usize {
     if format.name() == "capnp-packed" { 64 << 10 } else { 64 }
 }
 
-/// Reading any bytes takes memory in proportion to their number, and a message that was read can be
-/// written.
+/// Checks that reading any bytes takes memory in proportion to their number, and that we can write
+/// each message that was read.
 fn is_bounded(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     let peak = peak_of(format, kind, bytes);
     let most = growth(format) * bytes.len() + 4096;
@@ -325,13 +326,13 @@ fn is_bounded(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     drop(read_any(format, kind, bytes));
 }
 
-/// This number of bytes would take seconds instead of milliseconds if each byte were examined once
-/// for each item before it.
+/// Checks the time. If each byte were examined again for each item before it, this number of bytes
+/// would take seconds instead of milliseconds.
 fn is_linear(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     let limit = Duration::from_millis(20) + Duration::from_micros(1) * bytes.len() as u32;
     let limit = limit * (growth(format) / 64) as u32;
     let mut fastest = Duration::MAX;
-    // More than once, since a busy machine does other things meanwhile.
+    // Tried several times, because a busy machine can be slow.
     for _ in 0..10 {
         let start = Instant::now();
         let peak = peak_of(format, kind, bytes);
@@ -345,7 +346,7 @@ fn is_linear(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     panic!("{} {kind:?}: {fastest:?} for {} bytes: {start}", format.name(), bytes.len());
 }
 
-/// The peak memory of reading; all of it has to be freed.
+/// Measures the peak memory of reading, and checks that all of it is freed.
 fn peak_of(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
     let before = LIVE.get();
     PEAK.set(before);
@@ -354,7 +355,7 @@ fn peak_of(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
     drop(arena);
     let kept = LIVE.get() - before;
     let peak = (PEAK.get() - before) as usize;
-    // It is below zero if an earlier call left memory for this one to free.
+    // This is below zero if this call freed memory from an earlier call.
     assert!(kept <= 0, "{} keeps {kept} bytes: {kind:?} {}", format.name(), hex(bytes));
     peak
 }
@@ -371,7 +372,7 @@ static COUNTED: Counted = Counted;
 
 impl Counted {
     fn change(by: isize) {
-        // A thread that ends frees memory after its thread-locals are gone.
+        // A thread can free memory after its thread-locals are gone.
         let _ = LIVE.try_with(|live| {
             live.set(live.get() + by);
             let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
@@ -379,7 +380,7 @@ impl Counted {
     }
 }
 
-// SAFETY: The system's allocator does all the work; counting neither allocates nor panics.
+// SAFETY: The system's allocator does all the work. Counting neither allocates nor panics.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Counted::change(layout.size() as isize);

@@ -33,7 +33,7 @@ fn the_seeds_messages_take_few_bytes() {
         out.clear();
         seed_message(kind).encode::<QuipuCompact>(&mut out).unwrap();
         assert_eq!(out.len(), compact, "{kind:?}");
-        // Readers of either format accept both.
+        // The readers of both formats accept both.
         assert_eq!(
             Message::decode::<Quipu>(kind, &out, &arena.as_scope()).unwrap(),
             seed_message(kind)
@@ -41,7 +41,8 @@ fn the_seeds_messages_take_few_bytes() {
     }
 }
 
-/// Compares bytes with a vector, or writes the vector: `QUIPU_WRITE_VECTORS=1 cargo test`.
+/// Compares bytes with a vector. Run `QUIPU_WRITE_VECTORS=1 cargo test` to write the vector
+/// instead.
 fn golden(name: &str, bytes: &[u8]) {
     let path = vectors().join(name);
     if std::env::var_os("QUIPU_WRITE_VECTORS").is_some() {
@@ -54,7 +55,7 @@ fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")
 }
 
-/// The messages of the vectors, and some with numbers at the edges of their forms.
+/// Returns the messages of the vectors, and some with numbers where the encoding changes.
 fn messages() -> Vec<Message<'static>> {
     let text: &'static str = random().leak();
     let mut messages: Vec<Message<'static>> = lines(text, "XDR")
@@ -120,7 +121,7 @@ fn a_stream_is_that_of_the_vectors() {
         }
         let before = out.len();
         writer.append(message, &mut out).unwrap();
-        // A stream does not distinguish a metric from a union that holds only that metric.
+        // A stream does not distinguish a metric from a union that contains only this metric.
         block.push(Owned::of(&Message::MetricUnion(message.to_union())));
         if out.len() > before {
             expected.append(&mut closed(&mut block));
@@ -142,13 +143,13 @@ fn a_stream_is_that_of_the_vectors() {
     decoder.finish().unwrap();
 }
 
-/// The messages of a closed block, in the order of reading.
+/// Returns the messages of a closed block in the order of reading.
 fn closed(block: &mut Vec<Owned>) -> Vec<Owned> {
     in_block_order(block);
     std::mem::take(block)
 }
 
-/// A message as a line of tsv.
+/// Formats a message as a line of tsv.
 fn line(message: &Message<'_>) -> String {
     let list = |values: &[f64]| {
         let bits: Vec<String> =

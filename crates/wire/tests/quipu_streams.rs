@@ -1,5 +1,5 @@
-//! Streams in quipu's own format: a reader returns the messages that were written, notices blocks
-//! that are lost or damaged, and joins in the middle.
+//! Streams in quipu's own format: we get back the messages that were written, lost or damaged
+//! blocks are noticed, and a reader can join in the middle.
 
 #![cfg(feature = "quipu")]
 #![allow(clippy::unwrap_used)]
@@ -16,7 +16,7 @@ use quipu_wire::{
     StreamReader, StreamWriter,
 };
 
-/// A stream of blocks of few messages, with a restart in its middle, and where each block begins.
+/// Returns a stream of small blocks with a restart in its middle, and the offset of each block.
 fn stream() -> (Vec<u8>, Vec<usize>) {
     let mut writer = StreamWriter::default();
     let mut out = Vec::new();
@@ -67,7 +67,7 @@ fn a_function_that_panics_ends_the_stream() {
         });
         std::panic::catch_unwind(panics).unwrap_err();
         assert_eq!(read, end);
-        // An error, but no value twice.
+        // The reader can fail, but must not return a value twice.
         decoder.for_each(&mut arena, |message| panic!("{message:?}")).unwrap_err();
         while let Ok(Some(Message::Counter(next))) = decoder.next(&arena.as_scope()) {
             assert!(next.value > end, "{} after {end}", next.value);
@@ -203,11 +203,11 @@ fn unions_that_are_no_metric_keep_all() {
 /// A step of a program that writes a stream.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A message, by the writer's index or by the handle of its series.
+    /// A message, appended by its id or by the handle of its series.
     Append(Owned, bool),
     Flush,
     Restart,
-    /// Another writer continues, as if the program had been started again.
+    /// Another writer continues, like after a restart of the program.
     NewWriter,
 }
 
@@ -221,7 +221,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 0..900)
 }
 
-/// Messages of few series, so that most of them are changes.
+/// Generates messages of few series, so most of them are changes.
 fn series_messages() -> impl Strategy<Value = Owned> {
     let usual_counters = (0..1000_i64).prop_map(|number| number * 7);
     let usual_gauges = (0..100_000_i32).prop_map(|number| f64::from(number) / 100.0);
@@ -238,12 +238,12 @@ fn series_messages() -> impl Strategy<Value = Owned> {
     (0..4_usize, ids, counters, lists, gauges).prop_map(|(kind, id, counter, timer, gauge)| {
         let metric_type = if kind == 3 { -7 } else { 0 };
         let message = Owned { kind: Kind::ALL[kind], metric_type, id, counter, timer, gauge };
-        // Without the fields that the kind lacks.
+        // Drops the fields that the kind lacks.
         Owned::of(&message.message())
     })
 }
 
-/// Runs a program. Returns the stream, and all messages as unions.
+/// Runs a program. Returns the stream and all messages as unions.
 fn run(steps: &[Step]) -> (Vec<u8>, Vec<Owned>) {
     let (mut writer, mut out, mut messages) = (StreamWriter::default(), Vec::new(), Vec::new());
     for step in steps {
@@ -282,7 +282,7 @@ fn append(
     }
 }
 
-/// The messages of each kind, in order: the order that a stream keeps.
+/// Splits messages by kind. A stream keeps the order within each kind.
 fn by_kind(messages: Vec<Owned>) -> [Vec<Owned>; 4] {
     let mut kinds = [vec![], vec![], vec![], vec![]];
     for message in messages {
@@ -300,7 +300,7 @@ fn all_same(left: &[Owned], right: &[Owned]) -> bool {
 }
 
 /// Reads all messages as unions, in pieces of this length. Returns the error that ends the stream,
-/// if there is one.
+/// if any.
 fn read_all(bytes: &[u8], piece: usize, by_each: bool) -> (Vec<Owned>, Result<(), Error>) {
     let mut decoder = Decoder::<Quipu>::new(Kind::MetricUnion, Framing::Own);
     let (mut messages, mut arena) = (Vec::new(), Arena::new());
@@ -349,7 +349,7 @@ proptest! {
     }
 }
 
-/// A stream of several blocks with all kinds of messages, and where each block ends.
+/// Returns a stream of several blocks with all kinds of messages, and the end of each block.
 fn varied_stream() -> (Vec<u8>, Vec<usize>) {
     let mut writer = StreamWriter::default();
     let (mut out, mut ends) = (Vec::new(), vec![0]);
@@ -465,7 +465,7 @@ fn lists_and_ids_up_to_their_limits() {
     writer.append(&Counter { id: &long_id, value: i64::MIN }.into(), &mut out).unwrap();
     let list = vec![1.0; 1 << 22];
     let timer = writer.series(Kind::BatchTimer, b"t").unwrap();
-    // Two do not fit in one block.
+    // Two such lists do not fit into a block.
     for _ in 0..2 {
         writer.batch_timer(timer, &list, &mut out).unwrap();
         writer.batch_timer(timer, &[0.5], &mut out).unwrap();
@@ -513,7 +513,7 @@ fn a_block_with_messages_of_another_kind_is_refused() {
 fn a_full_dictionary_forgets_its_series_and_goes_on() {
     let (mut writer, mut out) = (StreamWriter::default(), Vec::new());
     let first = writer.series(Kind::Counter, b"first").unwrap();
-    // The ids of a dictionary have 64 MiB together.
+    // The ids of a dictionary can take 64 MiB together.
     for number in 0..3_u8 {
         let id = vec![number; 30 << 20];
         writer.append(&Counter { id: &id, value: 1 }.into(), &mut out).unwrap();

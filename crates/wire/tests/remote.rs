@@ -1,5 +1,5 @@
-//! Requests of many samples: prost's types decode from our requests what was put in, and our
-//! readers read what prost encodes. A real Prometheus accepts a remote write.
+//! Requests of many samples: prost can decode the input from our requests, and we can read requests
+//! from prost. A real Prometheus accepts a remote write.
 
 #![cfg(all(feature = "remote-write", feature = "otlp", feature = "snappy"))]
 #![allow(clippy::unwrap_used)]
@@ -29,7 +29,7 @@ use quipu_wire::{BatchTimer, Counter, Gauge, Message, MetricType, MetricUnion};
 const TIME: i64 = 1_700_000_000_123;
 
 type Labels = Vec<(String, String)>;
-/// Labels, value as bits, and time.
+/// Labels, bits of the value, and time.
 type Row = (Labels, u64, i64);
 
 fn owned(labels: &[(&str, &str)]) -> Labels {
@@ -39,7 +39,7 @@ fn owned(labels: &[(&str, &str)]) -> Labels {
 /// Labels, value and time.
 type Input = (Vec<remote::Label<'static>>, f64, i64);
 
-/// The input by labels, in the order in which it comes out.
+/// Returns samples in the order in which they are read back.
 fn samples() -> Vec<Input> {
     let long: &'static str = Box::leak("x".repeat(70_000).into_boxed_str());
     vec![
@@ -66,7 +66,7 @@ fn messages() -> [Message<'static>; 5] {
     ]
 }
 
-/// The rows that a remote write makes of the messages.
+/// Returns the rows that a remote write makes of the messages.
 fn message_rows() -> Vec<Row> {
     let row = |labels: &[(&str, &str)], value: f64| (owned(labels), value.to_bits(), TIME);
     let hits = [("__name__", "hits"), ("region", "eu")];
@@ -108,7 +108,7 @@ fn ours_1() -> Vec<u8> {
 
 fn ours_2() -> Vec<u8> {
     let mut request = RemoteWrite2::new();
-    // A finished request leaves nothing in the next.
+    // A finished request does not affect the next one.
     request.push(&[("old", "text")], 1.0, 1).unwrap();
     request.finish(&mut Vec::new());
     for (labels, value, time) in samples() {
@@ -179,7 +179,7 @@ fn prost_writes_the_same() {
     assert!(v2::Request::decode(&bytes[..]).unwrap().encode_to_vec() == bytes);
 }
 
-/// Calls the function with each series, all of which have valid labels.
+/// Calls the function with each series. All labels must be valid.
 fn read_write(
     version: WriteVersion,
     request: &[u8],
@@ -272,7 +272,7 @@ fn a_series_does_not_depend_on_those_before_it() {
         known.map(|()| rows).unwrap()
     };
     let mut all = RemoteWrite2::new();
-    // Each set after each other one, in several requests.
+    // Each set follows each other set, in several requests.
     for first in sets {
         let mut expected = vec![];
         for set in sets.iter().flat_map(|second| [first, second]) {
@@ -291,7 +291,7 @@ fn a_series_does_not_depend_on_those_before_it() {
     }
 }
 
-/// Reads any bytes with all readers, and returns which of them accept.
+/// Reads any bytes with all readers. Returns which of them accept the bytes.
 fn read_all(bytes: &[u8]) -> [bool; 3] {
     [
         written::read_all(WriteVersion::One, bytes),
@@ -439,7 +439,7 @@ fn what_is_written_as_otlp_is_read() {
     );
 }
 
-/// A Prometheus that accepts remote writes; it is stopped when this is dropped.
+/// A Prometheus that accepts remote writes. Dropping this stops it.
 struct Prometheus {
     child: Child,
     address: SocketAddr,
@@ -451,7 +451,8 @@ impl Prometheus {
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("prometheus.yml");
         std::fs::write(&config, "global: {}\n").unwrap();
-        // Freed at once; as a rule, no other process takes the port within a moment.
+        // The port is free again at once. Another process is unlikely to take it within this
+        // moment.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let child = Command::new("prometheus")
@@ -481,7 +482,7 @@ impl Prometheus {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap()
     }
 
-    /// The values of a query by their labels.
+    /// Returns the values of a query by their labels.
     fn query(&self, query: &str) -> BTreeMap<Labels, String> {
         let mut response =
             ureq::get(self.url("/api/v1/query")).query("query", query).call().unwrap();
@@ -511,7 +512,8 @@ fn a_real_prometheus_takes_a_remote_write() {
     request.push(&[("room", "\u{82b1}"), ("__name__", "temperature")], 21.5, now).unwrap();
     request.push(&[("__name__", "temperature"), ("room", "b")], f64::INFINITY, now).unwrap();
     for message in messages() {
-        // A series takes one sample per time, and the last message has the series of the first.
+        // A series can contain only one sample per time, and the last message belongs to the first
+        // one's series.
         request.append(&message, now - 1).unwrap();
         if matches!(message, Message::BatchTimer(timer) if timer.values.is_empty()) {
             break;

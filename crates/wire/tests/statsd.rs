@@ -1,5 +1,5 @@
-//! Properties of the reader of StatsD's lines: what a client writes is read, a wrong line leaves
-//! its neighbours alone, and no bytes make it panic.
+//! Properties of the StatsD reader: we can read lines from clients, a malformed line does not
+//! affect its neighbours, and no bytes can cause a panic.
 
 #![cfg(feature = "statsd")]
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use proptest::sample::select;
 use quipu_wire::remote::statsd::{StatsdLine, StatsdLineError, StatsdLines, Tags};
 use quipu_wire::remote::{Cut, LineBuffer};
 
-/// What a client sends in a line.
+/// A line that a client sends.
 #[derive(Clone, Debug)]
 struct Sent {
     name: String,
@@ -23,7 +23,7 @@ struct Sent {
     more: &'static str,
 }
 
-/// The parts of a sample as they were read.
+/// The parts of a sample, as read.
 type Read = (String, Vec<f64>, String, f64, Vec<(String, String)>, Option<i64>);
 
 fn sent() -> impl Strategy<Value = Sent> {
@@ -98,7 +98,7 @@ fn parts(line: &Result<StatsdLine<'_>, StatsdLineError>) -> Read {
     (sample.name.to_string(), values, kind, sample.rate, tags, sample.timestamp)
 }
 
-/// All that can be read, without the numbers of lines.
+/// Reads all lines and formats the result, without line numbers.
 fn all(input: &[u8], tags: Tags) -> Vec<String> {
     let lines = input.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
     let show = |line: Result<StatsdLine<'_>, StatsdLineError>| match line {
@@ -126,7 +126,7 @@ fn tags() -> impl Strategy<Value = Tags> {
     })
 }
 
-/// Bytes that are often nearly lines.
+/// Generates bytes that are often nearly lines.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         4 => select(&b"ab:|#@,=[]T\ncgmsh01.+-_e{\r\xc3"[..]).prop_map(|byte| vec![byte]),
@@ -148,7 +148,7 @@ proptest! {
         for (one, noise) in sent.iter().zip(bad) {
             clean.extend_from_slice(one.line().as_bytes());
             clean.push(b'\n');
-            // A line that is wrong leaves its neighbours alone.
+            // A malformed line does not affect its neighbours.
             packet.extend_from_slice(&noise);
             packet.push(b'\n');
             packet.extend_from_slice(one.line().as_bytes());

@@ -16,10 +16,10 @@ use quipu_wire::{AnyDecoder, AnyFormat, Error, Framing, Kind, Message};
 
 const FRAMINGS: [Framing; 4] = [Framing::Own, Framing::U32Le, Framing::Varint, Framing::None];
 
-/// The framings that put a length before each message.
+/// The framings with a length before each message.
 const LENGTHS: [Framing; 2] = [Framing::U32Le, Framing::Varint];
 
-/// The formats with their framings. A stream of a format that is not delimited needs lengths.
+/// Returns the formats with their framings. If a format is not delimited, its stream needs lengths.
 fn streams() -> impl Iterator<Item = (AnyFormat, Framing)> {
     let framings = |format: AnyFormat| FRAMINGS.map(|framing| (format, framing));
     AnyFormat::all()
@@ -27,19 +27,19 @@ fn streams() -> impl Iterator<Item = (AnyFormat, Framing)> {
         .filter(|(format, framing)| *framing != Framing::None || format.is_delimited())
 }
 
-/// A stream, and the messages that have to be read from it.
+/// A stream, and the messages that must be read from it.
 struct Stream {
     format: AnyFormat,
     framing: Framing,
     kind: Kind,
     bytes: Vec<u8>,
     messages: Vec<Owned>,
-    /// The length of the stream before each message and at its end, if nothing is held back.
+    /// The length of the stream before each message and at its end, if no messages are held back.
     ends: Vec<usize>,
 }
 
 impl Stream {
-    /// Makes a stream of the messages that the format can carry, as one kind. The encoder is
+    /// Makes a stream of those messages that the format can represent, as one kind. The encoder is
     /// flushed after every `flush_after` messages.
     fn of(
         (format, framing): (AnyFormat, Framing),
@@ -50,7 +50,7 @@ impl Stream {
         let mut stream =
             Stream { format, framing, kind, bytes: vec![], messages: vec![], ends: vec![0] };
         let mut encoder = format.encoder(framing);
-        // A quipu stream orders the messages of a block by their kinds.
+        // A quipu stream sorts the messages of a block by kind.
         let has_blocks = format.name().starts_with("quipu") && framing == Framing::Own;
         let mut block = 0;
         for message in messages {
@@ -89,7 +89,7 @@ impl Stream {
     }
 
     /// Reads the stream in pieces that end at the cuts. A quipu stream is also read by `for_each`,
-    /// which does more there than to call `next`.
+    /// because it has a separate implementation there.
     fn check(&self, cuts: impl IntoIterator<Item = usize> + Clone) {
         self.read(cuts.clone(), Reading::drain);
         if self.format.name().starts_with("quipu") {
@@ -115,7 +115,7 @@ impl Stream {
         assert_eq!(reader.decoder.position(), self.bytes.len() as u64, "{self}");
     }
 
-    /// Checks the message that was read after this number of messages.
+    /// Checks the message with this number.
     fn expect(&self, number: usize, message: &Message<'_>) {
         let expected = self.messages.get(number);
         let expected = expected.unwrap_or_else(|| panic!("{self}: {message:?}"));
@@ -130,7 +130,8 @@ impl std::fmt::Display for Stream {
     }
 }
 
-/// Whether a message becomes several in a stream, where each line is a message with one value.
+/// Returns whether a message becomes several messages in a stream. This happens if each line is a
+/// message with one value.
 fn is_split(format: AnyFormat, framing: Framing, message: &Owned) -> bool {
     let name = format.name();
     let has_lines = name == "statsd" && framing == Framing::Own;
@@ -142,7 +143,7 @@ struct Reading<'s> {
     stream: &'s Stream,
     decoder: AnyDecoder,
     arena: Arena,
-    /// How many messages were read, all of them the right ones.
+    /// The number of messages read so far. All of them were correct.
     count: usize,
 }
 
@@ -151,7 +152,7 @@ impl<'s> Reading<'s> {
         Reading { stream, decoder: stream.decoder(), arena: Arena::new(), count: 0 }
     }
 
-    /// Reads all messages that are there.
+    /// Reads all available messages.
     fn drain(&mut self) -> Result<(), Error> {
         loop {
             let mut guard = self.arena.guard();
@@ -161,7 +162,7 @@ impl<'s> Reading<'s> {
         }
     }
 
-    /// The same in one call.
+    /// Reads all available messages in one call.
     fn drain_by_each(&mut self) -> Result<(), Error> {
         self.decoder.for_each(&mut self.arena, |message| {
             self.stream.expect(self.count, &message);
@@ -223,7 +224,7 @@ fn byte_by_byte() {
     }
 }
 
-/// In a stream that ends too early, nothing is read twice, and nothing is lost.
+/// If a stream ends too early, no message is read twice or lost.
 #[test]
 fn an_end_within_a_message_is_an_error_that_says_where() {
     let messages = hard::some(small_messages(), 6, 5);
@@ -234,7 +235,7 @@ fn an_end_within_a_message_is_an_error_that_says_where() {
             reader.decoder.push(&stream.bytes[..cut]);
             reader.decoder.end();
             let end = reader.drain();
-            // The line feed of the last line can be missing.
+            // The line feed of the last line is optional.
             let line_feed = stream.bytes[cut] == b'\n' && stream.ends.contains(&(cut + 1));
             let cut = if line_feed && end.is_ok() { cut + 1 } else { cut };
             let whole = stream.ends.iter().filter(|end| **end <= cut).count() - 1;
@@ -316,7 +317,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// A damaged stream gives the same messages and errors, whatever pieces it comes in.
+    /// A damaged stream yields the same messages and errors, whatever pieces it arrives in.
     #[test]
     fn damaged_streams_are_the_same_in_any_pieces(
         messages in vec(small_messages(), 1..6),
@@ -335,8 +336,8 @@ proptest! {
             let mut cuts: Vec<_> = cuts.iter().map(|at| at.index(stream.bytes.len())).collect();
             cuts.sort_unstable();
             let (whole, pieces) = (found(&stream, &[]), found(&stream, &cuts));
-            // A line of columns is read before its line feed has come. If something else comes
-            // then, the line was read in one case and refused in the other.
+            // A line of columns is read before its line feed arrives. If another byte arrives
+            // instead, the line was already read in one case and refused in the other.
             let early = stream.format.name() == "tsv";
             assert!(
                 early || whole == pieces,
@@ -347,7 +348,7 @@ proptest! {
     }
 }
 
-/// All messages and errors of a stream, as texts.
+/// Formats all messages and errors of a stream.
 fn found(stream: &Stream, cuts: &[usize]) -> Vec<String> {
     let mut decoder = stream.decoder();
     let mut found = vec![];
@@ -371,10 +372,10 @@ fn gather(decoder: &mut AnyDecoder, found: &mut Vec<String>) {
             Ok(Some(message)) => found.push(format!("{:?}", Owned::of(&message))),
             Ok(None) => return,
             Err(error) => {
-                // A JSON number that is cut is another number, with a fault elsewhere.
+                // A truncated JSON number is another number, with a fault elsewhere.
                 let json = error.format().ends_with("json");
                 let text = if json { "a fault".into() } else { error.to_string() };
-                // Without a length that says where to continue, the same error comes again.
+                // Without a length, the reader cannot continue, so the same error repeats.
                 if found.last() != Some(&text) {
                     found.push(text);
                 }
@@ -386,7 +387,7 @@ fn gather(decoder: &mut AnyDecoder, found: &mut Vec<String>) {
     }
 }
 
-/// Bytes that are not this message: fewer than 100.
+/// Returns fewer than 100 bytes that are not this message.
 fn fault(format: AnyFormat, kind: Kind) -> Option<Vec<u8>> {
     let mut message = encoded(format, &common::seed_message(kind));
     message.truncate(10);
@@ -416,7 +417,7 @@ fn no_message_is_longer_than_the_limit() {
             let error = refused.unwrap_or_else(|| panic!("{stream}: {LIMIT} bytes and more"));
             assert!(error.to_string().contains("limit"), "{stream}: {error}");
             assert!(!error.is_incomplete(), "{stream}: {error}");
-            // One below the limit is read.
+            // A message just below the limit is read.
             let short = Owned { id: vec![b'i'; LIMIT / 12], ..long };
             let stream = Stream::of((format, framing), kind, std::slice::from_ref(&short), 1);
             assert!(stream.bytes.len() <= LIMIT, "{stream}: {}", stream.bytes.len());
@@ -430,7 +431,7 @@ fn no_message_is_longer_than_the_limit() {
     }
 }
 
-/// Quadratic work would take minutes.
+/// Quadratic work would take minutes here.
 #[test]
 fn one_long_message_byte_by_byte() {
     for (format, framing) in AnyFormat::all().flat_map(|f| FRAMINGS.map(|framing| (f, framing))) {

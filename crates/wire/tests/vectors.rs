@@ -1,6 +1,6 @@
-//! Bytes that the original libraries wrote: we write the same, and read what they wrote.
+//! Bytes from the original libraries: we write the same bytes, and can read them.
 //!
-//! `vectors/README.md` says where the bytes come from, and what the libraries lose.
+//! `vectors/README.md` documents the origin of the bytes, and the losses of each library.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Messages whose values are hard to write or to read, as proptest strategies.
+//! Proptest strategies for messages whose values are hard to write or read.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,11 +10,11 @@ use quipu_wire::Kind;
 
 use super::Owned;
 
-/// Lengths at which formats change the form of a length, and some others.
+/// Lengths where a format changes the encoding of a length, and some others.
 const LENGTHS: &[usize] =
     &[15, 16, 31, 32, 33, 60, 61, 127, 128, 129, 255, 256, 257, 4095, 4096, 65_535, 65_536];
 
-/// Any ids.
+/// Generates any ids.
 pub fn ids() -> impl Strategy<Value = Vec<u8>> {
     let alphabet = b"abcdefghijklmnopqrstuvwxyz=,._-:";
     prop_oneof![
@@ -28,12 +28,12 @@ pub fn ids() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Any ids of few bytes.
+/// Generates ids of few bytes.
 pub fn short_ids() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![vec(any::<u8>(), 0..12), "[a-z=,.]{0,12}".prop_map(String::into_bytes)]
 }
 
-/// Integers around all places where a form changes.
+/// Generates integers around each change of encoding.
 pub fn integers() -> impl Strategy<Value = i64> {
     prop_oneof![
         1 => select(&[0, 1, -1, i64::MIN, i64::MAX, i64::MIN + 1][..]),
@@ -46,7 +46,7 @@ pub fn integers() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// Doubles of all kinds.
+/// Generates doubles of all kinds.
 pub fn doubles() -> impl Strategy<Value = f64> {
     let special = [
         0.0,
@@ -84,7 +84,7 @@ pub fn doubles() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Lists of up to `longest` doubles.
+/// Generates lists of up to `longest` doubles.
 pub fn lists(longest: usize) -> impl Strategy<Value = Vec<f64>> {
     prop_oneof![
         8 => vec(doubles(), 0..8),
@@ -93,12 +93,12 @@ pub fn lists(longest: usize) -> impl Strategy<Value = Vec<f64>> {
     ]
 }
 
-/// Messages of all kinds.
+/// Generates messages of all kinds.
 pub fn messages() -> impl Strategy<Value = Owned> {
     any_message(ids(), lists(300))
 }
 
-/// Messages of a few dozen bytes.
+/// Generates messages of a few dozen bytes.
 pub fn small_messages() -> impl Strategy<Value = Owned> {
     any_message(short_ids(), vec(doubles(), 0..4))
 }
@@ -113,13 +113,13 @@ fn any_message(
     (select(&Kind::ALL[..]), types, ids, counters, lists, zero(doubles())).prop_map(
         |(kind, metric_type, id, counter, timer, gauge)| {
             let message = Owned { kind, metric_type, id, counter, timer, gauge };
-            // Without the fields that the kind lacks.
+            // Drops the fields that the kind lacks.
             Owned::of(&message.message())
         },
     )
 }
 
-/// `count` values, the same for the same seed.
+/// Returns `count` values, the same for the same seed.
 pub fn some<S: Strategy>(strategy: S, count: usize, seed: u64) -> Vec<S::Value> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -128,12 +128,12 @@ pub fn some<S: Strategy>(strategy: S, count: usize, seed: u64) -> Vec<S::Value> 
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// The same message as another kind, which may use other fields of it.
+/// Returns the message as another kind, which may use other fields.
 pub fn as_kind(message: &Owned, kind: Kind) -> Owned {
     Owned { kind, ..message.clone() }
 }
 
-/// Bytes without a pattern.
+/// Returns bytes without a pattern.
 pub fn noise(len: usize, mut seed: u64) -> Vec<u8> {
     (0..len)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! What the tests share: messages, their comparison bit for bit, and the vectors.
+//! Code that the tests share: messages, their bitwise comparison, and the vectors.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ pub mod hard;
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, BatchTimer, Counter, Gauge, Kind, Message, MetricType, MetricUnion};
 
-/// The rows of the vectors, under the names of the formats that write them.
+/// The rows of the vectors, with the names of their formats.
 const ROWS: &[(&str, &str)] = &[
     ("VmihailencoMsgpack", "vmihailenco-msgpack"),
     ("TinylibMsgp", "tinylib-msgp"),
@@ -32,17 +32,18 @@ const ROWS: &[(&str, &str)] = &[
     ("Hprose", "hprose"),
 ];
 
-/// The rows of the vectors whose format this build has.
+/// Returns the rows whose format this build supports.
 pub fn rows() -> impl Iterator<Item = (&'static str, AnyFormat)> {
     ROWS.iter().filter_map(|(row, name)| Some((*row, name.parse().ok()?)))
 }
 
-/// The row of a format.
+/// Returns the row of a format.
 pub fn row(format: &str) -> &'static str {
     ROWS.iter().find(|(_, name)| *name == format).unwrap().0
 }
 
-/// A message as it comes back through the format of a row, which can represent it.
+/// Returns the message that a reader gets back in the format of a row. The format must be able to
+/// represent the message.
 pub fn as_read(row: &str, message: Message<'_>) -> Message<'static> {
     let (_, format) = ROWS.iter().find(|(name, _)| *name == row).unwrap();
     let read = carried(format, &Owned::of(&message)).unwrap();
@@ -58,7 +59,7 @@ pub fn random() -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// A message with its own memory.
+/// A message that owns its memory.
 #[derive(Clone, Debug)]
 pub struct Owned {
     pub kind: Kind,
@@ -99,8 +100,8 @@ impl Owned {
         }
     }
 
-    /// The columns kind, type, id in hex, counter, bits of the values, bits of the gauge; a field
-    /// that the message lacks is `-`.
+    /// Parses the columns kind, type, id in hex, counter, bits of the values, bits of the gauge. A
+    /// field that the message lacks is `-`.
     pub fn parse([kind, metric_type, id, counter, timer, gauge]: [&str; 6]) -> Owned {
         let double = |bits: &str| f64::from_bits(u64::from_str_radix(bits, 16).unwrap());
         Owned {
@@ -116,7 +117,7 @@ impl Owned {
         }
     }
 
-    /// The same columns.
+    /// Formats the same columns.
     pub fn columns(&self) -> String {
         let Owned { kind, metric_type, id, counter, timer, gauge } = self;
         let bits = |value: &f64| format!("{:016x}", value.to_bits());
@@ -138,7 +139,7 @@ impl Owned {
         .join("\t")
     }
 
-    /// The message's floats.
+    /// Returns the message's floats.
     pub fn doubles(&self) -> impl Iterator<Item = f64> {
         let (timer, gauge) = match self.kind {
             Kind::Counter => (None, None),
@@ -150,8 +151,8 @@ impl Owned {
     }
 }
 
-/// Sorts the messages of a block of a quipu stream as a reader returns them: by the kinds of their
-/// metrics, in the order of the format's codes.
+/// Sorts the messages of a quipu block in the order of a reader: by the kinds of their metrics, in
+/// the order of the format's codes.
 pub fn in_block_order(messages: &mut [Owned]) {
     messages.sort_by_key(|message| {
         let union = message.message().to_union();
@@ -164,18 +165,18 @@ pub fn in_block_order(messages: &mut [Owned]) {
     });
 }
 
-/// What a format cannot carry.
+/// The properties that a format cannot preserve.
 #[derive(Clone, Copy, Default)]
 struct Losses {
-    /// A gauge of -0 is left out like other zeros, or means something else.
+    /// A gauge of -0 is omitted like other zeros, or means something else.
     sign_of_zero: bool,
-    /// All NaNs are the same.
+    /// All NaNs are equal.
     nan_payload: bool,
     /// NaN and the infinities cannot be written.
     infinite: bool,
-    /// Lines that begin with the id accept few ids, and have at least one value.
+    /// Lines that begin with the id support few ids, and contain at least one value.
     lines: bool,
-    /// Tags can be a part of the id, as in `id|#key:value`.
+    /// Tags can be a part of the id, for example `id|#key:value`.
     tags: bool,
 }
 
@@ -220,7 +221,7 @@ impl Losses {
     }
 }
 
-/// The message as it comes back through a format, or `None` when the format has to refuse it.
+/// Returns the message that a reader gets back in a format, or `None` if the format must refuse it.
 pub fn carried(format: &str, message: &Owned) -> Option<Owned> {
     let losses = losses(format);
     if losses.refuse(message) {
@@ -246,14 +247,14 @@ pub fn encoded(format: AnyFormat, message: &Message<'_>) -> Vec<u8> {
     out
 }
 
-/// How many bytes at the end of a message can be missing: the last line feed of lines that have
-/// columns need not be there.
+/// Returns how many bytes at the end of a message are optional: the last line feed, if lines
+/// consist of columns.
 pub fn optional_end(format: AnyFormat) -> usize {
     usize::from(format.name() == "tsv")
 }
 
-/// Reads bytes that may be anything. An error has to give its offset in the input; a message has to
-/// come back from the bytes that are written for it.
+/// Reads any bytes. An error must contain an offset in the input. A message must survive being
+/// written and read again.
 pub fn read_any(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Owned, quipu_wire::Error> {
     let name = format.name();
     let mut arena = Arena::new();
@@ -268,7 +269,7 @@ pub fn read_any(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Owned, qu
     };
     assert_eq!(message.kind, kind, "{name}");
     let Some(expected) = carried(name, &message) else {
-        // Readers of lines accept ids that are not UTF-8, and tags that only one dialect writes.
+        // Line readers accept ids that are not UTF-8, and tags that only one dialect writes.
         let is_plain = std::str::from_utf8(&message.id).is_ok_and(|id| !id.contains("|#"));
         assert!(losses(name).lines && !is_plain, "{name} {}: {message:?}", hex(bytes));
         format.encode(&message.message(), &mut vec![]).unwrap_err();
@@ -288,7 +289,8 @@ pub fn read_any(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Owned, qu
     Ok(message)
 }
 
-/// A line of the vectors: a message, and the bytes that the row's library writes for it, if any.
+/// A line of the vectors: a message and the bytes from the row's library, if it accepts the
+/// message.
 pub struct Line {
     pub kind: Kind,
     pub owned: Owned,
@@ -334,7 +336,7 @@ pub fn unhex(text: &str) -> Vec<u8> {
 pub const SEED_ID: &[u8] = b"name=bulbasaur,trainer=ash,type=grass";
 pub const SEED_VALUES: &[f64] = &[1.0, 2.0, 3.0, 4.0, 5.0];
 
-/// The four messages of the table of sizes.
+/// Returns the four messages of the table of sizes.
 pub fn seed_message(kind: Kind) -> Message<'static> {
     let id = SEED_ID;
     match kind {
@@ -352,7 +354,7 @@ pub fn seed_message(kind: Kind) -> Message<'static> {
     }
 }
 
-/// Whether two messages are the same bit for bit.
+/// Returns whether two messages are equal bit for bit.
 pub fn same(a: &Message<'_>, b: &Message<'_>) -> bool {
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let (x, y) = (a.to_union(), b.to_union());

@@ -1,5 +1,5 @@
-//! Families of metrics: what prost encodes is read, and families that are cut, changed or made of
-//! any bytes are read or refused.
+//! Families of metrics. We can read families from prost. Cut, changed or random input is read or
+//! refused, without a panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -270,7 +270,7 @@ fn family() -> impl Strategy<Value = client::MetricFamily> {
     )
 }
 
-/// A family that was read, as prost has it.
+/// Converts a family from our reader to prost's type.
 fn back(family: Family<'_>) -> client::MetricFamily {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let kinds = ["Counter", "Gauge", "Summary", "Unknown", "Histogram", "GaugeHistogram"];
@@ -330,7 +330,7 @@ fn put_value(value: MetricValue<'_>, created: Option<client::Time>, metric: &mut
             if let Some(native) = histogram.native {
                 back.schema = Some(native.schema);
                 back.zero_count = Some(native.zero_count as u64);
-                // Each bucket as a separate span, and positive counts as they are.
+                // Each bucket becomes a separate span, and counts are not differences.
                 back.negative_spans = indices(native.negative);
                 back.negative_counts = native.negative.iter().map(|bucket| bucket.1).collect();
                 back.positive_spans = indices(native.positive);
@@ -348,7 +348,7 @@ fn indices(buckets: &[(i32, f64)]) -> Vec<client::Run> {
     buckets.iter().map(run).collect()
 }
 
-/// The same family as `back` has it: one span for each bucket, and milliseconds.
+/// Converts a family to the form of `back`: a span for each bucket, and milliseconds.
 fn plain(mut family: client::MetricFamily) -> client::MetricFamily {
     for metric in &mut family.metrics {
         if let Some(counter) = &mut metric.counter {
@@ -364,7 +364,7 @@ fn plain(mut family: client::MetricFamily) -> client::MetricFamily {
         buckets.chain(&mut histogram.exemplars).for_each(|exemplar| round(&mut exemplar.time));
         let spans = histogram.negative_spans.len() + histogram.positive_spans.len();
         if spans == 0 && histogram.zero_count() == 0 {
-            // It is not native.
+            // The histogram is not native.
             (histogram.schema, histogram.zero_count) = (None, None);
             histogram.exemplars.clear();
         }

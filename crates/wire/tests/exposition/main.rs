@@ -1,5 +1,5 @@
-//! Properties of the readers of expositions: what a program exposes is read, a wrong line leaves
-//! its neighbours alone, and no bytes make a reader panic.
+//! Properties of the exposition readers: we can read output from programs, a malformed line does
+//! not affect its neighbours, and no bytes can cause a panic.
 
 #![cfg(feature = "exposition")]
 #![allow(clippy::unwrap_used)]
@@ -16,7 +16,7 @@ use quipu_wire::remote::exposition::text::{
 
 type Labels = Vec<(String, String)>;
 
-/// A sample as it is written.
+/// A sample to write.
 #[derive(Clone, Debug)]
 struct Sent {
     name: String,
@@ -122,7 +122,7 @@ fn is_same(value: f64, other: f64) -> bool {
     value.to_bits() == other.to_bits() || value.is_nan() && other.is_nan()
 }
 
-/// An item as text, with an error's place and reason.
+/// Formats an item, or an error's place and reason.
 fn show(item: Result<Item<'_, '_>, TextLineError>) -> String {
     match item {
         Ok(Item::Sample(sample)) => {
@@ -162,10 +162,10 @@ fn pieces(input: &[u8], options: Options, size: usize) -> Vec<String> {
     items
 }
 
-/// Knows the series of the lines before.
+/// A visitor that remembers the series of earlier lines.
 #[derive(Default)]
 struct Remembering {
-    /// The bytes of a series, and how [`show`] shows it.
+    /// The bytes of a series, and its output from [`show`].
     known: Vec<(String, String)>,
     items: Vec<String>,
 }
@@ -189,7 +189,7 @@ impl Visitor for Remembering {
     }
 }
 
-/// Bytes that are often nearly lines.
+/// Generates bytes that are often nearly lines.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "# HELP ",

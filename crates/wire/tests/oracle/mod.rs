@@ -1,4 +1,4 @@
-//! The requests as types for prost, written by hand from the schemas.
+//! The requests as prost types, written by hand from the schemas.
 
 #![allow(dead_code, unreachable_pub)]
 
@@ -178,7 +178,7 @@ pub mod v2 {
     }
 }
 
-/// `opentelemetry.proto.collector.metrics.v1`, and the messages in it.
+/// `opentelemetry.proto.collector.metrics.v1`, and its nested messages.
 pub mod otlp {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Request {

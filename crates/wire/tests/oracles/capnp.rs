@@ -30,7 +30,8 @@ fn capnp() {
 
 const LIMITS: ReaderOptions = ReaderOptions { traversal_limit_in_words: None, nesting_limit: 64 };
 
-/// A struct without generated code: each access to a field repeats what the schema says of it.
+/// A struct without generated code. For this reason, each access to a field repeats a part of the
+/// schema.
 struct Struct<'a>(StructReader<'a>);
 
 impl<'a> FromPointerReader<'a> for Struct<'a> {
@@ -42,7 +43,7 @@ impl<'a> FromPointerReader<'a> for Struct<'a> {
     }
 }
 
-/// A struct of 3 words and 2 pointers, of 1 and 1, or of none and 2.
+/// A struct of 3 words and 2 pointers, of 1 and 1, or of 0 and 2.
 struct Making<'a, const WORDS: u16, const POINTERS: u16>(StructBuilder<'a>);
 
 impl<'a, const WORDS: u16, const POINTERS: u16> FromPointerBuilder<'a>
@@ -61,7 +62,7 @@ impl<'a, const WORDS: u16, const POINTERS: u16> FromPointerBuilder<'a>
     }
 }
 
-/// A message in one segment, as Go's library writes it.
+/// Builds a message in one segment, like Go's library.
 fn build(message: &Owned) -> Builder<HeapAllocator> {
     let words = message.id.len() / 8 + message.timer.len() + 16;
     let mut builder =

@@ -9,12 +9,12 @@ use crate::{Oracle, always, blank, never};
 
 #[test]
 fn flatbuffers() {
-    // This builder aligns the start of the buffer, Go's the end.
+    // Our builder, like Go's, aligns the end of the buffer; this one aligns the start.
     let format = "flatbuffers";
     Oracle { format, write: &write, read: &read, same_bytes: never, knows: always }.check();
 }
 
-/// Where the fields of a message are in its table: type, id, counter, values, gauge.
+/// Returns the position of each field in its table: type, id, counter, values, gauge.
 fn slots(kind: Kind) -> [Option<VOffsetT>; 5] {
     match kind {
         Kind::Counter => [None, Some(4), Some(6), None, None],
@@ -51,7 +51,7 @@ fn write(message: &Owned) -> Vec<u8> {
 fn read(kind: Kind, bytes: &[u8]) -> Owned {
     verify(kind, bytes);
     let [metric_type, id, counter, timer, gauge] = slots(kind);
-    // SAFETY: The bytes were verified to be such a table.
+    // SAFETY: The verifier accepted the bytes as such a table.
     unsafe {
         let table = <ForwardsUOffset<Table<'_>>>::follow(bytes, 0);
         let bytes_at = |slot| table.get::<ForwardsUOffset<Vector<'_, u8>>>(slot, None);
@@ -67,7 +67,7 @@ fn read(kind: Kind, bytes: &[u8]) -> Owned {
     }
 }
 
-/// Checks the bytes with the library's verifier, after zeros that align their end to 8.
+/// Checks the bytes with the library's verifier. Zeros in front align their end to 8.
 fn verify(kind: Kind, bytes: &[u8]) {
     let start = bytes.len().next_multiple_of(8) - bytes.len();
     let aligned = [&vec![0; start], bytes].concat();
@@ -82,7 +82,7 @@ fn verify(kind: Kind, bytes: &[u8]) {
     .unwrap();
 }
 
-/// The fields that the table of one kind has.
+/// The fields in the table of a kind.
 struct Shape<const KIND: usize>;
 
 impl<const KIND: usize> Verifiable for Shape<KIND> {

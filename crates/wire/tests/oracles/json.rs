@@ -54,7 +54,8 @@ fn read(kind: Kind, bytes: &[u8]) -> Owned {
     message
 }
 
-/// A number in a JSON text without spaces, parsed here since serde_json may round to a neighbour.
+/// Parses a number in JSON without spaces. This does not use serde_json, because serde_json can
+/// round to a neighbour.
 fn double(text: &str, name: &str, index: usize) -> f64 {
     let (_, rest) = text.split_once(&format!("\"{name}\":")).unwrap();
     let numbers = rest.trim_start_matches('[').split([',', ']', '}']);

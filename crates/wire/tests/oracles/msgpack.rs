@@ -8,7 +8,7 @@ use crate::{Oracle, always, blank, never};
 
 #[test]
 fn rmp_serde() {
-    // rmp writes positive numbers as unsigned ones, tinylib as signed.
+    // rmp writes positive numbers as unsigned, tinylib as signed.
     let no_number: fn(&Owned) -> bool =
         |message| [Kind::BatchTimer, Kind::Gauge].contains(&message.kind);
     for (format, same_bytes) in [("tinylib-msgp", no_number), ("ugorji-msgpack", never)] {
@@ -98,7 +98,7 @@ fn read(kind: Kind, bytes: &[u8]) -> Owned {
     }
 }
 
-/// The fields in sequence, without a map or an array around them.
+/// Writes the fields in sequence, without a map or an array around them.
 fn write_bare(message: &Owned) -> Vec<u8> {
     let mut out = vec![];
     let mut writer = Serializer::new(&mut out);

@@ -6,7 +6,7 @@ use crate::{Oracle, always, blank, never};
 
 #[test]
 fn prost() {
-    // prost leaves a gauge of -0 out, as gogo's generated code does.
+    // prost omits a gauge of -0, like gogo's generated code.
     let no_sign: fn(&Owned) -> bool = |m| m.gauge.to_bits() != (-0.0_f64).to_bits();
     for (format, same_bytes, knows) in [
         ("gogo-protobuf", always as fn(&Owned) -> bool, always as fn(&Owned) -> bool),
@@ -57,7 +57,7 @@ struct MetricUnion {
     gauge: f64,
 }
 
-/// The two messages that have integers, with the other form of them.
+/// The two messages with integers, in the zigzag form.
 #[derive(Clone, PartialEq, Message)]
 struct ZigzagCounter {
     #[prost(bytes = "vec", tag = "1")]

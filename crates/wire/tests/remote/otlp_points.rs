@@ -1,4 +1,4 @@
-//! The reader of OTLP returns what prost encodes, field by field.
+//! The OTLP reader returns the same fields that prost encoded.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -11,7 +11,7 @@ use quipu_wire::remote::{
 
 use crate::oracle::otlp::{self, AnyValueKind, Data, NumberValue};
 
-/// A request that has each field of the schema.
+/// Returns a request that uses each field of the schema.
 pub(crate) fn request() -> otlp::Request {
     use AnyValueKind::{Array, Bool, Bytes, Double, Int, Text};
     let any = |value| otlp::AnyValue { value: Some(value) };
@@ -119,7 +119,7 @@ pub(crate) fn request() -> otlp::Request {
     otlp::Request { resource_metrics: vec![empty, full.clone(), full] }
 }
 
-/// Each point as text, from prost's types.
+/// Formats each point of prost's types.
 pub(crate) fn expected(request: &otlp::Request) -> Vec<String> {
     let mut points = Vec::new();
     for resource_metrics in &request.resource_metrics {
@@ -265,7 +265,7 @@ fn shown(value: &AnyValueKind) -> String {
     }
 }
 
-/// A point as text, in the same form.
+/// Formats a point of our reader in the same way.
 fn seen(point: &Point<'_, '_>) -> String {
     let scope = point.scope;
     format!(
@@ -279,7 +279,7 @@ fn seen(point: &Point<'_, '_>) -> String {
     )
 }
 
-/// A point as text, without its resource and its scope.
+/// Formats a point without its resource and scope.
 pub(crate) fn seen_alone(point: &Point<'_, '_>) -> String {
     let metric = point.metric;
     let exemplars = point.exemplars.iter().map(|e| {
@@ -389,20 +389,20 @@ fn resources_scopes_and_metrics_are_numbered() {
 
 #[test]
 fn a_fault_ends_the_points_and_has_its_place() {
-    // A resource, a scope, a metric, a gauge with a good point, and one whose value is cut off.
+    // A resource, a scope, a metric, and a gauge with a good and a truncated point.
     let bytes = b"\x0a\x11\x12\x0f\x12\x0d\x2a\x0b\x0a\x00\x0a\x07\x21\x00\x00\x00\x00\x00\x00";
     let mut reader = MetricsReader::new(bytes);
     assert!(reader.next_point().unwrap().is_some());
     let error = reader.next_point().unwrap_err();
     assert_eq!((error.offset(), error.is_incomplete()), (Some(13), false), "{error}");
     assert_eq!(reader.next_point(), Ok(None));
-    // The whole request may be cut off.
+    // The whole request can be truncated too.
     assert!(MetricsReader::new(&bytes[..9]).next_point().unwrap_err().is_incomplete());
 }
 
 #[test]
 fn reading_pauses_in_many_fields_without_points() {
-    // Empty resources, fields that are not known, and a resource with empty metrics and a point.
+    // Empty resources, unknown fields, and a resource with empty metrics and a point.
     let mut bytes = b"\x0a\x00".repeat(10_000);
     bytes.extend(b"\x78\x00".repeat(10_000));
     let mut scope = b"\x12\x00".repeat(10_000);
@@ -491,7 +491,7 @@ fn some_number() -> impl Strategy<Value = otlp::NumberDataPoint> {
     )
 }
 
-/// Any double but -0, which prost leaves out as it does 0.
+/// Generates any double except -0, because prost omits it like 0.
 fn some_double() -> impl Strategy<Value = f64> {
     any::<f64>().prop_map(|double| double + 0.0)
 }
@@ -645,7 +645,7 @@ proptest! {
     }
 }
 
-/// The same points in JSON: with texts for numbers, nulls, unknown keys and each type of value.
+/// The same points in JSON: with strings for numbers, nulls, unknown keys and each type of value.
 const JSON: &str = r#"{"resourceMetrics": [{
   "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "x\u00e9"}}], "droppedAttributesCount": 1},
   "scopeMetrics": [{"scope": {"name": "l", "version": "1", "attributes": []}, "schemaUrl": "u", "metrics": [

@@ -1,5 +1,5 @@
-//! What is read of any request of OTLP is written again with the same points, which our reader and
-//! prost read.
+//! Any OTLP request that we read can be written again. Our reader and prost then read the same
+//! points.
 
 use proptest::prelude::*;
 use prost::Message as _;
@@ -15,7 +15,7 @@ use crate::oracle::otlp;
 use crate::otlp_points::{expected, read, request, seen_alone, some_request};
 
 /// Writes the points of a request again, at most this many in each request. Returns the requests,
-/// and what the points are.
+/// and the points for comparison.
 fn written(bytes: &[u8], most: usize) -> (Vec<Vec<u8>>, Vec<String>) {
     let mut writer = MetricsWriter::new();
     let (mut requests, mut points) = (Vec::new(), Vec::new());
@@ -61,7 +61,7 @@ fn push(writer: &mut MetricsWriter, point: &Point<'_, '_>) {
     });
 }
 
-/// The points of a request, as our reader and prost read them.
+/// Formats the points of a request, and checks that prost can read it.
 fn seen(request: &[u8]) -> Vec<String> {
     let decoded = otlp::Request::decode(request).unwrap();
     assert_eq!(read(request), expected(&decoded));
@@ -75,7 +75,7 @@ fn every_field_that_is_read_is_written() {
     let (requests, points) = written(&request().encode_to_vec(), usize::MAX);
     assert_eq!((requests.len(), points.len()), (1, 24));
     assert_eq!(seen(&requests[0]), points);
-    // Points that follow each other are of one metric.
+    // Adjacent points belong to the same metric.
     let decoded = otlp::Request::decode(&requests[0][..]).unwrap();
     assert_eq!(decoded.resource_metrics[0].scope_metrics[0].metrics.len(), 20);
 }
@@ -115,7 +115,7 @@ fn all_requests_have_the_resource() {
         assert_eq!(decoded.resource_metrics.len(), 1);
         assert_eq!(decoded.resource_metrics[0].scope_metrics[0].metrics.len(), 1);
     }
-    // One without attributes is left out.
+    // A resource without attributes is omitted.
     let mut empty = MetricsWriter::new();
     empty.set_resource(&attributes);
     empty.set_resource(&[]);
@@ -144,7 +144,7 @@ fn points_of_each_resource_are_together() {
         PointValue::Gauge(None),
         PointValue::Sum { value: None, monotonic: true, temporality: Temporality::Delta },
     );
-    // Without a resource at first, and a number that there is not.
+    // First without a resource, then with an unknown number.
     writer.begin("a", "help", "s");
     push(&mut writer, 1, gauge);
     writer.resume_resource(7);
@@ -164,7 +164,7 @@ fn points_of_each_resource_are_together() {
     let mut requests = [Vec::new(), Vec::new(), Vec::new()];
     writer.finish(&mut requests[0]);
     assert!(length.abs_diff(requests[0].len()) < 50, "{length} {}", requests[0].len());
-    // The resource and the metric go on.
+    // The resource and the metric continue.
     push(&mut writer, 8, gauge);
     writer.resume_resource(1);
     push(&mut writer, 9, gauge);

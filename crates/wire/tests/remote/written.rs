@@ -1,5 +1,5 @@
-//! Remote write requests that prost writes, with all that they may have: samples, histograms,
-//! exemplars, metadata and start times. What our readers read of them, our writers write.
+//! Remote write requests from prost with all possible contents: samples, histograms, exemplars,
+//! metadata and start times. We read these requests and write them again.
 
 use prost::Message as _;
 use quipu_wire::remote::{
@@ -62,7 +62,7 @@ fn custom() -> v1::Histogram {
     }
 }
 
-/// What histograms are read as, one after the other.
+/// Formats the histograms of a request as our reader returns them.
 fn histograms(version: WriteVersion, bytes: &[u8]) -> Vec<Result<String, String>> {
     let mut seen = vec![];
     let mut reader = WriteReader::new(version, bytes).unwrap();
@@ -163,8 +163,8 @@ fn all_of_remote_write_1_is_read() {
     assert!(reader.next().is_none());
 }
 
-/// A series whose labels are known is read without them. One that has anything but samples after
-/// them is not.
+/// A series with known labels is read without them. If it contains anything but samples after its
+/// labels, it is read completely.
 #[test]
 fn known_labels_are_not_read() {
     let sample = |value| v1::Sample { value, timestamp: TIME };
@@ -229,7 +229,7 @@ fn known_labels_are_not_read() {
     }
 }
 
-/// The same for remote write 2.0, whose labels become the bytes that 1.0 has.
+/// The same for remote write 2.0, whose labels are converted to the encoding of 1.0.
 #[test]
 fn known_labels_of_remote_write_2_are_not_read() {
     let mut request = full_2();
@@ -246,7 +246,7 @@ fn known_labels_of_remote_write_2_are_not_read() {
 
     let mut reader = WriteReader::new(WriteVersion::Two, &bytes).unwrap();
     let find = |bytes: &[u8]| bytes.starts_with(&known).then_some((known.len(), 9));
-    // One with exemplars, and one with histograms.
+    // A series with exemplars, and a series with histograms.
     for _ in 0..2 {
         assert!(matches!(reader.next_known(find), Some(Ok(Entry::Series(_)))));
     }
@@ -265,14 +265,14 @@ fn known_labels_of_remote_write_2_are_not_read() {
 fn all_of_remote_write_2_is_read() {
     let request = full_2();
     let bytes = request.encode_to_vec();
-    // The table may also come after the series.
+    // The symbol table may also follow the series.
     let series = v2::Request { symbols: vec![], ..request.clone() }.encode_to_vec();
     let symbols = v2::Request { timeseries: vec![], ..request }.encode_to_vec();
     for bytes in [bytes, [series, symbols].concat()] {
         let mut reader = WriteReader::new(WriteVersion::Two, &bytes).unwrap();
         let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
         assert_eq!(owned(series.labels), owned(&[("__name__", "x"), ("b", "2")]));
-        // The start of a series holds where a sample has none.
+        // The start of a series applies to samples that lack a start.
         let starts = series.samples.iter().map(|sample| sample.start_ms);
         assert!(starts.eq([Some(5), Some(9)]));
         let metadata = series.metadata;
@@ -288,14 +288,14 @@ fn all_of_remote_write_2_is_read() {
     }
 }
 
-/// The exemplars of the first series.
+/// Returns the exemplars of the first series.
 fn exemplars(version: WriteVersion, bytes: &[u8]) -> Vec<String> {
     let mut reader = WriteReader::new(version, bytes).unwrap();
     let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
     series.exemplars().map(|exemplar| format!("{exemplar:?}")).collect()
 }
 
-/// What is read of a request, written in both versions.
+/// Reads a request and writes it again in both versions.
 fn rewritten(version: WriteVersion, bytes: &[u8]) -> [Vec<u8>; 2] {
     let (mut one, mut two) = (RemoteWrite1::new(), RemoteWrite2::new());
     let mut reader = WriteReader::new(version, bytes).unwrap();
@@ -340,7 +340,7 @@ fn what_is_read_can_be_written() {
             Ok(text.replace("Some(77)", "None").replace("Some(5)", "None"))
         });
         assert!(histograms(WriteVersion::One, &one).into_iter().eq(without_starts));
-        // Written once more, nothing changes.
+        // Writing it again does not change it.
         assert_eq!(rewritten(WriteVersion::One, &one)[0], one);
         assert_eq!(rewritten(WriteVersion::Two, &two)[1], two);
         for (other, written) in [(WriteVersion::One, &one), (WriteVersion::Two, &two)] {
@@ -374,7 +374,7 @@ fn what_is_read_can_be_written() {
     }
     let labels = [("__name__", "x")];
     let mut request = RemoteWrite2::new();
-    // An exemplar goes to the next sample alone, and may be zero.
+    // An exemplar belongs only to the next sample, and its value can be zero.
     request.exemplify(&ExemplarSample::new(&labels, 1.0, TIME)).unwrap();
     request.push(&[], 1.0, TIME).unwrap_err();
     request.push(&labels, 1.0, TIME).unwrap();
@@ -387,7 +387,7 @@ fn what_is_read_can_be_written() {
         (&series[0].exemplars[..], &series[1].exemplars[..]),
         (&[][..], &[v2::Exemplar::default()][..])
     );
-    // The ends of series.
+    // Marks of the end of a series.
     request.push_sample(&labels, &Default::default(), &Sample::stale(TIME)).unwrap();
     request.push_histogram(&labels, &Default::default(), &HistogramSample::stale(TIME)).unwrap();
     let mut bytes = vec![];
@@ -456,7 +456,7 @@ fn labels_that_name_no_series_do_not_take_others_along() {
         (&[][..], Some(LabelFault::Missing)),
         (&[("", "x"), ("a", "1")], Some(LabelFault::Unnamed)),
         (&[("b", "1"), ("a", "1"), ("b", "1")], Some(LabelFault::Duplicate)),
-        // A label without a value is accepted, since it means nothing.
+        // A label without a value is accepted, because it means the same as no label.
         (&[("a", "")], None),
     ] {
         let labels = labels.iter().map(|(name, value)| label(name, value)).collect();
@@ -471,7 +471,7 @@ fn labels_that_name_no_series_do_not_take_others_along() {
     }
 }
 
-/// The error that ends a request.
+/// Returns the error that ends a request.
 fn error(version: WriteVersion, bytes: &[u8]) -> quipu_wire::Error {
     let mut reader = match WriteReader::new(version, bytes) {
         Ok(reader) => reader,
@@ -502,7 +502,7 @@ fn faults_are_found_where_they_are() {
     }
     bad.symbols[0] = "x".into();
     error(WriteVersion::Two, &bad.encode_to_vec());
-    // A text that is not UTF-8, a label in another form, a field that ends too early.
+    // A string that is not UTF-8, a label with another wire type, a field that ends too early.
     for (bytes, offset) in [
         (&b"\x0a\x09\x0a\x07\x0a\x01\xff\x12\x02ab"[..], 4),
         (b"\x08\x01", 0),
@@ -540,7 +540,7 @@ fn the_parts_of_a_series_are_bounded() {
     assert!(error(WriteVersion::Two, &symbols).is_too_large());
 }
 
-/// Reads all of a request; returns whether it is one.
+/// Reads a request to its end. Returns whether it is valid.
 pub(crate) fn read_all(version: WriteVersion, bytes: &[u8]) -> bool {
     let Ok(mut reader) = WriteReader::new(version, bytes) else { return false };
     while let Some(entry) = reader.next() {

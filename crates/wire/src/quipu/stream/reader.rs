@@ -41,8 +41,8 @@ impl Default for StreamReader {
 
 impl StreamReader {
     /// Finds the place to start if you join a stream in its middle: the beginning of the first
-    /// complete and undamaged block that restarts the dictionary. Returns `None` if there is no
-    /// such block.
+    /// complete and undamaged block that restarts the dictionary. Returns `None` if you need to
+    /// wait for such a block.
     ///
     /// Bytes that only look like blocks cost time too. For this reason, the search gives up and
     /// returns `None` once it has computed checksums over 16 times the length of the stream.
