@@ -107,14 +107,14 @@ fn segments(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
         let segment: Segment = segment;
         if records & 1 == 1 {
             let counter = BucketedWindow::options(MINUTE, SECOND).tickets();
-            let counter = counter.open_on(&segment, "requests", clock.clone())?;
+            let counter = counter.build_in_with_clock(&segment, "requests", clock.clone())?;
             counter.add(5);
         }
         if records & 2 == 2 {
             let keys = KeyedWindows::options(MINUTE, SECOND, 3).key_bytes(16);
-            let keys = keys.open_on(&segment, "keys", clock.clone())?;
-            keys.hit(b"one", 1)?;
-            keys.hit(b"two", 2)?;
+            let keys = keys.build_in_with_clock(&segment, "keys", clock.clone())?;
+            keys.add_and_count(b"one", 1)?;
+            keys.add_and_count(b"two", 2)?;
         }
         if records & 4 == 4 {
             dense(&segment, clock)?;
@@ -183,8 +183,8 @@ fn neighbours(corpus: &impl Corpus) -> Result<(), Failure> {
 
 /// Saved windows as JSON.
 fn buckets(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
-    let counter =
-        BucketedWindow::options(MINUTE, Duration::from_millis(200)).private_on(clock.clone())?;
+    let counter = BucketedWindow::options(MINUTE, Duration::from_millis(200))
+        .build_with_clock(clock.clone())?;
     let mut saved = Vec::new();
     for n in 0..4 {
         counter.add(1 << (n * 10));
@@ -201,7 +201,7 @@ fn buckets(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
 /// Saved times of an exact counter.
 fn times(corpus: &impl Corpus) -> Result<(), Failure> {
     let clock = TestClock::from_nanos(1_699_999_999_000_000_000);
-    let exact = ExactWindow::on(clock.clone(), MINUTE)?;
+    let exact = ExactWindow::with_clock(MINUTE, clock.clone())?;
     let mut saved = Vec::new();
     for n in 0..5 {
         exact.add(n);

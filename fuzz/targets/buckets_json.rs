@@ -16,7 +16,7 @@ fuzz_target!(|input: &[u8]| {
     let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
     let (window, accuracy) = (Duration::from_secs(60), Duration::from_millis(200));
     let mut counter =
-        BucketedWindow::options(window, accuracy).private_on(clock).expect("a sound window");
+        BucketedWindow::options(window, accuracy).build_with_clock(clock).expect("a sound window");
     counter.add(7);
     match counter.load(&mut &input[..]) {
         Err(_) => assert_eq!(counter.count(), 7, "a refused file changes nothing"),

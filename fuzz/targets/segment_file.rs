@@ -54,16 +54,17 @@ fuzz_target!(|input: &[u8]| {
     }
     let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
     if let Ok(counter) =
-        BucketedWindow::options(minute, second).tickets().open(&segment, "requests")
+        BucketedWindow::options(minute, second).tickets().build_in(&segment, "requests")
     {
         counter.add(1);
         counter.count();
-        counter.buckets_over(counter.own());
+        counter.buckets_over(minute).expect("within the span");
     }
-    if let Ok(keys) = KeyedWindows::options(minute, second, 3).key_bytes(16).open(&segment, "keys")
+    if let Ok(keys) =
+        KeyedWindows::options(minute, second, 3).key_bytes(16).build_in(&segment, "keys")
     {
         for key in [&b"a"[..], b"one", b"two", b"three"] {
-            keys.hit(key, 1).expect("short enough");
+            keys.add_and_count(key, 1).expect("short enough");
         }
         assert!(keys.len() <= 3 && keys.top(9).len() == keys.len());
     }

@@ -13,7 +13,8 @@ use quipu_window::{ExactWindow, SlidingWindow};
 
 fuzz_target!(|input: &[u8]| {
     let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
-    let mut counter = ExactWindow::on(clock, Duration::from_secs(60)).expect("a sound window");
+    let mut counter =
+        ExactWindow::with_clock(Duration::from_secs(60), clock).expect("a sound window");
     let loaded = counter.load(&mut &input[..]).expect("any bytes are times");
     let events = loaded.counted + loaded.expired + loaded.future;
     assert_eq!(events * 8 + loaded.ragged, input.len() as u64);

@@ -16,7 +16,7 @@ use quipu_bench::progress::Progress;
 use quipu_bench::record::{self, Label, Record};
 use quipu_bench::{Error, Result, peer};
 use quipu_segment::Segment;
-use quipu_segment::clock::{CachedClock, Clock, Coarse, Precise, TestClock};
+use quipu_segment::clock::{CachedClock, Clock, CoarseClock, PreciseClock, TestClock};
 use quipu_window::{
     BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, SlidingWindow, load_file, save_file,
     save_file_synced,
@@ -112,9 +112,10 @@ fn bucketed(options: &Options, threads: usize, scratch: &Path) -> Vec<Record> {
     let segment = Segment::open_or_create(&path).expect("a new segment in a scratch folder");
     let sound = "the window is sound";
     let private = BucketedWindow::new(WINDOW, ACCURACY).expect(sound);
-    let shared = BucketedWindow::options(WINDOW, ACCURACY).open(&segment, "requests").expect(sound);
-    let tickets = BucketedWindow::options(WINDOW, ACCURACY).tickets().private().expect(sound);
-    let clock = Coarse::new();
+    let shared =
+        BucketedWindow::options(WINDOW, ACCURACY).build_in(&segment, "requests").expect(sound);
+    let tickets = BucketedWindow::options(WINDOW, ACCURACY).tickets().build().expect(sound);
+    let clock = CoarseClock::new();
     let now = clock.now();
     let mut records = Vec::new();
     records.extend(
@@ -154,7 +155,7 @@ fn bucketed(options: &Options, threads: usize, scratch: &Path) -> Vec<Record> {
 fn constant(options: &Options, threads: usize) -> Vec<Record> {
     let sound = "the window is sound";
     let noted = ConstantWindow::new(WINDOW).expect(sound);
-    let coarse = ConstantWindow::on(Coarse::new(), WINDOW, 20).expect(sound);
+    let coarse = ConstantWindow::with_clock(WINDOW, 20, CoarseClock::new()).expect(sound);
     let turns = |n: u64, call: &dyn Fn(u64)| {
         let mut left = n;
         while left > 0 {
@@ -197,7 +198,7 @@ struct StampCounter {
 impl StampCounter {
     fn new() -> Self {
         let clock = quanta::Clock::new();
-        Self { start: clock.now(), clock, base: Precise::new().now() }
+        Self { start: clock.now(), clock, base: PreciseClock::new().now() }
     }
 }
 
@@ -209,7 +210,7 @@ impl Clock for StampCounter {
 
 /// Fills a counter with a million events of the last minute, at pseudo-random intervals.
 fn fill<C: Clock>(clock: C, now: u64) -> ExactWindow<C> {
-    let counter = ExactWindow::on(clock, WINDOW).expect("the window is sound");
+    let counter = ExactWindow::with_clock(WINDOW, clock).expect("the window is sound");
     for time in minute(now) {
         counter.add_at(time, 1);
     }
@@ -239,7 +240,7 @@ fn each<R>(n: u64, call: impl Fn(u64) -> R) {
 
 fn exact(options: &Options, threads: usize) -> Vec<Record> {
     let precise = || {
-        let clock = Precise::new();
+        let clock = PreciseClock::new();
         let now = clock.now();
         fill(clock, now)
     };
@@ -249,7 +250,7 @@ fn exact(options: &Options, threads: usize) -> Vec<Record> {
         fill(clock, now)
     };
     let given = || {
-        let now = Precise::new().now();
+        let now = PreciseClock::new().now();
         (fill(TestClock::from_nanos(now), now), now)
     };
     let mut records = Vec::new();
@@ -298,7 +299,7 @@ fn exact(options: &Options, threads: usize) -> Vec<Record> {
 
 fn keyed(options: &Options, threads: usize) -> Vec<Record> {
     let table = KeyedWindows::options(WINDOW, Duration::from_secs(1), 10_000);
-    let table = table.private().expect("the window is sound");
+    let table = table.build().expect("the window is sound");
     let keys: Vec<String> = (0..10_000).map(|i| format!("client-{i}")).collect();
     Case::new("keyed/hit of 10,000")
         .threads(threads)
@@ -309,7 +310,7 @@ fn keyed(options: &Options, threads: usize) -> Vec<Record> {
                 random ^= random >> 7;
                 random ^= random << 17;
                 let key = &keys[(random % 10_000) as usize];
-                black_box(table.hit(key.as_bytes(), 1).expect("the key is short enough"));
+                black_box(table.add_and_count(key.as_bytes(), 1).expect("the key is short enough"));
             }
         })
         .run(options)
@@ -319,7 +320,7 @@ fn keyed(options: &Options, threads: usize) -> Vec<Record> {
 fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let path = scratch.join("buckets.json");
     let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
-    let counter = BucketedWindow::options(WINDOW, ACCURACY).private_on(clock.clone());
+    let counter = BucketedWindow::options(WINDOW, ACCURACY).build_with_clock(clock.clone());
     let mut counter = counter.expect("the window is sound");
     for _ in 0..300 {
         clock.advance(ACCURACY);
@@ -343,7 +344,9 @@ fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let state = scratch.join("opened.quipu");
     let open = || {
         let segment = Segment::open_or_create(&state).expect(scratch_takes_it);
-        BucketedWindow::options(WINDOW, ACCURACY).open(&segment, "requests").expect("it is sound")
+        BucketedWindow::options(WINDOW, ACCURACY)
+            .build_in(&segment, "requests")
+            .expect("it is sound")
     };
     drop(open());
     records.extend(Case::new("bucketed/load").each("quipu (opened in a file)", open).run(options));
@@ -382,7 +385,7 @@ fn cut_and_write(window: &impl SlidingWindow, path: &Path) {
 /// The slowest addition while a million events are saved.
 fn add_while_saving(scratch: &Path) -> Record {
     let path = scratch.join("times while adding");
-    let clock = Precise::new();
+    let clock = PreciseClock::new();
     let now = clock.now();
     let counter = fill(clock, now);
     let (adding, saving) = (AtomicBool::new(false), AtomicBool::new(true));
@@ -419,7 +422,7 @@ fn memory() -> Vec<Record> {
             heap_bytes(|| {
                 let clock = TestClock::from_nanos(now - WINDOW.as_nanos() as u64);
                 let counter =
-                    BucketedWindow::options(WINDOW, ACCURACY).private_on(clock).expect(sound);
+                    BucketedWindow::options(WINDOW, ACCURACY).build_with_clock(clock).expect(sound);
                 minute(now).for_each(|time| counter.add_at(time, 1));
                 counter
             }),
@@ -428,7 +431,8 @@ fn memory() -> Vec<Record> {
         of(
             "constant/memory",
             heap_bytes(|| {
-                let counter = ConstantWindow::on(CachedClock::new(), WINDOW, 20).expect(sound);
+                let counter =
+                    ConstantWindow::with_clock(WINDOW, 20, CachedClock::new()).expect(sound);
                 (0..EVENTS).for_each(|_| counter.add(1));
                 counter
             }),

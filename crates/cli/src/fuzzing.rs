@@ -88,8 +88,8 @@ impl Daemon {
         let state = Box::into_raw(Box::new(State {
             requests: BucketedWindow::options(minute, second)
                 .tickets()
-                .open(&segment, "requests")?,
-            keys: KeyedWindows::options(minute, second, 1).open(&segment, "keys")?,
+                .build_in(&segment, "requests")?,
+            keys: KeyedWindows::options(minute, second, 1).build_in(&segment, "keys")?,
             intake: Intake::new(&registry, settings.intake.clone())?,
             segment,
             taken: AtomicU64::new(0),

@@ -238,7 +238,7 @@ fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
     })?;
     scope
         .counter_fn(description("key_hits", "Hits of keys since the state was created."), || {
-            state.keys.hits() as f64
+            state.keys.additions() as f64
         })?;
     let evicted = "Keys that were evicted to make room for others since the state was created.";
     scope.counter_fn(description("keys_evicted", evicted), || state.keys.evicted() as f64)?;

@@ -1,12 +1,12 @@
 //! The routes of the daemon, all served from memory.
 
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
-use quipu_window::{Over, Peak, SlidingWindow};
+use quipu_window::{PeakSearch, SlidingWindow};
 use tracing::{debug, trace, warn};
 
 use crate::exposing::ScrapeSteps;
@@ -155,14 +155,14 @@ impl Routes {
     fn rate(&self, request: &Request) -> Result<Reply> {
         let query = Query::only(request, &["window", "format"]).map_err(Refusal::bad)?;
         let requests = &self.state.requests;
-        let over = match window(&query)? {
-            Some(window) => requests.over(window).map_err(Refusal::bad)?,
-            None => requests.own(),
-        };
+        let window = window(&query)?.unwrap_or(requests.window());
+        let count = requests.count_over(window).map_err(Refusal::bad)?;
         if !wants_json(&query)? {
-            return Ok(number(requests.count_over(over)).into());
+            return Ok(number(count).into());
         }
-        Ok(Reply::in_steps(PeakSteps { state: self.state, over, peak: requests.peak_over(over) }))
+        let rate = requests.rate_over(window).map_err(Refusal::bad)?;
+        let search = requests.peak_over(window).map_err(Refusal::bad)?;
+        Ok(Reply::in_steps(PeakSteps { state: self.state, window, count, rate, search }))
     }
 
     /// `GET /rate/{key}`: the events of a key; 0 for an unknown key.
@@ -171,7 +171,8 @@ impl Routes {
         let keys = &self.state.keys;
         let key = decode(key)?;
         let window = window(&query)?.unwrap_or(keys.window());
-        let (count, rate) = keys.rate_over(&key, window).map_err(Refusal::bad)?.unwrap_or((0, 0.0));
+        let (count, rate) =
+            keys.count_and_rate_over(&key, window).map_err(Refusal::bad)?.unwrap_or((0, 0.0));
         if !wants_json(&query)? {
             return Ok(number(count));
         }
@@ -189,7 +190,7 @@ impl Routes {
         let query = Query::only(request, &["n"]).map_err(Refusal::bad)?;
         let n = whole(&query, "n")?.unwrap_or(1);
         let key = decode(key)?;
-        Ok(number(self.state.keys.hit(&key, n).map_err(Refusal::bad)?))
+        Ok(number(self.state.keys.add_and_count(&key, n).map_err(Refusal::bad)?))
     }
 
     /// `GET /top?n=10`: the keys with the most events, one per line.
@@ -260,18 +261,20 @@ impl<E: Steps> Steps for Scrape<E> {
 /// The response to `/rate?format=json`, computed from every bucket of the window.
 struct PeakSteps {
     state: &'static State,
-    over: Over,
-    peak: Peak,
+    window: Duration,
+    count: u64,
+    rate: f64,
+    search: PeakSearch,
 }
 
 impl Steps for PeakSteps {
     fn step(&mut self) -> Option<Response> {
         let requests = &self.state.requests;
-        let most = requests.peak_step(&mut self.peak, BUCKETS_PER_STEP)?;
+        let most = requests.peak_step(&mut self.search, BUCKETS_PER_STEP)?;
         Some(json(&serde_json::json!({
-            "window": requests.length(self.over).as_secs_f64(),
-            "count": requests.count_over(self.over),
-            "rate": requests.rate_over(self.over),
+            "window": self.window.as_secs_f64(),
+            "count": self.count,
+            "rate": self.rate,
             "max_rate": most as f64 / requests.accuracy().as_secs_f64(),
         })))
     }
@@ -384,7 +387,7 @@ fn filter(request: &Request) -> Result<Filter> {
     Ok(filter)
 }
 
-fn window(query: &Query) -> Result<Option<std::time::Duration>> {
+fn window(query: &Query) -> Result<Option<Duration>> {
     let parse = |text: &str| text.parse::<Time>().map(|time| time.0);
     let parsed = query.one("window").map(parse).transpose();
     parsed.map_err(|error| Refusal::bad(format!("the window cannot be read: {error}")))

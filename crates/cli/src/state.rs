@@ -137,7 +137,7 @@ impl State {
 
     /// Returns totals that change with each count.
     pub fn counted(&self) -> (u64, u64, u64) {
-        (self.requests.total(), self.keys.hits(), self.taken.load(Ordering::Relaxed))
+        (self.requests.total(), self.keys.additions(), self.taken.load(Ordering::Relaxed))
     }
 
     fn open_as_it_is(settings: &Settings) -> Result<Self, Error> {
@@ -152,9 +152,9 @@ impl State {
             })?;
         let windows = || -> Result<_, Error> {
             check_heap(settings, 0)?;
-            let requests = settings.window.open(&segment, "requests")?;
-            check_heap(settings, settings.keys.index_bytes_of(&segment, "keys")?)?;
-            let keys = settings.keys.open(&segment, "keys")?;
+            let requests = settings.window.build_in(&segment, "requests")?;
+            check_heap(settings, settings.keys.index_bytes_in(&segment, "keys")?)?;
+            let keys = settings.keys.build_in(&segment, "keys")?;
             segment.mark_open()?;
             Ok((requests, keys))
         };

@@ -115,9 +115,9 @@ mod tests {
 
     fn table(keys: usize) -> KeyedWindows {
         let second = Duration::from_secs(1);
-        let table = KeyedWindows::options(second * 3600, second * 3600, keys).private().unwrap();
+        let table = KeyedWindows::options(second * 3600, second * 3600, keys).build().unwrap();
         (1..=keys).for_each(|n| {
-            table.hit(format!("k{n}").as_bytes(), n as u64).unwrap();
+            table.add_and_count(format!("k{n}").as_bytes(), n as u64).unwrap();
         });
         table
     }

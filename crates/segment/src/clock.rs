@@ -1,10 +1,10 @@
 //! Clocks: nanoseconds that never go back. They cost from 4 ns per reading; a test sets its own.
 //!
 //! Time is an argument here, never a hidden call: every counter takes its clock, and can be told
-//! the time instead. Use [`Coarse`] unless there is a reason not to: it steps by the kernel's tick
-//! (1 to 10 ms), costs a few nanoseconds, and needs no thread. [`Precise`] steps by nanoseconds and
-//! costs five times as much. [`CachedClock`] is for a loop that already knows the time: it costs a
-//! load. [`TestClock`] is for tests.
+//! the time instead. Use [`CoarseClock`] unless there is a reason not to: it steps by the kernel's
+//! tick (1 to 10 ms), costs a few nanoseconds, and needs no thread. [`PreciseClock`] steps by
+//! nanoseconds and costs five times as much. [`CachedClock`] is for a loop that already knows the
+//! time: it costs a load. [`TestClock`] is for tests.
 //!
 //! All count from 1970 by the wall clock *as it was when the clock was made*; setting the wall
 //! clock later does not move them. After a suspend, they advance by the time that the machine
@@ -15,6 +15,23 @@ use std::time::Duration;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// A source of time in nanoseconds. It never goes back by more than its readers tolerate.
+///
+/// ```
+/// use std::time::Instant;
+/// use quipu_segment::clock::Clock;
+///
+/// /// The nanoseconds since the start of a simulation.
+/// struct Simulated(Instant);
+///
+/// impl Clock for Simulated {
+///     fn now(&self) -> u64 {
+///         self.0.elapsed().as_nanos() as u64 * 60
+///     }
+/// }
+///
+/// let clock = Simulated(Instant::now());
+/// assert!(clock.now() <= clock.now());
+/// ```
 pub trait Clock {
     /// The time now.
     fn now(&self) -> u64;
@@ -48,7 +65,7 @@ impl<C: Clock + ?Sized> Clock for &C {
 }
 
 #[cfg(not(loom))]
-pub use system::{CachedClock, Coarse, Precise};
+pub use system::{CachedClock, CoarseClock, PreciseClock};
 
 /// A clock that stands still until a program sets it: for tests, and for time that is read from the
 /// events. Its clones share its time.
@@ -131,8 +148,16 @@ mod system {
     ///
     /// A suspend is noticed at the next [`Clock::settle`], so a counter is late by at most one
     /// of its buckets after the machine wakes.
+    ///
+    /// ```
+    /// use quipu_segment::clock::{Clock, CoarseClock};
+    ///
+    /// let clock = CoarseClock::new();
+    /// let start = clock.now();
+    /// assert!(clock.now() - start < 1_000_000_000);
+    /// ```
     #[derive(Debug, Clone)]
-    pub struct Coarse {
+    pub struct CoarseClock {
         shift: Arc<Shift>,
     }
 
@@ -145,26 +170,27 @@ mod system {
         anchor: Anchor,
     }
 
-    impl Coarse {
+    impl CoarseClock {
         /// A clock that starts at the wall clock's time.
         pub fn new() -> Self {
             Self::anchored(Anchor::at_wall(&Readings::now()))
         }
 
         /// The clock of a segment: all processes that share the segment read the same time.
+        #[doc(hidden)]
         pub fn anchored(anchor: Anchor) -> Self {
             let shift = AtomicU64::new(anchor.offset().wrapping_add(suspended()));
             Self { shift: Arc::new(Shift { shift, anchor }) }
         }
     }
 
-    impl Default for Coarse {
+    impl Default for CoarseClock {
         fn default() -> Self {
             Self::new()
         }
     }
 
-    impl Clock for Coarse {
+    impl Clock for CoarseClock {
         #[inline]
         fn now(&self) -> u64 {
             self.shift.shift.load(Ordering::Relaxed).wrapping_add(coarse())
@@ -187,30 +213,40 @@ mod system {
     }
 
     /// The time since boot to the nanosecond, suspended time included.
+    ///
+    /// ```
+    /// use quipu_segment::clock::{Clock, PreciseClock};
+    ///
+    /// let clock = PreciseClock::new();
+    /// let start = clock.now();
+    /// std::hint::black_box((0..1000).sum::<u64>());
+    /// assert!(clock.now() > start);
+    /// ```
     #[derive(Debug, Clone, Copy)]
-    pub struct Precise {
+    pub struct PreciseClock {
         anchor: Anchor,
     }
 
-    impl Precise {
+    impl PreciseClock {
         /// A clock that starts at the wall clock's time.
         pub fn new() -> Self {
             Self::anchored(Anchor::at_wall(&Readings::now()))
         }
 
         /// The clock of a segment: all processes that share the segment read the same time.
+        #[doc(hidden)]
         pub fn anchored(anchor: Anchor) -> Self {
             Self { anchor }
         }
     }
 
-    impl Default for Precise {
+    impl Default for PreciseClock {
         fn default() -> Self {
             Self::new()
         }
     }
 
-    impl Clock for Precise {
+    impl Clock for PreciseClock {
         #[inline]
         fn now(&self) -> u64 {
             self.anchor.offset().wrapping_add(since_boot())
@@ -225,9 +261,18 @@ mod system {
     ///
     /// The thread that runs a loop calls [`CachedClock::note`] once per iteration; a counter on
     /// this clock is late by at most the age of the last iteration. Clones share the noted time.
+    ///
+    /// ```
+    /// use quipu_segment::clock::{CachedClock, Clock};
+    ///
+    /// let clock = CachedClock::new();
+    /// let noted = clock.note();
+    /// assert_eq!(clock.now(), noted);
+    /// assert_eq!(clock.clone().now(), noted);
+    /// ```
     #[derive(Debug, Clone, Default)]
     pub struct CachedClock {
-        source: Coarse,
+        source: CoarseClock,
         now: Arc<AtomicU64>,
     }
 
@@ -308,7 +353,8 @@ mod tests {
 
     #[test]
     fn clocks_go_on() {
-        let (coarse, precise, noted) = (Coarse::new(), Precise::new(), CachedClock::new());
+        let (coarse, precise, noted) =
+            (CoarseClock::new(), PreciseClock::new(), CachedClock::new());
         let before = (coarse.now(), precise.now(), noted.now());
         std::thread::sleep(Duration::from_millis(25));
         assert!(coarse.now() > before.0);
@@ -320,7 +366,7 @@ mod tests {
 
     #[test]
     fn settling_without_a_suspend_changes_nothing() {
-        let coarse = Coarse::new();
+        let coarse = CoarseClock::new();
         let now = coarse.now();
         assert!(coarse.settle() - now < 1_000_000_000);
         assert!(coarse.now() - now < 1_000_000_000);

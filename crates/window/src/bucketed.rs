@@ -3,13 +3,14 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use quipu_segment::clock::{Clock, Coarse};
+use crate::clock::{Clock, CoarseClock};
 use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Kind, LINE_CELLS, Segment, Stripes};
 
 use crate::error::Error;
 use crate::json::{self, Moment};
-use crate::ring::{Lines, Peak, Ring};
+use crate::ring::{Lines, PeakSearch, Ring};
+use crate::save::sealed::Sealed;
 use crate::save::{LoadReport, SlidingWindow};
 use crate::shape::Shape;
 
@@ -22,7 +23,7 @@ use crate::shape::Shape;
 /// oldest bucket evenly over it: its error is at most that bucket's events in either direction, and
 /// a hundredth of that for steady traffic.
 ///
-/// With a [`Coarse`] clock, the borders between buckets are up to one kernel tick (1 to 10 ms)
+/// With a [`CoarseClock`] clock, the borders between buckets are up to one kernel tick (1 to 10 ms)
 /// late. If a thread is suspended between reading the time and adding, its event counts from some
 /// moment in between. Saving and loading move the borders by up to half a bucket, if the distance
 /// between the clock and the wall clock is not a whole number of buckets.
@@ -34,21 +35,42 @@ use crate::shape::Shape;
 ///
 /// # Range
 /// Counts are correct below 2^64 events in the longest window, and modulo 2^64 above.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::{BucketedWindow, SlidingWindow};
+///
+/// let second = Duration::from_secs(1);
+/// let requests = BucketedWindow::new(second * 60, second)?;
+/// requests.add(120);
+/// assert_eq!(requests.count(), 120);
+/// assert_eq!(requests.count_over(second * 10)?, 120);
+/// assert_eq!(requests.rate(), 2.0);
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 #[derive(Debug, Clone)]
-pub struct BucketedWindow<C = Coarse> {
+pub struct BucketedWindow<C = CoarseClock> {
     ring: Ring,
     shape: Shape,
     clock: C,
     segment: Segment,
 }
 
-/// A validated window of a counter, to be counted many times. See [`BucketedWindow::over`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Over {
-    ticks: u64,
-}
-
 /// Options for making or opening a [`BucketedWindow`] counter.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::{BucketedWindow, Segment, SlidingWindow};
+///
+/// let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+/// let options = BucketedWindow::options(second * 60, second).span(hour);
+/// let segment = Segment::private(options.bytes()? + (64 << 10))?;
+/// let requests = options.build_in(&segment, "requests")?;
+/// requests.add(17);
+/// // The second counter of the same name is the same counter.
+/// assert_eq!(options.build_in(&segment, "requests")?.count_over(hour)?, 17);
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct BucketedOptions {
     window: Duration,
@@ -85,34 +107,34 @@ impl BucketedOptions {
     ///
     /// # Errors
     /// Invalid durations, see [`Error`].
-    pub fn private(&self) -> Result<BucketedWindow, Error> {
-        self.private_on(Coarse::new())
+    pub fn build(&self) -> Result<BucketedWindow, Error> {
+        self.build_with_clock(CoarseClock::new())
     }
 
     /// Makes the counter in private memory, on the given clock.
     ///
     /// # Errors
-    /// The errors of [`BucketedOptions::private`].
-    pub fn private_on<C: Clock>(&self, clock: C) -> Result<BucketedWindow<C>, Error> {
+    /// The errors of [`BucketedOptions::build`].
+    pub fn build_with_clock<C: Clock>(&self, clock: C) -> Result<BucketedWindow<C>, Error> {
         let (_, span) = self.shapes()?;
         let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))?;
-        self.open_on(&segment, "window", clock)
+        self.build_in_with_clock(&segment, "window", clock)
     }
 
-    /// Opens the counter `name` of a segment, or makes it, on the segment's clock.
+    /// Makes the counter `name` in a segment, or opens it, on the segment's clock.
     ///
     /// # Errors
     /// Invalid durations; an existing counter of that name with another accuracy or span; the
     /// segment's errors.
-    pub fn open(&self, segment: &Segment, name: &str) -> Result<BucketedWindow, Error> {
-        self.open_on(segment, name, Coarse::anchored(segment.anchor()))
+    pub fn build_in(&self, segment: &Segment, name: &str) -> Result<BucketedWindow, Error> {
+        self.build_in_with_clock(segment, name, CoarseClock::anchored(segment.anchor()))
     }
 
-    /// Like [`BucketedOptions::open`], on the given clock.
+    /// Like [`BucketedOptions::build_in`], on the given clock.
     ///
     /// # Errors
-    /// The errors of [`BucketedOptions::open`].
-    pub fn open_on<C: Clock>(
+    /// The errors of [`BucketedOptions::build_in`].
+    pub fn build_in_with_clock<C: Clock>(
         &self,
         segment: &Segment,
         name: &str,
@@ -162,7 +184,7 @@ impl BucketedWindow {
     /// A duration of zero or over 292 years, a window that is not a multiple of the accuracy, and
     /// more than 2^24 buckets.
     pub fn new(window: Duration, accuracy: Duration) -> Result<Self, Error> {
-        Self::options(window, accuracy).private()
+        Self::options(window, accuracy).build()
     }
 
     /// Options for a counter in a segment, with a longer span, or on another clock.
@@ -188,55 +210,77 @@ impl<C: Clock> BucketedWindow<C> {
         &self.segment
     }
 
-    /// Returns a window of another length than the counter's own. Counting it costs the same.
+    /// The events of a window of another length than the counter's own, which ends now. Counting it
+    /// costs the same.
     ///
     /// # Errors
     /// A window that is not a multiple of the accuracy, or longer than the span.
-    pub fn over(&self, window: Duration) -> Result<Over, Error> {
-        let shape = Shape::new(window, self.accuracy())?;
-        if shape.ticks > self.ring.span() {
-            return Err(Error::OverSpan { window, span: self.span() });
-        }
-        Ok(Over { ticks: shape.ticks })
-    }
-
-    /// The length of that window.
-    pub fn length(&self, over: Over) -> Duration {
-        Shape { ticks: over.ticks, ..self.shape }.window()
-    }
-
-    /// The events of that window, which ends now.
     #[inline]
-    pub fn count_over(&self, over: Over) -> u64 {
+    pub fn count_over(&self, window: Duration) -> Result<u64, Error> {
+        let ticks = self.ticks(window)?;
         self.turn(self.clock.now());
-        self.ring.count(over.ticks)
-    }
-
-    /// The events of that window, with the oldest bucket counted in part. See the error bound of
-    /// [`BucketedWindow`].
-    pub fn estimate_over(&self, over: Over) -> f64 {
-        let now = self.clock.now();
-        self.turn(now);
-        self.ring.estimate(over.ticks, now)
+        Ok(self.ring.count(ticks))
     }
 
     /// The events of the window, with the oldest bucket counted in part. See the error bound of
     /// [`BucketedWindow`].
     pub fn estimate(&self) -> f64 {
-        self.estimate_over(self.own())
+        self.estimate_ticks(self.shape.ticks)
     }
 
-    /// Events per second over that window, from the estimate.
-    pub fn rate_over(&self, over: Over) -> f64 {
-        let seconds = Shape { ticks: over.ticks, ..self.shape }.window().as_secs_f64();
-        self.estimate_over(over) / seconds
+    /// Like [`BucketedWindow::estimate`], for a window of another length.
+    ///
+    /// # Errors
+    /// The errors of [`BucketedWindow::count_over`].
+    pub fn estimate_over(&self, window: Duration) -> Result<f64, Error> {
+        Ok(self.estimate_ticks(self.ticks(window)?))
     }
 
-    /// The most events of a bucket in that window, including the current bucket.
-    pub fn max_over(&self, over: Over) -> u64 {
-        let mut peak = self.peak_over(over);
+    fn estimate_ticks(&self, ticks: u64) -> f64 {
+        let now = self.clock.now();
+        self.turn(now);
+        self.ring.estimate(ticks, now)
+    }
+
+    /// Events per second over a window of another length, from the estimate.
+    ///
+    /// # Errors
+    /// The errors of [`BucketedWindow::count_over`].
+    pub fn rate_over(&self, window: Duration) -> Result<f64, Error> {
+        Ok(self.estimate_over(window)? / window.as_secs_f64())
+    }
+
+    /// The highest rate of a bucket in the window, in events per second. Includes the current
+    /// bucket.
+    pub fn max_rate(&self) -> f64 {
+        self.rate_of_bucket(self.max_ticks(self.shape.ticks))
+    }
+
+    /// Like [`BucketedWindow::max_rate`], for a window of another length.
+    ///
+    /// # Errors
+    /// The errors of [`BucketedWindow::count_over`].
+    pub fn max_rate_over(&self, window: Duration) -> Result<f64, Error> {
+        Ok(self.rate_of_bucket(self.max_over(window)?))
+    }
+
+    fn rate_of_bucket(&self, events: u64) -> f64 {
+        events as f64 / self.accuracy().as_secs_f64()
+    }
+
+    /// The most events of a bucket in a window of another length, including the current bucket.
+    ///
+    /// # Errors
+    /// The errors of [`BucketedWindow::count_over`].
+    pub fn max_over(&self, window: Duration) -> Result<u64, Error> {
+        Ok(self.max_ticks(self.ticks(window)?))
+    }
+
+    fn max_ticks(&self, ticks: u64) -> u64 {
+        self.turn(self.clock.now());
+        let mut search = self.ring.peak(ticks);
         loop {
-            if let Some(most) = self.peak_step(&mut peak, u64::MAX) {
+            if let Some(most) = self.peak_step(&mut search, u64::MAX) {
                 return most;
             }
         }
@@ -245,21 +289,20 @@ impl<C: Clock> BucketedWindow<C> {
     /// Starts the search of [`BucketedWindow::max_over`], to be continued with
     /// [`BucketedWindow::peak_step`]. For windows with too many buckets to visit all of them at
     /// once.
-    pub fn peak_over(&self, over: Over) -> Peak {
+    ///
+    /// # Errors
+    /// The errors of [`BucketedWindow::count_over`].
+    pub fn peak_over(&self, window: Duration) -> Result<PeakSearch, Error> {
+        let ticks = self.ticks(window)?;
         self.turn(self.clock.now());
-        self.ring.peak(over.ticks)
+        Ok(self.ring.peak(ticks))
     }
 
     /// Visits up to `buckets` more buckets of a window, from the newest to the oldest. Returns the
     /// events of the fullest bucket when all have been visited, and `None` before. A bucket that
     /// expires between two steps may count as empty.
-    pub fn peak_step(&self, peak: &mut Peak, buckets: u64) -> Option<u64> {
-        self.ring.peak_step(peak, buckets)
-    }
-
-    /// The highest rate of a bucket in that window, in events per second.
-    pub fn max_rate_over(&self, over: Over) -> f64 {
-        self.max_over(over) as f64 / self.accuracy().as_secs_f64()
+    pub fn peak_step(&self, search: &mut PeakSearch, buckets: u64) -> Option<u64> {
+        self.ring.peak_step(search, buckets)
     }
 
     /// All events since the counter was made, loaded, or repaired, modulo 2^64. A reset does not
@@ -268,20 +311,28 @@ impl<C: Clock> BucketedWindow<C> {
         self.ring.total()
     }
 
-    /// The buckets of that window, oldest first: the start of each, in nanoseconds of the counter's
+    /// The buckets of a window, oldest first: the start of each, in nanoseconds of the counter's
     /// clock, and its events. The last one is the current bucket.
-    pub fn buckets_over(&self, over: Over) -> Vec<(u64, u64)> {
+    ///
+    /// # Errors
+    /// The errors of [`BucketedWindow::count_over`].
+    pub fn buckets_over(&self, window: Duration) -> Result<Vec<(u64, u64)>, Error> {
+        let ticks = self.ticks(window)?;
         self.turn(self.clock.now());
-        let mut buckets = self.ring.buckets(over.ticks);
+        let mut buckets = self.ring.buckets(ticks);
         for (tick, _) in &mut buckets {
             *tick *= self.shape.accuracy;
         }
-        buckets
+        Ok(buckets)
     }
 
-    /// The counter's own window, for the methods that take one.
-    pub fn own(&self) -> Over {
-        Over { ticks: self.shape.ticks }
+    /// Validates a window. Returns its length in buckets.
+    fn ticks(&self, window: Duration) -> Result<u64, Error> {
+        let shape = Shape::new(window, self.accuracy())?;
+        if shape.ticks > self.ring.span() {
+            return Err(Error::OverSpan { window, span: self.span() });
+        }
+        Ok(shape.ticks)
     }
 
     /// Counts `n` events at time `now` of the counter's clock. Does not read the clock.
@@ -330,6 +381,8 @@ impl<C: Clock> BucketedWindow<C> {
     }
 }
 
+impl<C: Clock> Sealed for BucketedWindow<C> {}
+
 impl<C: Clock> SlidingWindow for BucketedWindow<C> {
     fn window(&self) -> Duration {
         self.shape.window()
@@ -343,7 +396,8 @@ impl<C: Clock> SlidingWindow for BucketedWindow<C> {
 
     #[inline]
     fn count(&self) -> u64 {
-        self.count_over(self.own())
+        self.turn(self.clock.now());
+        self.ring.count(self.shape.ticks)
     }
 
     #[inline]
@@ -353,7 +407,7 @@ impl<C: Clock> SlidingWindow for BucketedWindow<C> {
     }
 
     fn rate(&self) -> f64 {
-        self.rate_over(self.own())
+        self.estimate() / self.window().as_secs_f64()
     }
 
     fn reset(&self) {

@@ -3,10 +3,11 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use quipu_segment::clock::{CachedClock, Clock};
+use crate::clock::{CachedClock, Clock};
 
 use crate::bucketed::BucketedWindow;
 use crate::error::Error;
+use crate::save::sealed::Sealed;
 use crate::save::{LoadReport, SlidingWindow};
 
 /// A sliding window in a few buckets, on a clock whose reading costs one load.
@@ -25,6 +26,19 @@ use crate::save::{LoadReport, SlidingWindow};
 /// Adding is one addition, counting one subtraction. When a bucket ends, one caller fills a cell
 /// for each bucket that has passed, at most the number of buckets in the window. The memory is
 /// fixed: half a kilobyte, and a cache line for each CPU.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::{ConstantWindow, SlidingWindow};
+///
+/// let events = ConstantWindow::new(Duration::from_secs(60))?;
+/// for batch in [3, 14] {
+///     events.clock().note();
+///     events.add(batch);
+/// }
+/// assert_eq!(events.count(), 17);
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ConstantWindow<C = CachedClock> {
     buckets: BucketedWindow<C>,
@@ -38,7 +52,7 @@ impl ConstantWindow {
     /// # Errors
     /// A window that is zero, longer than 292 years, or not a multiple of 20 nanoseconds.
     pub fn new(window: Duration) -> Result<Self, Error> {
-        Self::on(CachedClock::new(), window, RESOLUTION)
+        Self::with_clock(window, RESOLUTION, CachedClock::new())
     }
 }
 
@@ -48,13 +62,13 @@ impl<C: Clock + Clone> ConstantWindow<C> {
     /// # Errors
     /// A resolution of zero, and a window that is zero, longer than 292 years, or not a multiple of
     /// `resolution` nanoseconds.
-    pub fn on(clock: C, window: Duration, resolution: u32) -> Result<Self, Error> {
+    pub fn with_clock(window: Duration, resolution: u32, clock: C) -> Result<Self, Error> {
         // A resolution of zero becomes an accuracy of zero, which is refused below.
         let accuracy = window.checked_div(resolution).unwrap_or(Duration::ZERO);
         if !accuracy.is_zero() && accuracy * resolution != window {
             return Err(Error::NotMultiple { window, accuracy });
         }
-        let buckets = BucketedWindow::options(window, accuracy).private_on(clock.clone())?;
+        let buckets = BucketedWindow::options(window, accuracy).build_with_clock(clock.clone())?;
         Ok(Self { buckets, clock })
     }
 
@@ -70,9 +84,11 @@ impl<C: Clock + Clone> ConstantWindow<C> {
 
     /// The highest rate of a bucket in the window, in events per second.
     pub fn max_rate(&self) -> f64 {
-        self.buckets.max_rate_over(self.buckets.own())
+        self.buckets.max_rate()
     }
 }
+
+impl<C: Clock> Sealed for ConstantWindow<C> {}
 
 impl<C: Clock> SlidingWindow for ConstantWindow<C> {
     fn window(&self) -> Duration {
@@ -112,5 +128,5 @@ impl<C: Clock> SlidingWindow for ConstantWindow<C> {
     }
 }
 
-/// The default number of buckets, that of `paulbellamy/ratecounter`.
+/// The default number of buckets, as in `paulbellamy/ratecounter`.
 const RESOLUTION: u32 = 20;

@@ -8,6 +8,18 @@ use std::time::Duration;
 use quipu_segment::printable;
 
 /// An operation on a window that failed.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::{BucketedWindow, Error};
+///
+/// let error = BucketedWindow::new(Duration::from_secs(1), Duration::from_millis(300)).unwrap_err();
+/// assert!(matches!(error, Error::NotMultiple { .. }));
+/// assert_eq!(
+///     error.to_string(),
+///     "a window of 1s is not a whole number of buckets of 300ms; take 900ms or 1.2s",
+/// );
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -43,7 +55,7 @@ pub enum Error {
         /// The greatest length that fits, in bytes.
         most: usize,
     },
-    /// More events than one hit of a key may count.
+    /// More events than one addition to a key may count.
     TooManyEvents {
         /// The number of events.
         n: u64,

@@ -17,15 +17,16 @@ use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::clock::{Clock, PreciseClock};
 #[allow(
     clippy::disallowed_types,
     reason = "a child of a fork makes windows of its own, as the page says"
 )]
 use parking_lot::{Mutex, MutexGuard};
-use quipu_segment::clock::{Clock, Precise};
 
 use crate::error::Error;
 use crate::log::{Log, Snapshot};
+use crate::save::sealed::Sealed;
 use crate::save::{LoadReport, SlidingWindow};
 use crate::shape::nanoseconds;
 
@@ -47,8 +48,23 @@ use crate::shape::nanoseconds;
 /// memory.
 ///
 /// A forked child must make its own counter: it could wait forever for the lock of its parent's.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::clock::TestClock;
+/// use quipu_window::{ExactWindow, SlidingWindow};
+///
+/// let (clock, minute) = (TestClock::new(), Duration::from_secs(60));
+/// let logins = ExactWindow::with_clock(minute, clock.clone())?;
+/// logins.inc();
+/// clock.advance(minute - Duration::from_nanos(1));
+/// assert_eq!(logins.count(), 1);
+/// clock.advance(Duration::from_nanos(1));
+/// assert_eq!(logins.count(), 0);
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 #[derive(Debug)]
-pub struct ExactWindow<C = Precise> {
+pub struct ExactWindow<C = PreciseClock> {
     window: u64,
     limit: usize,
     clock: C,
@@ -120,7 +136,7 @@ impl ExactWindow {
     /// # Errors
     /// A window of zero or over 292 years.
     pub fn new(window: Duration) -> Result<Self, Error> {
-        Self::on(Precise::new(), window)
+        Self::with_clock(window, PreciseClock::new())
     }
 }
 
@@ -129,7 +145,7 @@ impl<C: Clock> ExactWindow<C> {
     ///
     /// # Errors
     /// The errors of [`ExactWindow::new`].
-    pub fn on(clock: C, window: Duration) -> Result<Self, Error> {
+    pub fn with_clock(window: Duration, clock: C) -> Result<Self, Error> {
         let window = nanoseconds("window", window)?;
         Ok(Self {
             window,
@@ -363,6 +379,8 @@ fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
+impl<C: Clock> Sealed for ExactWindow<C> {}
+
 impl<C: Clock> SlidingWindow for ExactWindow<C> {
     fn window(&self) -> Duration {
         Duration::from_nanos(self.window)
@@ -510,15 +528,15 @@ const BUFFER: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::TestClock;
     use proptest::prelude::*;
-    use quipu_segment::clock::TestClock;
 
     const START: u64 = 1_700_000_000_000_000_000;
 
     /// A counter of which each step may choose the stripe.
     fn counter(window: u64) -> (TestClock, ExactWindow<TestClock>) {
         let clock = TestClock::from_nanos(START);
-        let counter = ExactWindow::on(clock.clone(), Duration::from_nanos(window)).unwrap();
+        let counter = ExactWindow::with_clock(Duration::from_nanos(window), clock.clone()).unwrap();
         counter.used.store(STRIPES, Ordering::Relaxed);
         (clock, counter)
     }
@@ -659,7 +677,7 @@ mod tests {
         for i in 0..events {
             clock.advance(Duration::from_micros(60));
             OWN.set(i % 4);
-            counter.increment();
+            counter.inc();
             assert!(i % 1000 > 0 || counter.bytes() <= limit);
         }
         assert_eq!(counter.count() + counter.dropped(), events as u64);

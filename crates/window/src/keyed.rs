@@ -6,13 +6,13 @@ use std::collections::{BinaryHeap, HashSet};
 use std::hash::BuildHasher;
 use std::time::Duration;
 
+use crate::clock::{Clock, CoarseClock};
 use hashbrown::HashTable;
 #[allow(
     clippy::disallowed_types,
     reason = "a child of a fork makes windows of its own, as the page says"
 )]
 use parking_lot::{Mutex, MutexGuard};
-use quipu_segment::clock::{Clock, Coarse};
 use quipu_segment::hash::SeededState;
 use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Kind, LINE_CELLS, Record, Segment};
@@ -23,24 +23,37 @@ use crate::shape::Shape;
 
 /// A sliding window for each key, with room for a fixed number of keys.
 ///
-/// When the table is full, a new key evicts the key that was hit least recently, with its events;
-/// [`KeyedWindows::evicted`] counts the evictions. Reading a key does not count as a use.
+/// When the table is full, a new key evicts the key that was counted least recently, with its
+/// events; [`KeyedWindows::evicted`] counts the evictions. Reading a key does not count as a use.
 ///
 /// # Error bound
 /// The error bound of [`BucketedWindow`](crate::BucketedWindow), for each key since its insertion.
 ///
 /// # Cost
-/// A hit takes a lock for the time of a hash table lookup, an addition, and a move in a list. The
-/// memory is that of the table, all of it reserved at the start (see [`KeyedOptions::bytes`]), and
-/// about 200 bytes per key for the index.
+/// Counting takes a lock for the time of a hash table lookup, an addition, and a move in a list.
+/// The memory of the table is all reserved at the start (see [`KeyedOptions::bytes`]); the index
+/// takes about 200 bytes per key.
 ///
 /// # Processes
-/// In a segment's file, every hit survives the death of the process. Each process has its own hash
-/// seed, so that no one can choose keys that collide. Open a table once and share it: two tables
-/// opened on the same record do not know each other's keys. A forked child must not use the table
-/// of its parent: it could wait forever for the lock.
+/// In a segment's file, every event survives the death of the process. Each process has its own
+/// hash seed, so that no one can choose keys that collide. Open a table once and share it: two
+/// tables opened on the same record do not know each other's keys. A forked child must not use the
+/// table of its parent: it could wait forever for the lock.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::KeyedWindows;
+///
+/// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+/// let clients = KeyedWindows::options(minute, second, 1000).build()?;
+/// assert_eq!(clients.add_and_count(b"alice", 2)?, 2);
+/// assert_eq!(clients.add_and_count(b"bob", 1)?, 1);
+/// assert_eq!(clients.count(b"carol"), None);
+/// assert_eq!(clients.top(1), [(b"alice".to_vec(), 2)]);
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 #[derive(Debug)]
-pub struct KeyedWindows<C = Coarse> {
+pub struct KeyedWindows<C = CoarseClock> {
     shape: Shape,
     key_bytes: usize,
     clock: C,
@@ -63,8 +76,8 @@ struct Table {
     slot_cells: usize,
 }
 
-/// The most events of one [hit](KeyedWindows::hit). A count is a difference of sums modulo 2^64, so
-/// it is correct for up to 2^32 such hits in one window.
+/// The most events of one [addition](KeyedWindows::add_and_count). A count is a difference of sums
+/// modulo 2^64, so it is correct for up to 2^32 such additions in one window.
 pub const MAX_EVENTS: u64 = 1 << 32;
 
 /// The index of the keys. It is rebuilt from the table whenever the table is opened.
@@ -97,6 +110,19 @@ struct Slot {
 }
 
 /// Options for making or opening a [`KeyedWindows`] table.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::{KeyedWindows, Segment};
+///
+/// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+/// let options = KeyedWindows::options(minute, second, 100).key_bytes(16);
+/// let segment = Segment::private(options.bytes()? + (64 << 10))?;
+/// let clients = options.build_in(&segment, "clients")?;
+/// clients.add_and_count(b"alice", 1)?;
+/// assert!(clients.add_and_count(b"a name of over 16 bytes", 1).is_err());
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct KeyedOptions {
     window: Duration,
@@ -136,8 +162,8 @@ impl KeyedOptions {
     /// The bytes of memory that opening the table `name` of a segment takes for its index, at most.
     ///
     /// # Errors
-    /// The errors of [`KeyedOptions::open`].
-    pub fn index_bytes_of(&self, segment: &Segment, name: &str) -> Result<u64, Error> {
+    /// The errors of [`KeyedOptions::build_in`].
+    pub fn index_bytes_in(&self, segment: &Segment, name: &str) -> Result<u64, Error> {
         let (_, span) = self.shapes()?;
         let Some(record) = segment.find(KIND, name)? else { return Ok(0) };
         self.check(segment, &record, span)?;
@@ -148,33 +174,33 @@ impl KeyedOptions {
     ///
     /// # Errors
     /// Invalid durations, and a table for no keys or for too many.
-    pub fn private(&self) -> Result<KeyedWindows, Error> {
-        self.private_on(Coarse::new())
+    pub fn build(&self) -> Result<KeyedWindows, Error> {
+        self.build_with_clock(CoarseClock::new())
     }
 
     /// Makes the table in private memory, on the given clock.
     ///
     /// # Errors
-    /// The errors of [`KeyedOptions::private`].
-    pub fn private_on<C: Clock>(&self, clock: C) -> Result<KeyedWindows<C>, Error> {
+    /// The errors of [`KeyedOptions::build`].
+    pub fn build_with_clock<C: Clock>(&self, clock: C) -> Result<KeyedWindows<C>, Error> {
         let (_, span) = self.shapes()?;
         let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))?;
-        self.open_on(&segment, "keys", clock)
+        self.build_in_with_clock(&segment, "keys", clock)
     }
 
-    /// Opens the table `name` of a segment, or makes it, on the segment's clock.
+    /// Makes the table `name` in a segment, or opens it, on the segment's clock.
     ///
     /// # Errors
     /// Invalid durations; an existing table of that name with other settings; the segment's errors.
-    pub fn open(&self, segment: &Segment, name: &str) -> Result<KeyedWindows, Error> {
-        self.open_on(segment, name, Coarse::anchored(segment.anchor()))
+    pub fn build_in(&self, segment: &Segment, name: &str) -> Result<KeyedWindows, Error> {
+        self.build_in_with_clock(segment, name, CoarseClock::anchored(segment.anchor()))
     }
 
-    /// Like [`KeyedOptions::open`], on the given clock.
+    /// Like [`KeyedOptions::build_in`], on the given clock.
     ///
     /// # Errors
-    /// The errors of [`KeyedOptions::open`].
-    pub fn open_on<C: Clock>(
+    /// The errors of [`KeyedOptions::build_in`].
+    pub fn build_in_with_clock<C: Clock>(
         &self,
         segment: &Segment,
         name: &str,
@@ -350,8 +376,9 @@ impl<C: Clock> KeyedWindows<C> {
     /// including them.
     ///
     /// # Errors
-    /// A key that is empty or longer than the table allows, and more events than one hit may count.
-    pub fn hit(&self, key: &[u8], n: u64) -> Result<u64, Error> {
+    /// A key that is empty or longer than the table allows, and more events than one addition may
+    /// count.
+    pub fn add_and_count(&self, key: &[u8], n: u64) -> Result<u64, Error> {
         if n > MAX_EVENTS {
             return Err(Error::TooManyEvents { n });
         }
@@ -400,7 +427,11 @@ impl<C: Clock> KeyedWindows<C> {
     ///
     /// # Errors
     /// The errors of [`KeyedWindows::count_over`].
-    pub fn rate_over(&self, key: &[u8], window: Duration) -> Result<Option<(u64, f64)>, Error> {
+    pub fn count_and_rate_over(
+        &self,
+        key: &[u8],
+        window: Duration,
+    ) -> Result<Option<(u64, f64)>, Error> {
         let ticks = self.ticks(window)?;
         let seconds = window.as_secs_f64();
         Ok(self.read(key, |ring, now| (ring.count(ticks), ring.estimate(ticks, now) / seconds)))
@@ -450,8 +481,9 @@ impl<C: Clock> KeyedWindows<C> {
         self.table.cells[at::EVICTED].load(Ordering::Relaxed)
     }
 
-    /// The number of hits since the table was made, including those of evicted keys.
-    pub fn hits(&self) -> u64 {
+    /// The number of calls that added events since the table was made, including the calls for
+    /// evicted keys.
+    pub fn additions(&self) -> u64 {
         self.table.cells[at::USES].load(Ordering::Relaxed)
     }
 
@@ -534,6 +566,20 @@ impl<C: Clock> KeyedWindows<C> {
 ///
 /// Each count is correct at the time of its step. A key that is evicted between two steps may still
 /// be in the ranking, and a new key may be missing.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::{KeyedWindows, Ranking};
+///
+/// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+/// let clients = KeyedWindows::options(minute, second, 1000).build()?;
+/// clients.add_and_count(b"alice", 2)?;
+/// clients.add_and_count(b"bob", 1)?;
+/// let mut ranking = Ranking::new(1);
+/// while !clients.rank(&mut ranking, 100) {}
+/// assert_eq!(ranking.finish(), [(b"alice".to_vec(), 2)]);
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Ranking {
     most: usize,
@@ -692,7 +738,7 @@ mod at {
     pub(super) const SPAN: usize = 1;
     pub(super) const CAPACITY: usize = 2;
     pub(super) const KEY_BYTES: usize = 3;
-    /// The hits of all keys, which number the uses of slots.
+    /// The additions of all keys, which number the uses of slots.
     pub(super) const USES: usize = 4;
     pub(super) const EVICTED: usize = 5;
     /// The number of slots that have ever had a key.

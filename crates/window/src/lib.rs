@@ -11,16 +11,34 @@
 //! `BucketedWindow`, `ExactWindow` and `KeyedWindows` can also count windows of other lengths, from
 //! the same additions. The first three are saved and loaded through the trait [`SlidingWindow`];
 //! `BucketedWindow` and `KeyedWindows` can live in a segment's file. The time comes from an
-//! injected [`Clock`](quipu_segment::clock::Clock), or is passed with the event.
+//! injected [`Clock`](clock::Clock), or is passed with the event.
 //!
 //! ```
 //! use std::time::Duration;
 //! use quipu_window::{BucketedWindow, SlidingWindow};
 //!
 //! let requests = BucketedWindow::new(Duration::from_secs(60), Duration::from_millis(200))?;
-//! requests.increment();
+//! requests.inc();
 //! requests.add(16);
 //! assert_eq!(requests.count(), 17);
+//! # Ok::<(), quipu_window::Error>(())
+//! ```
+//!
+//! A test gives the counter a [`TestClock`](clock::TestClock), and advances it instead of sleeping:
+//!
+//! ```
+//! use std::time::Duration;
+//! use quipu_window::clock::TestClock;
+//! use quipu_window::{BucketedWindow, SlidingWindow};
+//!
+//! let clock = TestClock::new();
+//! let requests = BucketedWindow::options(Duration::from_secs(60), Duration::from_secs(1))
+//!     .build_with_clock(clock.clone())?;
+//! requests.inc();
+//! clock.advance(Duration::from_secs(59));
+//! assert_eq!(requests.count(), 1);
+//! clock.advance(Duration::from_secs(2));
+//! assert_eq!(requests.count(), 0);
 //! # Ok::<(), quipu_window::Error>(())
 //! ```
 //!
@@ -62,7 +80,7 @@ mod save;
 mod shape;
 
 #[cfg(not(loom))]
-pub use bucketed::{BucketedOptions, BucketedWindow, Over};
+pub use bucketed::{BucketedOptions, BucketedWindow};
 #[cfg(not(loom))]
 pub use constant::ConstantWindow;
 #[cfg(not(loom))]
@@ -72,9 +90,20 @@ pub use exact::ExactWindow;
 #[cfg(not(loom))]
 pub use keyed::{KeyedOptions, KeyedWindows, MAX_EVENTS, Ranking};
 #[cfg(not(loom))]
-pub use ring::Peak;
+pub use ring::PeakSearch;
 #[cfg(not(loom))]
 pub use save::{LoadReport, SlidingWindow, load_file, save_file, save_file_synced};
+
+#[cfg(not(loom))]
+#[doc(inline)]
+pub use quipu_segment::Segment;
+
+/// Clocks: nanoseconds that never go back. By default, a counter has the cheapest clock that fits.
+#[cfg(not(loom))]
+pub mod clock {
+    #[doc(inline)]
+    pub use quipu_segment::clock::{CachedClock, Clock, CoarseClock, PreciseClock, TestClock};
+}
 
 /// The ring without the counters around it, for the loom models.
 #[cfg(loom)]

@@ -77,8 +77,26 @@ const MAX_ATTEMPTS: usize = 16;
 const PEAK_CHUNK: usize = 512;
 
 /// A search, in steps, for the bucket of a window with the most events.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::{BucketedWindow, SlidingWindow};
+///
+/// let hour = Duration::from_secs(3600);
+/// let requests = BucketedWindow::new(hour, Duration::from_millis(10))?;
+/// requests.add(17);
+/// let mut search = requests.peak_over(hour)?;
+/// let most = loop {
+///     // A server can respond to other requests between two steps.
+///     if let Some(most) = requests.peak_step(&mut search, 10_000) {
+///         break most;
+///     }
+/// };
+/// assert_eq!(most, 17);
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 #[derive(Debug, Clone)]
-pub struct Peak {
+pub struct PeakSearch {
     /// The current tick when the search started.
     last: u64,
     /// The newest tick that is not visited yet.
@@ -250,15 +268,15 @@ impl Ring {
 
     /// Starts a search for the bucket with the most events, among the last `ticks` ticks and the
     /// current one.
-    pub(crate) fn peak(&self, ticks: u64) -> Peak {
+    pub(crate) fn peak(&self, ticks: u64) -> PeakSearch {
         let last = self.last();
-        Peak { last, newest: last, left: last - last.saturating_sub(ticks) + 1, most: 0 }
+        PeakSearch { last, newest: last, left: last - last.saturating_sub(ticks) + 1, most: 0 }
     }
 
     /// Visits up to `buckets` more buckets, from the newest to the oldest. Returns the most events
     /// of a bucket when all have been visited. A bucket that expires between two steps may count as
     /// empty.
-    pub(crate) fn peak_step(&self, peak: &mut Peak, buckets: u64) -> Option<u64> {
+    pub(crate) fn peak_step(&self, peak: &mut PeakSearch, buckets: u64) -> Option<u64> {
         let mut prefixes = [0; PEAK_CHUNK];
         let mut allowed = buckets.min(peak.left);
         while allowed > 0 {

@@ -7,10 +7,29 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use self::sealed::Sealed;
 use crate::error::Error;
 
 /// A counter of the events in a sliding window.
-pub trait SlidingWindow {
+///
+/// The trait is sealed: [`BucketedWindow`](crate::BucketedWindow),
+/// [`ExactWindow`](crate::ExactWindow) and [`ConstantWindow`](crate::ConstantWindow) implement it.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::{ConstantWindow, ExactWindow, SlidingWindow};
+///
+/// let minute = Duration::from_secs(60);
+/// let windows: [Box<dyn SlidingWindow>; 2] =
+///     [Box::new(ExactWindow::new(minute)?), Box::new(ConstantWindow::new(minute)?)];
+/// for window in windows {
+///     window.inc();
+///     assert_eq!(window.add_and_count(2), 3);
+///     assert_eq!(window.rate(), 0.05);
+/// }
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
+pub trait SlidingWindow: Sealed {
     /// The length of the window.
     fn window(&self) -> Duration;
 
@@ -18,7 +37,7 @@ pub trait SlidingWindow {
     fn add(&self, n: u64);
 
     /// Counts one event now.
-    fn increment(&self) {
+    fn inc(&self) {
         self.add(1);
     }
 
@@ -55,7 +74,31 @@ pub trait SlidingWindow {
     fn load(&mut self, input: &mut dyn Read) -> Result<LoadReport, Error>;
 }
 
-/// What happened to the events of a saved counter.
+pub(crate) mod sealed {
+    /// Implemented by the windows of this crate.
+    pub trait Sealed {}
+}
+
+/// The numbers of events of a saved counter that a window counts again, and does not.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::clock::TestClock;
+/// use quipu_window::{ExactWindow, SlidingWindow};
+///
+/// let clock = TestClock::new();
+/// let mut window = ExactWindow::with_clock(Duration::from_secs(60), clock.clone())?;
+/// window.inc();
+/// clock.advance(Duration::from_secs(50));
+/// window.inc();
+/// let mut saved = Vec::new();
+/// window.save(&mut saved)?;
+///
+/// clock.advance(Duration::from_secs(20));
+/// let report = window.load(&mut &saved[..])?;
+/// assert_eq!((report.counted, report.expired), (1, 1));
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadReport {
@@ -71,7 +114,21 @@ pub struct LoadReport {
 
 /// Saves a window to a file. The file is replaced as a whole: even if this process dies, it has
 /// either its old or its new content. The system writes it to the disk some time later;
-/// [`save_file_synced`] waits for that.
+/// [`save_file_synced`] waits until the disk has the file.
+///
+/// ```
+/// use std::time::Duration;
+/// use quipu_window::{ExactWindow, SlidingWindow, load_file, save_file};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("logins");
+/// let mut logins = ExactWindow::new(Duration::from_secs(60))?;
+/// logins.add(3);
+/// save_file(&logins, &path)?;
+/// logins.reset();
+/// assert_eq!(load_file(&mut logins, &path)?.counted, 3);
+/// # Ok::<(), quipu_window::Error>(())
+/// ```
 ///
 /// # Errors
 /// The errors of the file system, with the name of the file.
@@ -79,7 +136,7 @@ pub fn save_file(
     window: &(impl SlidingWindow + ?Sized),
     path: impl AsRef<Path>,
 ) -> Result<(), Error> {
-    replace(window, path.as_ref(), |_| Ok(()))
+    replace(path.as_ref(), |out| window.save(out), |_| Ok(()))
 }
 
 /// Like [`save_file`], and the file survives a power loss as well.
@@ -91,7 +148,7 @@ pub fn save_file_synced(
     path: impl AsRef<Path>,
 ) -> Result<(), Error> {
     let path = path.as_ref();
-    replace(window, path, File::sync_data)?;
+    replace(path, |out| window.save(out), File::sync_data)?;
     let directory = path.parent().filter(|parent| *parent != Path::new(""));
     let sync = File::open(directory.unwrap_or(Path::new("."))).and_then(|d| d.sync_all());
     sync.map_err(|error| Error::from(error).in_file(path))
@@ -99,8 +156,8 @@ pub fn save_file_synced(
 
 /// Writes a draft in the same directory, and renames it to the file's name.
 fn replace(
-    window: &(impl SlidingWindow + ?Sized),
     path: &Path,
+    save: impl FnOnce(&mut dyn Write) -> Result<(), Error>,
     finish: impl FnOnce(&File) -> io::Result<()>,
 ) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -112,7 +169,7 @@ fn replace(
     let write = || -> Result<(), Error> {
         let file = File::options().write(true).create(true).truncate(true).open(&draft)?;
         let mut out = BufWriter::with_capacity(BUFFER, file);
-        window.save(&mut out)?;
+        save(&mut out)?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         finish(&file)?;
         Ok(fs::rename(&draft, path)?)
@@ -123,7 +180,7 @@ fn replace(
     #[cfg(not(unix))]
     let result = write();
     result.map_err(|error| {
-        // If the incomplete draft cannot be removed either, its name tells what it is.
+        // If the incomplete draft cannot be removed either, its name marks it as a draft.
         let _ = fs::remove_file(&draft);
         error.in_file(path)
     })
@@ -149,3 +206,32 @@ pub fn load_file(
 }
 
 const BUFFER: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exact::ExactWindow;
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was() {
+        // In the Go packages, the file was truncated before it was written.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let window = ExactWindow::new(Duration::from_secs(60)).unwrap();
+        window.add(17);
+        // Miri cannot sync a directory.
+        let save = if cfg!(miri) { save_file } else { save_file_synced };
+        save(&window, &path).unwrap();
+        let whole = fs::read(&path).unwrap();
+        assert_eq!(whole.len(), 17 * 8);
+        let fail = |out: &mut dyn Write| {
+            out.write_all(&[b'x'; 2 * BUFFER])?;
+            Err(io::Error::other("the disk is on fire").into())
+        };
+        let message = replace(&path, fail, |_| Ok(())).unwrap_err().to_string();
+        assert!(message.contains(&path.display().to_string()), "{message}");
+        assert!(message.contains("on fire"), "{message}");
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no draft is left");
+    }
+}

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use quipu_segment::clock::{CachedClock, Clock, TestClock};
+use quipu_window::clock::{CachedClock, Clock, TestClock};
 use quipu_window::{BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, SlidingWindow};
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -61,7 +61,7 @@ fn bucketed_is_never_too_small_and_at_most_a_bucket_too_great() {
     let clock = TestClock::from_nanos(START);
     let minute = Duration::from_secs(60);
     let counter = BucketedWindow::options(minute, Duration::from_millis(200))
-        .private_on(clock.clone())
+        .build_with_clock(clock.clone())
         .unwrap();
     let bursts = |now: u64| {
         if (now / 1_000_000_000).is_multiple_of(7) { 20_000.0 } else { 2_000_000.0 }
@@ -70,7 +70,7 @@ fn bucketed_is_never_too_small_and_at_most_a_bucket_too_great() {
         bursts,
         |now| {
             clock.set(now);
-            counter.increment();
+            counter.inc();
         },
         |exact, leaving, _| {
             let count = counter.count();
@@ -85,14 +85,14 @@ fn bucketed_is_never_too_small_and_at_most_a_bucket_too_great() {
 fn estimates_of_steady_traffic_are_a_hundred_times_better() {
     let clock = TestClock::from_nanos(START);
     let counter = BucketedWindow::options(Duration::from_secs(60), Duration::from_millis(200))
-        .private_on(clock.clone())
+        .build_with_clock(clock.clone())
         .unwrap();
     let (mut worst, mut worst_count) = (0.0f64, 0.0f64);
     traffic(
         |_| 60_000.0,
         |now| {
             clock.set(now);
-            counter.increment();
+            counter.inc();
         },
         |exact, _, now| {
             if now > START + 60_000_000_000 {
@@ -109,12 +109,12 @@ fn estimates_of_steady_traffic_are_a_hundred_times_better() {
 #[test]
 fn exact_is_exact() {
     let clock = TestClock::from_nanos(START);
-    let counter = ExactWindow::on(clock.clone(), Duration::from_secs(60)).unwrap();
+    let counter = ExactWindow::with_clock(Duration::from_secs(60), clock.clone()).unwrap();
     traffic(
         |_| 500_000.0,
         |now| {
             clock.set(now);
-            counter.increment();
+            counter.inc();
         },
         |exact, _, _| assert_eq!(counter.count(), exact),
     );
@@ -125,9 +125,10 @@ fn constant_is_never_too_small_and_at_most_a_twentieth_of_the_window_late() {
     for phase in 0..5_000_000u64 / 499_979 {
         let born = START + phase * 499_979;
         let clock = TestClock::from_nanos(born);
-        let counter = ConstantWindow::on(clock.clone(), Duration::from_millis(100), 20).unwrap();
+        let counter =
+            ConstantWindow::with_clock(Duration::from_millis(100), 20, clock.clone()).unwrap();
         assert_eq!(counter.accuracy(), Duration::from_millis(5));
-        counter.increment();
+        counter.inc();
         clock.set(born + 99_999_999);
         assert_eq!(counter.count(), 1);
         clock.set(born + 105_000_000);
@@ -154,33 +155,34 @@ fn windows_share_the_price_of_one_add() {
         (Duration::from_secs(1), Duration::from_secs(60), Duration::from_secs(3600));
     let counter = BucketedWindow::options(minute, Duration::from_millis(200))
         .span(hour)
-        .private_on(clock.clone())
+        .build_with_clock(clock.clone())
         .unwrap();
-    let overs = [second, minute, hour].map(|window| counter.over(window).unwrap());
+    let windows = [second, minute, hour];
     for _ in 0..3600 {
         clock.advance(second);
         counter.add(2);
     }
-    assert_eq!(overs.map(|over| counter.count_over(over)), [4, 122, 7200]);
-    assert_eq!(counter.max_over(overs[1]), 2);
-    assert!((counter.max_rate_over(overs[1]) - 10.0).abs() < 1e-9);
+    assert_eq!(windows.map(|window| counter.count_over(window).unwrap()), [4, 122, 7200]);
+    assert_eq!(counter.max_over(minute).unwrap(), 2);
+    assert!((counter.max_rate_over(minute).unwrap() - 10.0).abs() < 1e-9);
+    assert!((counter.max_rate() - 10.0).abs() < 1e-9);
     assert!((counter.rate() - 2.0).abs() < 0.1);
     counter.add(50);
-    assert_eq!(counter.max_over(overs[0]), 52);
+    assert_eq!(counter.max_over(second).unwrap(), 52);
     // The same in steps of any size.
-    for (over, most) in overs.into_iter().zip([52, 52, 52]) {
+    for window in windows {
         for buckets in [1, 7, 511, 512, 513] {
-            let mut peak = counter.peak_over(over);
-            let found = (0..).find_map(|_| counter.peak_step(&mut peak, buckets));
-            assert_eq!(found, Some(most), "{over:?} in steps of {buckets}");
+            let mut search = counter.peak_over(window).unwrap();
+            let found = (0..).find_map(|_| counter.peak_step(&mut search, buckets));
+            assert_eq!(found, Some(52), "{window:?} in steps of {buckets}");
         }
     }
     assert_eq!(counter.span(), hour);
     // A silence of a minute empties two of the windows, and one of an hour all three.
     clock.advance(minute + second);
-    assert_eq!(overs.map(|over| counter.count_over(over)), [0, 0, 7250 - 120]);
+    assert_eq!(windows.map(|window| counter.count_over(window).unwrap()), [0, 0, 7250 - 120]);
     clock.advance(hour);
-    assert_eq!(overs.map(|over| counter.count_over(over)), [0, 0, 0]);
+    assert_eq!(windows.map(|window| counter.count_over(window).unwrap()), [0, 0, 0]);
 }
 
 #[test]
@@ -202,7 +204,7 @@ fn a_suspended_machine_is_a_silence() {
     }
     let clock = Sleepy { running: TestClock::from_nanos(START), settled: TestClock::from_nanos(0) };
     let counter = BucketedWindow::options(Duration::from_secs(60), Duration::from_millis(200))
-        .private_on(clock.clone())
+        .build_with_clock(clock.clone())
         .unwrap();
     counter.add(10);
     clock.settled.set(START + 7_200_000_000_000);
@@ -213,7 +215,8 @@ fn a_suspended_machine_is_a_silence() {
 fn counts_near_the_end_of_the_range_are_exact() {
     let clock = TestClock::from_nanos(START);
     let second = Duration::from_secs(1);
-    let counter = BucketedWindow::options(second * 3, second).private_on(clock.clone()).unwrap();
+    let counter =
+        BucketedWindow::options(second * 3, second).build_with_clock(clock.clone()).unwrap();
     for _ in 0..10 {
         counter.add(i64::MAX as u64);
         assert_eq!(counter.count(), i64::MAX as u64);
@@ -230,30 +233,31 @@ fn counts_near_the_end_of_the_range_are_exact() {
 #[test]
 fn keys_are_bounded_and_their_errors_name_the_bound() {
     let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
-    let table = KeyedWindows::options(minute, second, 3).key_bytes(4).private().unwrap();
+    let table = KeyedWindows::options(minute, second, 3).key_bytes(4).build().unwrap();
     for key in ["", "12345"] {
-        let message = table.hit(key.as_bytes(), 1).unwrap_err().to_string();
+        let message = table.add_and_count(key.as_bytes(), 1).unwrap_err().to_string();
         assert!(message.contains("a key has 1 to 4 bytes"), "{message}");
     }
     for i in 0..100 {
-        table.hit(format!("{i}").as_bytes(), 1).unwrap();
+        table.add_and_count(format!("{i}").as_bytes(), 1).unwrap();
     }
     assert_eq!((table.len(), table.capacity(), table.evicted()), (3, 3, 97));
     assert!(table.count_over(b"99", minute * 2).is_err());
     assert_eq!(table.count_over(b"99", second).unwrap(), Some(1));
-    assert!(table.rate_over(b"99", minute).unwrap().is_some());
-    assert!(KeyedWindows::options(minute, second, 0).private().is_err());
-    assert!(KeyedWindows::options(minute, second, usize::MAX).private().is_err());
+    assert!(table.count_and_rate_over(b"99", minute).unwrap().is_some());
+    assert!(KeyedWindows::options(minute, second, 0).build().is_err());
+    assert!(KeyedWindows::options(minute, second, usize::MAX).build().is_err());
 }
 
 #[test]
 fn a_bound_on_memory_drops_the_oldest_and_counts_them() {
     let clock = TestClock::from_nanos(START);
     let events = 300_000;
-    let counter = ExactWindow::on(clock.clone(), Duration::from_secs(3600)).unwrap().limit(40_000);
+    let counter =
+        ExactWindow::with_clock(Duration::from_secs(3600), clock.clone()).unwrap().limit(40_000);
     for _ in 0..events {
         clock.advance(Duration::from_micros(60));
-        counter.increment();
+        counter.inc();
     }
     assert_eq!(counter.count() + counter.dropped(), events);
     assert!(counter.bytes() < 60_000);

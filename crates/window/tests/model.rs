@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use quipu_segment::clock::{Clock, TestClock};
+use quipu_window::clock::{Clock, TestClock};
 use quipu_window::{
     BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, Ranking, SlidingWindow,
 };
@@ -110,7 +110,7 @@ proptest! {
         if tickets {
             options = options.tickets();
         }
-        let mut counter = options.private_on(clock.clone()).unwrap();
+        let mut counter = options.build_with_clock(clock.clone()).unwrap();
         let mut model = Model { now: start, ..Model::default() };
         for step in steps {
             match step {
@@ -128,24 +128,24 @@ proptest! {
                 }
                 Step::Count => {}
                 Step::Over(ticks) => {
-                    let over = counter.over(nanos(accuracy * ticks)).unwrap();
+                    let window = nanos(accuracy * ticks);
                     model.see(clock.now());
                     let count = model.count(accuracy, ticks);
-                    prop_assert_eq!(counter.count_over(over), count);
+                    prop_assert_eq!(counter.count_over(window).unwrap(), count);
                     let mut all = model.events.iter();
                     let whole = all.try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
                     if whole.is_none() {
                         // Single buckets are only correct if the sum did not wrap.
                         continue;
                     }
-                    let buckets = counter.buckets_over(over);
+                    let buckets = counter.buckets_over(window).unwrap();
                     let sum = buckets.iter().fold(0, |sum: u64, (_, n)| sum.wrapping_add(*n));
                     prop_assert_eq!(sum, count);
                     for (time, n) in buckets {
                         let found = model.sum(|t| t / accuracy * accuracy == time);
                         prop_assert_eq!(n, found);
                     }
-                    let estimate = counter.estimate_over(over);
+                    let estimate = counter.estimate_over(window).unwrap();
                     prop_assert!(estimate <= count as f64 && estimate >= 0.0);
                 }
                 Step::Reset => {
@@ -176,7 +176,7 @@ proptest! {
     fn constant(steps in steps(50, 20)) {
         let clock = TestClock::from_nanos(START);
         let nanos = Duration::from_nanos;
-        let counter = ConstantWindow::on(clock.clone(), nanos(1000), 20).unwrap();
+        let counter = ConstantWindow::with_clock(nanos(1000), 20, clock.clone()).unwrap();
         let mut model = Model { now: START, ..Model::default() };
         for step in steps {
             match step {
@@ -206,7 +206,7 @@ proptest! {
     fn exact((window, steps) in (1..5000u64).prop_flat_map(|w| (Just(w), steps(w, 3)))) {
         let clock = TestClock::from_nanos(START);
         let nanos = Duration::from_nanos;
-        let mut counter = ExactWindow::on(clock.clone(), nanos(window)).unwrap();
+        let mut counter = ExactWindow::with_clock(nanos(window), clock.clone()).unwrap();
         let mut model = Model { now: START, ..Model::default() };
         let mut all: u64 = 0;
         // The time of the newest event, even if that has expired. Time never goes back before it,
@@ -267,7 +267,7 @@ proptest! {
         let clock = TestClock::from_nanos(START);
         let options = KeyedWindows::options(nanos(1000), nanos(100), capacity).key_bytes(9);
         let segment = quipu_segment::Segment::private(1 << 20).unwrap();
-        let mut table = options.open_on(&segment, "keys", clock.clone()).unwrap();
+        let mut table = options.build_in_with_clock(&segment, "keys", clock.clone()).unwrap();
         // Keys by their last use, and a model of each.
         let mut order: Vec<u8> = Vec::new();
         let mut models: HashMap<u8, Model> = HashMap::new();
@@ -277,7 +277,7 @@ proptest! {
             match step {
                 0 => table.reset(),
                 // A table that is opened again finds everything in the segment.
-                1 => table = options.open_on(&segment, "keys", clock.clone()).unwrap(),
+                1 => table = options.build_in_with_clock(&segment, "keys", clock.clone()).unwrap(),
                 _ => {}
             }
             if step == 0 {
@@ -302,7 +302,7 @@ proptest! {
             let model = models.entry(key).or_default();
             model.see(clock.now());
             model.add(n);
-            prop_assert_eq!(table.hit(&name, n).unwrap(), model.count(100, 10));
+            prop_assert_eq!(table.add_and_count(&name, n).unwrap(), model.count(100, 10));
             prop_assert_eq!((table.len(), table.evicted()), (models.len(), evicted));
         }
         let mut top: Vec<u64> = models
@@ -330,7 +330,7 @@ fn windows_are_exact_while_threads_add() {
     const WINDOW: u64 = 50_000;
     let (threads, rounds, steps) = (4, 20, 2000);
     let clock = TestClock::from_nanos(START);
-    let counter = ExactWindow::on(clock.clone(), Duration::from_nanos(WINDOW)).unwrap();
+    let counter = ExactWindow::with_clock(Duration::from_nanos(WINDOW), clock.clone()).unwrap();
     // All events, each with the time before and after the call that counted it.
     let mut events: Vec<(u64, u64)> = Vec::new();
     for _ in 0..rounds {

@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quipu_segment::clock::{Clock, TestClock};
 use quipu_segment::{Kind, Segment};
+use quipu_window::clock::{Clock, TestClock};
 use quipu_window::{BucketedWindow, KeyedWindows, SlidingWindow};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -16,7 +16,9 @@ const START: u64 = 1_700_000_000_000_000_000;
 const RING: Kind = Kind::new(*b"RING", 1);
 
 fn counter(segment: &Segment, clock: &TestClock) -> BucketedWindow<TestClock> {
-    BucketedWindow::options(MINUTE, ACCURACY).open_on(segment, "requests", clock.clone()).unwrap()
+    BucketedWindow::options(MINUTE, ACCURACY)
+        .build_in_with_clock(segment, "requests", clock.clone())
+        .unwrap()
 }
 
 #[test]
@@ -64,14 +66,17 @@ fn other_settings_are_refused() {
             "a span of 60s, not 200ms and 120s",
         ),
     ] {
-        let error = options.open_on(&segment, "requests", clock.clone()).unwrap_err().to_string();
+        let error = options
+            .build_in_with_clock(&segment, "requests", clock.clone())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(message), "{error}");
         assert!(error.contains("start with those settings"), "{error}");
     }
     // A shorter window can use the same ring.
     let shorter = BucketedWindow::options(MINUTE / 2, ACCURACY).span(MINUTE);
-    shorter.open_on(&segment, "requests", clock.clone()).unwrap();
-    let keys = |n| KeyedWindows::options(MINUTE, ACCURACY * 5, n).open(&segment, "keys");
+    shorter.build_in_with_clock(&segment, "requests", clock.clone()).unwrap();
+    let keys = |n| KeyedWindows::options(MINUTE, ACCURACY * 5, n).build_in(&segment, "keys");
     keys(3).unwrap();
     let error = keys(4).unwrap_err().to_string();
     assert!(error.contains("was made with a capacity of 3, not 4"), "{error}");
@@ -91,12 +96,12 @@ fn a_record_that_lies_is_refused() {
         let segment = Segment::private(1 << 20).unwrap();
         BucketedWindow::options(MINUTE, ACCURACY)
             .tickets()
-            .open_on(&segment, "requests", clock.clone())
+            .build_in_with_clock(&segment, "requests", clock.clone())
             .unwrap();
         let record = segment.find(RING, "requests").unwrap().unwrap();
         record.cells()[cell].store(value, Ordering::Relaxed);
         let error = BucketedWindow::options(MINUTE, ACCURACY)
-            .open_on(&segment, "requests", clock.clone())
+            .build_in_with_clock(&segment, "requests", clock.clone())
             .unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
     }
@@ -112,7 +117,7 @@ fn a_window_ahead_of_its_clock_is_damage() {
     for (ahead, refused) in [(300, false), (158_000_000, true), (u64::MAX >> 20, true)] {
         record.cells()[8].store(START / 200_000_000 + ahead, Ordering::Relaxed);
         let options = BucketedWindow::options(MINUTE, ACCURACY);
-        match options.open_on(&segment, "requests", clock.clone()) {
+        match options.build_in_with_clock(&segment, "requests", clock.clone()) {
             Ok(_) => assert!(!refused),
             Err(error) => assert!(refused && error.to_string().contains("ahead of the clock")),
         }
@@ -123,9 +128,9 @@ fn a_window_ahead_of_its_clock_is_damage() {
 fn a_key_table_with_nonsense_in_it_is_cleaned() {
     let segment = Segment::private(1 << 20).unwrap();
     let options = KeyedWindows::options(MINUTE, ACCURACY * 5, 4).key_bytes(16);
-    let table = options.open(&segment, "keys").unwrap();
+    let table = options.build_in(&segment, "keys").unwrap();
     for key in [&b"one"[..], b"two", b"three"] {
-        table.hit(key, 1).unwrap();
+        table.add_and_count(key, 1).unwrap();
     }
     drop(table);
     let record = segment.find(Kind::new(*b"KEYS", 1), "keys").unwrap().unwrap();
@@ -138,10 +143,10 @@ fn a_key_table_with_nonsense_in_it_is_cleaned() {
         cells[three + i].store(cells[two + i].load(Ordering::Relaxed), Ordering::Relaxed);
     }
     cells[three + 1].store(0, Ordering::Relaxed);
-    let table = options.open(&segment, "keys").unwrap();
+    let table = options.build_in(&segment, "keys").unwrap();
     assert_eq!((table.len(), table.count(b"two")), (1, Some(1)));
     for key in [&b"a"[..], b"b", b"c"] {
-        table.hit(key, 1).unwrap();
+        table.add_and_count(key, 1).unwrap();
     }
     assert_eq!((table.len(), table.evicted()), (4, 0));
 }
@@ -149,11 +154,11 @@ fn a_key_table_with_nonsense_in_it_is_cleaned() {
 #[test]
 fn a_segments_clock_serves_all_its_counters() {
     let segment = Segment::private(1 << 20).unwrap();
-    let counter = BucketedWindow::options(MINUTE, ACCURACY).open(&segment, "requests").unwrap();
+    let counter = BucketedWindow::options(MINUTE, ACCURACY).build_in(&segment, "requests").unwrap();
     counter.add(3);
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let (begun, count) = *counter.buckets_over(counter.own()).last().unwrap();
+    let (begun, count) = *counter.buckets_over(MINUTE).unwrap().last().unwrap();
     assert_eq!(count, 3);
     assert!(wall.abs_diff(Duration::from_nanos(begun)) < Duration::from_secs(5));
-    assert!(quipu_segment::clock::Coarse::anchored(segment.anchor()).now() > begun);
+    assert!(quipu_window::clock::CoarseClock::anchored(segment.anchor()).now() > begun);
 }

@@ -321,9 +321,9 @@ fn a_start_without_room_for_the_index_of_the_keys_is_refused() {
     home.start(&settings).stop();
     let segment = Options::new().open(home.state()).unwrap();
     let table = KeyedWindows::options(minute, minute, KEYS).key_bytes(8);
-    let table = table.open(&segment, "keys").unwrap();
+    let table = table.build_in(&segment, "keys").unwrap();
     for key in 0..KEYS {
-        table.hit(&key.to_le_bytes(), 1).unwrap();
+        table.add_and_count(&key.to_le_bytes(), 1).unwrap();
     }
     drop(table);
     segment.close().unwrap();

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_segment::clock::{Clock, Coarse};
+use quipu_segment::clock::{Clock, CoarseClock};
 use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
 use quipu_segment::sync::Ordering;
 
@@ -46,7 +46,7 @@ pub struct SummaryLayout {
     /// The nanoseconds of an age: at least a millisecond.
     width: u64,
     /// Anchored to the segment, so that all processes have the same ticks.
-    clock: Coarse,
+    clock: CoarseClock,
 }
 
 pub(crate) const SUM: usize = 0;
@@ -314,7 +314,7 @@ impl MetricKind for SummaryLayout {
         if !are_quantiles(&quantiles) {
             return Err(fail());
         }
-        let clock = Coarse::anchored(family.segment().anchor());
+        let clock = CoarseClock::anchored(family.segment().anchor());
         Ok(Self { quantiles, width: window / AGES, clock })
     }
 

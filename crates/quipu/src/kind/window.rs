@@ -52,7 +52,7 @@ impl Register for Window {
         let record = format!("window {digest:016x}");
         let fail = |error| Error::window(&name, error);
         let bucketed = BucketedWindow::options(window, accuracy)
-            .open(scope.registry().segment(), &record)
+            .build_in(scope.registry().segment(), &record)
             .map_err(fail)?;
         let window = Self(Arc::new(bucketed));
         let (shown, begun) = (window.clone(), window.clone());

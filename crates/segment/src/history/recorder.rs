@@ -13,7 +13,7 @@ use super::code::Coder;
 use super::frame::{Entry, MAX_ALL_CELLS, SeriesId, SeriesList, most_words};
 use super::ring::{Geometry, Position, head};
 use crate::cells::Cells;
-use crate::clock::{Clock, Precise};
+use crate::clock::{Clock, PreciseClock};
 use crate::error::{Error, ErrorKind};
 use crate::layout::RECORD_BYTES;
 use crate::lease::{LeaderLease, RestingLease};
@@ -131,7 +131,7 @@ impl Options {
                 Error::damaged(segment, "the flight recorder's chunks do not lie in its record")
             })?;
         Ok(Recorder {
-            clock: Precise::anchored(segment.anchor()),
+            clock: PreciseClock::anchored(segment.anchor()),
             segment: segment.clone(),
             options: self.clone(),
             interval: nanoseconds(self.interval),
@@ -242,7 +242,7 @@ fn publish_as_guest(segment: &Segment, draft: &Draft) -> Result<Record, Error> {
 #[derive(Debug)]
 pub struct Recorder {
     segment: Segment,
-    clock: Precise,
+    clock: PreciseClock,
     options: Options,
     interval: u64,
     cells: Cells,

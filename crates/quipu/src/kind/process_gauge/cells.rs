@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quipu_segment::clock::{Clock, Precise};
+use quipu_segment::clock::{Clock, PreciseClock};
 use quipu_segment::generation;
 use quipu_segment::series::{Family, KeyWriter, Schema, SeriesCells};
 
@@ -140,7 +140,7 @@ impl ProcessGaugeLayout {
     #[inline]
     fn date(&self, family: &Family, cells: &SeriesCells<'_>) {
         if self.aggregation == Aggregation::LiveMostRecent {
-            let now = Precise::anchored(family.segment().anchor()).now();
+            let now = PreciseClock::anchored(family.segment().anchor()).now();
             cells.plain(TIME).fetch_max(now, Ordering::Release);
         }
     }
