@@ -39,7 +39,7 @@ TYPES = [
     "application/x-sereal",
 ]
 IS_DAMAGED = bool(os.environ.get("JUDGE_DAMAGE"))
-# Samples with times must not contradict those of other requests.
+# Samples with times must not contradict the samples of other requests.
 NUMBERS = itertools.count()
 
 

@@ -19,11 +19,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 DOCUMENT = HERE.parents[4] / "docs/openapi.yaml"
-# Generated keys may be longer than 128 bytes.
+# Allow longer keys, because generated keys can be longer than 128 bytes.
 FLAGS = "--listen=127.0.0.1:0 --log-format=json --push-admin --key-bytes=4096"
-# A damaged body may be valid or not.
+# We accept both outcomes here, because a damaged body can still be valid.
 DAMAGED = ["--exclude-checks=positive_data_acceptance,negative_data_rejection", "--warnings=off"]
-# The name of a run, and what it adds to the environment and the arguments of schemathesis.
+# The name of a run, and its additions to the environment and to the arguments of schemathesis.
 RUNS = [("bodies as described", {}, []), ("damaged bodies", {"JUDGE_DAMAGE": "1"}, DAMAGED)]
 
 

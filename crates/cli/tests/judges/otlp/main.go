@@ -1,6 +1,6 @@
-// Names as Prometheus translates them: each line is a JSON list of a strategy, a type, a name, a
-// unit, and the name of the metric, of the unit and of the label that Prometheus makes of them. What
-// Prometheus refuses is empty.
+// Prints names as Prometheus translates them. Each line is a JSON list of a strategy, a type, a
+// name, a unit, and the resulting names of the metric, the unit and the label. A name is empty if
+// Prometheus refuses it.
 package main
 
 import (

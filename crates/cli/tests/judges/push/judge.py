@@ -26,7 +26,7 @@ PROTOBUF = {
     "Content-Type": "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; "
     "encoding=delimited"
 }
-# A counter hits_pb of 7.
+# A counter `hits_pb` with the value 7.
 FAMILY = b"\x18\x0a\x07hits_pb\x18\x00\x22\x0b\x1a\x09\x09\0\0\0\0\0\0\x1c\x40"
 HISTOGRAM = (
     "# HELP h A histogram.\n# TYPE h histogram\n"
@@ -35,7 +35,7 @@ HISTOGRAM = (
 SUMMARY = '# TYPE s summary\ns{quantile="0.5"} 1.5\ns{quantile="0.9"} 2\ns_sum 6\ns_count 4\n'
 B64 = base64.urlsafe_b64encode("a/b".encode()).decode()
 
-# Method, path, body, header.
+# Each request: method, path, body, header.
 REQUESTS = [
     ("PUT", "job/a", "# HELP x A gauge.\n# TYPE x gauge\nx 1\n", {}),
     ("POST", "job/a", "y 2\n", {}),
@@ -54,7 +54,7 @@ REQUESTS = [
     ("PUT", "job/a%20b/z/%E2%82%AC", "z 1\n", {}),
     ("PUT", "job/t/job/u", 'z{job="v",instance="w"} 1\n', {}),
     ("PUT", "job/d/k/1/k/2", "z 1\n", {}),
-    # Faults.
+    # Invalid requests.
     ("PUT", "job/f", "z 1 1700000000000\n", {}),
     ("PUT", "job/f", "z{ 1\n", {}),
     ("PUT", "job/f", "z one\n", {}),
@@ -71,7 +71,7 @@ REQUESTS = [
     ("POST", "job/b", "# TYPE c counter\nc 19\n", {}),
     ("PATCH", "job/b", "z 1\n", {}),
     ("GET", "job/b", None, {}),
-    # Bodies.
+    # Encodings of the body.
     ("PUT", "job/pb", FAMILY, PROTOBUF),
     ("PUT", "job/pb2", FAMILY[:9], PROTOBUF),
     ("PUT", "job/gz", gzip.compress(b"z 6\n"), {"Content-Encoding": "gzip"}),
@@ -202,10 +202,10 @@ class Peer:
                     for metric in family["metrics"]:
                         buckets = metric.get("buckets")
                         if isinstance(buckets, dict):
-                            # Protobuf leaves it out, and text has it.
+                            # This bucket is implicit in protobuf, but explicit in the text format.
                             buckets.pop("+Inf", None)
                         elif buckets:
-                            # Prometheus has a table of bounds, which is the last digit off.
+                            # Prometheus reads bounds from a table whose last digit can be off.
                             for bucket in buckets:
                                 bucket[1:3] = [f"{float(bound):.14g}" for bound in bucket[1:3]]
                     if name.startswith("push_"):

@@ -1,4 +1,4 @@
-// Pushes with client_golang, as programs in Go do: in protobuf, with classic and native histograms.
+// Pushes with client_golang, like Go programs: in protobuf, with classic and native histograms.
 //
 //	pusher URL
 package main

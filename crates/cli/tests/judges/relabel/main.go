@@ -1,5 +1,5 @@
-// Samples as Prometheus relabels them: each line is a JSON list of a rule in YAML's flow style, the
-// labels before, and the labels after, or null if the rule drops the sample.
+// Prints samples as Prometheus relabels them. Each line is a JSON list of a rule in YAML's flow
+// style, the labels before, and the labels after, or null if the rule drops the sample.
 package main
 
 import (
@@ -34,7 +34,7 @@ var (
 
 func pick(list []string) string { return list[random.Intn(len(list))] }
 
-// rule returns a rule with the keys that its action may have.
+// rule returns a rule with the keys that its action can use.
 func rule() string {
 	action := pick(actions)
 	keys := []string{"action: " + action}

@@ -1,5 +1,5 @@
-// Runs the sender suite of Prometheus' remote write against the daemon, whose path is in QUIPU. The
-// daemon scrapes the target of the suite.
+// Runs the sender suite of Prometheus' remote write against the daemon. You can set the path of the
+// daemon with the environment variable QUIPU. The daemon scrapes the target of the suite.
 package judge
 
 import (
@@ -15,8 +15,9 @@ import (
 	"github.com/prometheus/compliance/remotewrite/sender"
 )
 
-// The suite looks at the first request, which has to have the metrics of the target: the daemon is
-// started right after one snapshot would be due, and scrapes at once, long before the next one.
+// The suite checks only the first request, which must contain the metrics of the target. We
+// therefore start the daemon directly after a snapshot would be due. Because the daemon scrapes at
+// once, this is long before the next snapshot.
 const interval = 5 * time.Second
 
 type quipu struct{ directory string }

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// A case is a datagram of a test of statsd_exporter.
+// A testCase is a datagram from a test of statsd_exporter.
 type testCase struct {
 	test, name string
-	// The datagram, with a prefix of its own for each name that begins with a letter.
+	// The datagram, with a separate prefix for each name that begins with a letter.
 	packet string
-	// That prefix: nearly all tests use the name foo, with different types.
+	// This prefix is needed because nearly all tests use the name foo, but with different types.
 	prefix string
 }
 
-// The files of the module that have tests with datagrams, and how the names of these tests begin.
+// The files of the module with tests of datagrams, and the prefix of the names of these tests.
 var sources = []struct{ file, tests string }{
 	{"bridge_test.go", "TestHandlePacket"},
 	{"pkg/line/line_test.go", "Test"},
@@ -67,7 +67,7 @@ func readCases(module string) ([]testCase, error) {
 	return cases, nil
 }
 
-// caseNames finds the keys of tables that are maps.
+// caseNames returns the keys of tables that are maps.
 func caseNames(function *ast.FuncDecl) map[*ast.CompositeLit]string {
 	names := make(map[*ast.CompositeLit]string)
 	ast.Inspect(function, func(node ast.Node) bool {
@@ -96,7 +96,7 @@ func field(literal *ast.CompositeLit, name string) (string, bool) {
 	return "", false
 }
 
-// text is the value of a string literal, or of several that are added.
+// text returns the value of a string literal, or of a sum of string literals.
 func text(expression ast.Expr) (string, bool) {
 	switch expression := expression.(type) {
 	case *ast.BasicLit:
@@ -113,7 +113,7 @@ func text(expression ast.Expr) (string, bool) {
 	return "", false
 }
 
-// withPrefix leaves lines as they are whose first character may be what the test is about.
+// withPrefix does not change a line whose first character can be the subject of the test.
 func withPrefix(packet, prefix string) string {
 	lines := strings.Split(packet, "\n")
 	for i, line := range lines {

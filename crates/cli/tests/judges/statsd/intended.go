@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The differences that are meant: which packets have them, what each line of the difference begins
-// with, and why.
+// The intended differences: the packets they occur in, the start of each line of the difference,
+// and the reason.
 var meant = []struct {
 	packets *regexp.Regexp
 	lines   []string
@@ -29,7 +29,8 @@ var meant = []struct {
 	},
 }
 
-// intended is the reason why the differences of a case are meant, or empty if they are not.
+// intended returns the reason why the differences of a case are intended, or an empty string if
+// they are not.
 func (c testCase) intended(differences []string) string {
 	for _, one := range meant {
 		if one.packets.MatchString(c.packet) && allBegin(differences, one.lines) {

@@ -1,10 +1,10 @@
-// Compares the daemon with statsd_exporter: sends the datagrams of statsd_exporter's own tests to
-// both, and compares what they show at /metrics.
+// Compares the daemon with statsd_exporter. It sends the datagrams of statsd_exporter's own tests
+// to both, and compares their pages at /metrics.
 //
 //	go run . PATH_OF_QUIPU
 //
-// It fetches statsd_exporter, with its tests, through the Go proxy. Each difference has to be one
-// that is meant: intended.go lists them with their reasons.
+// This program fetches statsd_exporter, with its tests, through the Go proxy. Each difference must
+// be intended: you can find the list, with the reasons, in intended.go.
 package main
 
 import (
@@ -95,7 +95,7 @@ func fetch(directory string) (string, error) {
 	return found.Dir, err
 }
 
-// A server receives datagrams and shows metrics.
+// A server receives datagrams and exposes metrics.
 type server struct {
 	name, udp, http string
 	command         *exec.Cmd
@@ -147,7 +147,7 @@ func (s *server) stop() {
 	s.command.Wait()
 }
 
-// send sends all cases, and keeps what is shown once a counter that is sent last has come in.
+// send sends all cases, and stores the page after a final counter has arrived.
 func (s *server) send(cases []testCase) error {
 	socket, err := net.Dial("udp", s.udp)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *server) scrape() (string, error) {
 	return string(body), err
 }
 
-// compare prints how many cases agree, and fails if one differs and that is not meant.
+// compare prints the number of equal cases, and fails if a case contains an unintended difference.
 func compare(cases []testCase, theirs, ours samples) error {
 	agree, meant := 0, make(map[string]int)
 	var unknown []string
@@ -204,7 +204,7 @@ func compare(cases []testCase, theirs, ours samples) error {
 				one.test, one.name, one.packet, strings.Join(differences, "\n\t")))
 		}
 	}
-	// Lines that do not begin with a letter have no prefix.
+	// A line that does not begin with a letter gets no prefix.
 	for _, difference := range theirs.differences(ours, func(name string) bool {
 		return !strings.HasPrefix(name, "case")
 	}) {

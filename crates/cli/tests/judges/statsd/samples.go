@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Samples of an exposition: values by name and labels. The servers' own metrics are left out.
+// The samples of an exposition: values by name and labels, except the servers' own metrics.
 type samples map[string]float64
 
-// Prefixes of metrics that are about the servers.
+// The prefixes of metrics about the servers themselves.
 var own = []string{"statsd_exporter_", "statsd_metric_mapper_", "quipu_", "go_", "process_", "promhttp_"}
 
 func read(text string) (samples, error) {
@@ -46,8 +46,8 @@ func isOwn(line string) bool {
 	return false
 }
 
-// normal sorts the labels of a series, and leaves out those without a value, which are the same as
-// none.
+// normal sorts the labels of a series, and omits labels with an empty value, because an empty label
+// counts as missing.
 func normal(series string) (string, error) {
 	name, rest, found := strings.Cut(series, "{")
 	if !found {
@@ -72,7 +72,7 @@ func normal(series string) (string, error) {
 	return name + "{" + strings.Join(labels, ",") + "}", nil
 }
 
-// differences lists what only one has, or has with another value, of the series that are selected.
+// differences lists the selected series that occur on only one side, or with different values.
 func (s samples) differences(ours samples, selected func(string) bool) []string {
 	var all []string
 	for series, value := range s {
@@ -94,7 +94,7 @@ func (s samples) differences(ours samples, selected func(string) bool) []string 
 	return all
 }
 
-// isNear compares values. Quantiles are estimates: those of quipu are off by up to 1.1 %.
+// isNear compares values. Quantiles are estimates, so quipu's can be off by up to 1.1 %.
 func isNear(series string, a, b float64) bool {
 	if math.IsNaN(a) || math.IsNaN(b) {
 		return math.IsNaN(a) && math.IsNaN(b)
