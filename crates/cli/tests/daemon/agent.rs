@@ -1,5 +1,6 @@
-//! Metrics in files of other programs: real segment files, written by the command line and by other
-//! daemons, which appear, go, are killed, damaged and cut.
+//! Tests of metrics in the files of other programs. These are real segment files, written by the
+//! command line and by other daemons. They appear and vanish, their programs are killed, and they
+//! are damaged and truncated.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -23,7 +24,7 @@ fn exposition(daemon: &Daemon) -> String {
     daemon.get("/metrics").text()
 }
 
-/// Whether the exposition has that line.
+/// Returns whether the exposition contains this line.
 pub(super) fn has(daemon: &Daemon, line: &str) -> bool {
     exposition(daemon).lines().any(|other| other == line)
 }
@@ -46,11 +47,11 @@ fn files_are_shown_while_they_are_there() {
     let labels = "run/{app}-*.quipu";
     let daemon = home.start(&["--segments", "run", "--segments-labels", labels]);
     assert_eq!(daemon.sample("quipu_segments_watched{state=\"shown\"}"), 0.0);
-    // The directory appears later, too.
+    // The directory can appear later, too.
     fs::create_dir(home.path("run")).unwrap();
     count(&home, "inc", "run/web-1.quipu", "jobs_total{queue=\"a\"}", "1");
     wait_for(&daemon, "jobs_total{segment=\"web-1\",app=\"web\",queue=\"a\"} 1");
-    // A scrape reads the files after it has come.
+    // A scrape reads the files after the scrape has begun.
     for n in 2..5 {
         count(&home, "inc", "run/web-1.quipu", "jobs_total{queue=\"a\"}", "1");
         let line = format!("jobs_total{{segment=\"web-1\",app=\"web\",queue=\"a\"}} {n}");
@@ -63,7 +64,7 @@ fn files_are_shown_while_they_are_there() {
     assert_eq!(text.matches("# TYPE jobs_total counter").count(), 1, "{text}");
     assert_eq!(daemon.sample("quipu_segments_open{segment=\"mail/x\"}"), 0.0);
     assert!(text.contains("quipu_segments_info{segment=\"mail/x\",path=\"run/mail/x.quipu\""));
-    // Other formats, and the end of an exposition.
+    // Check other formats, and the end of an exposition.
     let open = with(&daemon, "application/openmetrics-text;version=1.0.0").text();
     assert!(open.contains("jobs_total{segment=\"mail/x\",queue=\"b\"} 7"), "{open}");
     assert!(open.ends_with("# EOF\n") && open.matches("# EOF").count() == 1, "{open}");
@@ -73,7 +74,7 @@ fn files_are_shown_while_they_are_there() {
     );
     let has_text = |text: &[u8]| protobuf.body.windows(text.len()).any(|bytes| bytes == text);
     assert!(has_text(b"jobs_total") && has_text(b"mail/x") && has_text(b"quipu_keys"));
-    // A file that is gone is not shown, nor one that takes its place under the old name.
+    // A removed file is no longer shown, and neither is another file in its place.
     fs::remove_file(home.path("run/web-1.quipu")).unwrap();
     wait_until("a file is gone", || !exposition(&daemon).contains("web-1"));
     assert!(has(&daemon, "jobs_total{segment=\"mail/x\",queue=\"b\"} 7"));
@@ -97,7 +98,7 @@ fn the_last_values_of_a_killed_process_are_shown() {
     other.kill();
     assert_eq!(daemon.sample("quipu_segments_open{segment=\"other\"}"), 0.0);
     assert!(has(&daemon, "sent_total{segment=\"other\",to=\"a\"} 5"));
-    // Also after the file is gone, for as long as the settings say.
+    // The same applies after the file is removed, for as long as the settings allow.
     fs::remove_file(home.path("run/other.quipu")).unwrap();
     daemon.wait_for("a watched file is gone");
     assert!(has(&daemon, "sent_total{segment=\"other\",to=\"a\"} 5"));
@@ -118,7 +119,7 @@ fn a_damaged_file_hides_no_other() {
     }
     let whole = fs::read(home.path("run/good.quipu")).unwrap();
     let write = |name: &str, bytes: &[u8]| {
-        // By another name at first: a file that is half written may be read.
+        // Write to another name first, because a half-written file may be read.
         fs::write(home.path("new"), bytes).unwrap();
         fs::rename(home.path("new"), home.path("run").join(name)).unwrap();
     };
@@ -130,7 +131,7 @@ fn a_damaged_file_hides_no_other() {
     damaged[600..].fill(0xa5);
     write("damaged.quipu", &damaged);
     let mut huge = whole.clone();
-    // The cursor, which a checksum does not protect, and the size.
+    // Change the cursor, which is not protected by a checksum, and the size.
     for at in [64, 72] {
         huge[at..at + 8].copy_from_slice(&(256_u64 << 20).to_le_bytes());
     }
@@ -138,18 +139,18 @@ fn a_damaged_file_hides_no_other() {
     write("in_use.quipu", &whole);
     write("late.quipu", &whole);
     let good = |name: &str| format!("jobs_total{{segment=\"{name}\",n=\"19\"}} 1");
-    // The last file that was written: the look that finds it finds all, and an earlier look may
-    // have found the four that cannot be read.
+    // This file was written last. The look that finds it finds all files, but an earlier look may
+    // have found the four unreadable ones.
     wait_for(&daemon, &good("late"));
     wait_for(&daemon, "quipu_segments_watched{state=\"unreadable\"} 4");
     for name in ["good", "in_use", "late"] {
         assert!(has(&daemon, &good(name)), "{}", exposition(&daemon));
     }
-    // A file that is cut while it is watched.
+    // A file that is truncated while it is watched.
     File::options().write(true).open(home.path("run/in_use.quipu")).unwrap().set_len(300).unwrap();
     assert!(!has(&daemon, &good("in_use")) && has(&daemon, &good("late")));
     assert_eq!(daemon.sample("quipu_segments_watched{state=\"unreadable\"}"), 5.0);
-    // Each fault is logged once.
+    // Each fault is logged only once.
     let faults = || daemon.log().iter().filter(|line| line.contains("is left out")).count();
     assert_eq!(faults(), 5, "{:#?}", daemon.log());
     exposition(&daemon);
@@ -167,8 +168,8 @@ fn a_sparse_file_takes_no_room_of_others() {
     for name in ["good", "late"] {
         count(&home, "inc", &format!("run/{name}.quipu"), "jobs_total", "1");
     }
-    // They are found first, have little room on the disk, and say that they use nearly all bytes
-    // that may be read, or more.
+    // These files are found first. They take little space on the disk, but claim to use nearly all
+    // bytes that may be read, or more.
     let mut holes = fs::read(home.path("run/good.quipu")).unwrap();
     let used = 3_998_016_u64;
     for (name, used) in [("a", used), ("b", used), ("c", used), ("d", 2 << 30)] {
@@ -196,7 +197,7 @@ fn files_stay_when_a_look_is_incomplete() {
     wait_for(&daemon, "jobs_total{segment=\"a\"} 1");
     let mut client = daemon.connect();
     client.request("GET", "/-/healthy").unwrap();
-    // One more descriptor is enough for a reading, and too few to list a directory.
+    // One more descriptor is enough for a reading, but not for listing a directory.
     let used = fs::read_dir(format!("/proc/{}/fd", daemon.id())).unwrap();
     let used = used.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap());
     let used: HashSet<u64> = used.collect();
@@ -207,7 +208,7 @@ fn files_stay_when_a_look_is_incomplete() {
     let text = client.request("GET", "/metrics").unwrap().text();
     assert!(text.contains("\njobs_total{segment=\"a\"} 1\n"), "{text}");
     assert!(!text.contains("quipu_segments_looks_total{result=\"incomplete\"} 0"), "{text}");
-    // A file that was removed is gone nevertheless.
+    // A removed file is still noticed.
     fs::remove_file(home.path("run/a.quipu")).unwrap();
     daemon.wait_for("a watched file is gone");
     daemon.limit_files(100);
@@ -229,7 +230,7 @@ fn files_that_are_gone_make_room_for_others() {
     wait_for(&daemon, "jobs_total{segment=\"a\"} 1");
     fs::remove_file(home.path("run/a.quipu")).unwrap();
     daemon.wait_for("a watched file is gone");
-    // Its last values are shown, until another file needs the place.
+    // The last values are shown until another file needs the place.
     assert!(has(&daemon, "jobs_total{segment=\"a\"} 1"));
     count(&home, "inc", "run/c.quipu", "jobs_total", "1");
     wait_for(&daemon, "jobs_total{segment=\"c\"} 1");
@@ -265,13 +266,13 @@ fn links_that_others_made_are_not_followed() {
     wait_for(&daemon, "jobs_total{segment=\"a\"} 1");
     assert!(!exposition(&daemon).contains("secret_total"));
     daemon.wait_for("a place cannot be watched");
-    // A file that becomes a link is gone.
+    // If a file becomes a symbolic link, it counts as removed.
     fs::remove_file(home.path("run/a.quipu")).unwrap();
     symlink("../secret.quipu", home.path("run/a.quipu")).unwrap();
     wait_until("the file is gone", || !exposition(&daemon).contains("segment=\"a\""));
     assert!(!exposition(&daemon).contains("secret_total"));
     daemon.stop();
-    // One that a place names is followed.
+    // A symbolic link that the settings name is followed.
     let daemon = home.start(&["--segments", "run/link.quipu"]);
     wait_for(&daemon, "secret_total{segment=\"link\"} 1");
 }
@@ -287,7 +288,7 @@ fn contradictions_are_kept_apart_and_counted() {
     count(&home, "set", "run/b.quipu", "sent", "6");
     count(&home, "set", "run/b.quipu", "free", "5");
     wait_for(&daemon, "free{segment=\"b\"} 5");
-    // The counter `size` is of the file that was there first.
+    // The counter `size` belongs to the first file.
     let text = exposition(&daemon);
     assert!(!text.contains("size{") && text.contains("size_total{segment=\"a\"} 3"), "{text}");
     assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"type\"}"), 1.0);
@@ -296,12 +297,13 @@ fn contradictions_are_kept_apart_and_counted() {
     assert_eq!(of, ["size", "type", "a", "b"]);
     let result = event["result"].as_str().unwrap();
     assert!(result.starts_with("that of the second is left out; /metrics?segment="), "{event}");
-    // What the daemon takes in is shown beside that of files.
+    // Received metrics are shown together with the metrics of files.
     let body = b"# TYPE sent gauge\nsent 1\n";
     assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 204);
     let text = exposition(&daemon);
     assert!(text.contains("# TYPE sent gauge\nsent 1\nsent{segment=\"b\"} 6\n"), "{text}");
-    // A series that the daemon has itself is not shown again: what it says of a file, too.
+    // If the daemon contains a series itself, the same series of a file is not shown. This includes
+    // the daemon's own metrics about a file.
     count(&home, "set", "run/b.quipu", "quipu_segments_up", "7");
     count(&home, "set", "run/b.quipu", "quipu_keys", "8");
     wait_for(&daemon, "quipu_keys{segment=\"b\"} 8");
@@ -315,7 +317,7 @@ fn contradictions_are_kept_apart_and_counted() {
     let text = exposition(&daemon);
     assert!(text.contains("\nfree_sum 1\n") && !text.contains("free{"), "{text}");
     assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"type\"}"), 2.0);
-    // A source alone has all of its own.
+    // You can still see all series of a source if you ask only for this source.
     let text = daemon.get("/metrics?segment=b").text();
     let values = text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>();
     let all = [
@@ -357,7 +359,7 @@ fn there_are_no_more_files_than_the_settings_allow() {
     fs::remove_file(home.path("run/a.quipu")).unwrap();
     wait_for(&daemon, "jobs_total{segment=\"c\"} 1");
     daemon.stop();
-    // Its own state is not a source.
+    // The daemon's own state is not a source.
     let daemon = home.start(&["--segments", ".", "--segments-bytes", "500"]);
     wait_for(&daemon, "quipu_segments_watched{state=\"unreadable\"} 2");
     assert!(!exposition(&daemon).contains("segment=\"state\""));
@@ -395,7 +397,7 @@ fn a_directory_alone_is_shown() {
     fs::create_dir(home.path("run/none")).unwrap();
     count(&home, "inc", "run/web,1/a.quipu", "hits_total", "1");
     count(&home, "inc", "run/mail.quipu", "hits_total", "2");
-    // A path may have a comma.
+    // A path can contain a comma.
     let daemon = home.start(&["--segments", "run/web,1", "--segments", "run"]);
     wait_for(&daemon, "hits_total{segment=\"a\"} 1");
     let values = |target: &str| {
@@ -409,7 +411,7 @@ fn a_directory_alone_is_shown() {
     assert_eq!(values(&format!("/metrics?directory={absolute}")), inside);
     assert_eq!(values("/metrics?directory=run").len(), 2);
     assert_eq!(values("/metrics?directory=run&name[]=other").len(), 0);
-    // A watched directory may be empty; one that is not watched is a mistake.
+    // A watched directory may be empty, but a directory that is not watched is a mistake.
     assert_eq!(values("/metrics?directory=run/none").len(), 0);
     let refusal = "no watched segment is in ";
     daemon.get("/metrics?directory=run/we").expect_refusal(404, refusal);
@@ -431,7 +433,7 @@ fn each_file_has_the_time_of_its_last_reading() {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
     assert!((now - 3600.0..=now).contains(&before), "{before} is long before {now}");
     assert!(time() > before);
-    // A file that cannot be read any more keeps the time at which it could.
+    // If a file becomes unreadable, the time of its last successful reading is kept.
     File::options().write(true).open(home.path("run/a.quipu")).unwrap().set_len(300).unwrap();
     wait_for(&daemon, "quipu_segments_up{segment=\"a\"} 0");
     let last = time();

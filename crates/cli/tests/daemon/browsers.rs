@@ -1,4 +1,4 @@
-//! Requests that a browser sends for a web page of a stranger.
+//! Requests that a browser sends on behalf of a hostile web page.
 
 use crate::common::{Daemon, Home, Response};
 
@@ -21,7 +21,7 @@ fn a_web_page_of_another_origin_changes_nothing() {
     let home = Home::new();
     let daemon = home.start(&["--push-admin"]);
     assert_eq!(daemon.post_body("/metrics/job/kept", &[], b"kept 1\n").status, 200);
-    // A form or a script may send these without asking first.
+    // A form or a script can send these requests without a preflight.
     let text = "Content-Type: text/plain";
     for (line, body) in [
         ("POST /metrics/job/a", "stranger 1\n"),
@@ -49,7 +49,7 @@ fn a_web_page_of_another_origin_changes_nothing() {
                                   origin",
     );
     assert_eq!(logged["origin"], "https://evil.example");
-    // A page of the daemon itself, if a proxy adds one, and programs.
+    // A page of the daemon's own origin, if a proxy adds one, and other programs.
     let same = ["Origin: http://localhost:8081", "Sec-Fetch-Site: same-origin"];
     for field in same {
         assert_eq!(send(&daemon, "POST /hit/own", &[OWN, field], "").status, 200, "{field}");
@@ -71,7 +71,7 @@ fn requests_for_unknown_hosts_are_refused() {
         "DELETE /metrics/job/kept",
         "POST /hit/k",
     ] {
-        // The browser takes the daemon for the page's own host.
+        // DNS rebinding: the browser takes the daemon for the page's host.
         let same = ["Origin: http://evil.example:8081", "Sec-Fetch-Site: same-origin"];
         for more in [&same[..], &[]] {
             let response = send(&daemon, line, &[&[REBOUND], more].concat(), "");

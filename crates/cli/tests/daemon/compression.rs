@@ -1,4 +1,4 @@
-//! The compression of requests of remote write, over restarts with another setting.
+//! Tests of the compression of remote write requests, including restarts with another setting.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,7 +10,7 @@ use quipu_wire::remote::write::WriteVersion::{One, Two};
 use crate::common::{Client, Daemon, Home, wait_until};
 use crate::outputs::{Receiver, Reply, Request, daemon_url, import};
 
-/// A series that is in all snapshots.
+/// A series that every snapshot contains.
 const PROBE: &str = "quipu_keys_capacity";
 
 fn compressed<'a>(url: &'a str, how: &'a str) -> [&'a str; 6] {
@@ -21,8 +21,7 @@ fn metric(daemon: &Daemon, name: &str, url: &str) -> f64 {
     daemon.sample(&format!("quipu_remote_write_{name}{{receiver=\"{url}\"}}"))
 }
 
-/// The times of the samples of the probe, in the order in which they were taken. None may have been
-/// taken twice.
+/// Returns the times of the accepted samples of the probe, in order. No time may occur twice.
 fn times(requests: &[Request], is_taken: impl Fn(&Request) -> bool) -> Vec<i64> {
     let taken = requests.iter().filter(|request| is_taken(request));
     let mut seen = HashSet::new();
@@ -38,7 +37,8 @@ fn times(requests: &[Request], is_taken: impl Fn(&Request) -> bool) -> Vec<i64> 
 
 #[test]
 fn zstd_goes_to_receivers_of_both_versions() {
-    // What those of 1.0 respond to 2.0: VictoriaMetrics has 204, and stores nothing.
+    // The possible responses of 1.0 receivers to a 2.0 request. For example, VictoriaMetrics
+    // returns 204 but stores nothing.
     for to_version_2 in [Reply::Taken, Reply::Status(204, ""), Reply::Status(415, "")] {
         let home = Home::new();
         let receiver = Receiver::start(&home, 0, move |_, request| match request.version {
@@ -53,7 +53,7 @@ fn zstd_goes_to_receivers_of_both_versions() {
         receiver.see(|requests| {
             let first = requests.iter().position(|request| request.version == version).unwrap();
             assert!(requests[first..].iter().all(|one| one.is_zstd && one.version == version));
-            // Of the first snapshot, all was taken in the end.
+            // All requests of the first snapshot were accepted in the end.
             let times = times(requests, |request| request.version == version);
             assert_eq!(times[0], requests[0].samples[0].timestamp_ms);
         });
@@ -110,7 +110,7 @@ fn requests_on_the_disk_keep_their_compression() {
     }
 }
 
-/// `make judge-victoria-metrics` runs it.
+/// You can run this test with `make judge-victoria-metrics`.
 #[test]
 #[ignore = "needs VictoriaMetrics, which takes five minutes to build"]
 fn victoria_metrics_takes_zstd() {
@@ -133,7 +133,7 @@ fn victoria_metrics_takes_zstd() {
     };
     wait_until("an empty queue", || metric(&daemon, "queue_requests", &url) < 0.5);
     import(&daemon, 7);
-    // Until a snapshot has that total.
+    // Wait for a snapshot that contains this total.
     let last = "\nquipu_remote_write_last_sent_timestamp_seconds{";
     wait_until("a snapshot", || daemon.get("/metrics").text().contains(last));
     let sent = metric(&daemon, "last_sent_timestamp_seconds", &url);
@@ -145,7 +145,7 @@ fn victoria_metrics_takes_zstd() {
     daemon.stop();
     let exported = |series: &str| {
         let mut line = None;
-        // What came in last may be searched after a second.
+        // New samples can be searched after a second.
         wait_until(series, || {
             let text = get(&format!("/api/v1/export?match[]={series}")).unwrap_or_default();
             let row: Option<serde_json::Value> = serde_json::from_str(text.trim()).ok();
@@ -157,7 +157,7 @@ fn victoria_metrics_takes_zstd() {
         });
         line.unwrap()
     };
-    // The last one is that of the stop.
+    // The last time belongs to the snapshot at the stop.
     let (times, _) = exported(PROBE);
     let whole = &times[..times.len() - 1];
     assert!(whole.len() >= 4, "{times:?}");

@@ -1,4 +1,5 @@
-//! The contract of the server `derlaft/ratecounter`: `GET /` counts itself and returns 20 digits.
+//! Tests the contract of the server `derlaft/ratecounter`: `GET /` counts itself and returns 20
+//! digits.
 
 use std::net::SocketAddr;
 
@@ -29,7 +30,7 @@ fn a_connection_is_kept_until_the_client_closes_it() {
     }
     client.finish();
     client.expect_end();
-    // One for the 50 requests, and one for this scrape.
+    // One connection for the 50 requests, and one for this scrape.
     assert_eq!(daemon.sample("quipu_http_connections_accepted_total"), 2.0);
 }
 

@@ -1,4 +1,4 @@
-//! kill -9: no answered request is lost, and none is counted twice.
+//! Tests of kill -9. No answered request may be lost, and none may be counted twice.
 
 use std::thread;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn a_kill_while_keys_push_each_other_out_leaves_whole_keys() {
     let mut evicted = 0.0;
     for _ in 0..3 {
         let daemon = home.start(&["--keys", "4"]);
-        // More keys than there is room for.
+        // More keys than the table can hold.
         let names = ["/hit/a", "/hit/b", "/hit/c", "/hit/d", "/hit/e", "/hit/f"];
         let loads = names.map(|target| Load::start(daemon.address(), "POST", target));
         loads.iter().for_each(|load| load.wait_for(50));
@@ -89,7 +89,7 @@ fn a_kill_at_any_moment_of_a_start_leaves_a_usable_state() {
     let home = Home::new();
     let mut count = 0;
     for round in 0..40 {
-        // Kill from before the file exists until after the first response could have been sent.
+        // Kill at times from before the file exists until after the first possible response.
         let daemon = home.launch(&[]);
         thread::sleep(Duration::from_micros(250 * round));
         daemon.kill();

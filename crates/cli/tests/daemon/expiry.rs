@@ -1,4 +1,5 @@
-//! Sliding windows: events expire when the model says so, whether the daemon runs or not.
+//! Tests of sliding windows. Events must expire at the times that the model predicts, whether the
+//! daemon runs or not.
 
 use std::thread;
 use std::time::Duration;
@@ -26,7 +27,8 @@ fn the_count_follows_the_model() {
         requests.check(HALF, ACCURACY, || call("GET", "/rate?window=500ms"));
         hits.check(WINDOW, ACCURACY, || call("GET", "/rate/k"));
         hits.check(HALF, ACCURACY, || call("GET", "/rate/k?window=500ms"));
-        // Events of different ages. The model does not depend on how long this really takes.
+        // Create events of different ages. The model does not depend on the real duration of this
+        // sleep.
         thread::sleep(Duration::from_millis(25));
     }
     let (mut before, mut before_of_key) = (u64::MAX, u64::MAX);
@@ -38,7 +40,8 @@ fn the_count_follows_the_model() {
         count == 0 && of_key == 0
     });
     assert_eq!(call("GET", "/"), 1);
-    // Longer windows of all requests still hold them; the key's own table spans only its window.
+    // Longer windows of all requests still include these events, but the key's table covers only
+    // its own window.
     assert_eq!(call("GET", "/rate?window=1h"), 61);
     assert_eq!(daemon.sample("quipu_events_total"), 61.0);
     wait_until("the gauge follows", || daemon.sample("quipu_window_events{window=\"1s\"}") == 0.0);
@@ -60,7 +63,7 @@ fn time_goes_on_while_the_daemon_is_down() {
         let daemon = home.start(&SETTINGS);
         requests.check(WINDOW, ACCURACY, || daemon.count("/rate"));
         hits.check(WINDOW, ACCURACY, || daemon.count("/rate/k"));
-        // After a pause that moves all of them out of the window.
+        // This pause moves all events out of the window.
         end(daemon);
         thread::sleep(WINDOW + ACCURACY * 2);
         let daemon = home.start(&SETTINGS);

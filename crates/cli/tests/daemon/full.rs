@@ -1,4 +1,4 @@
-//! A state without room: clients are asked to send again, and the log explains why.
+//! Tests of a full state: clients are asked to retry, and the log explains the reason.
 
 use std::fs;
 
@@ -7,13 +7,13 @@ use quipu_wire::remote::write::SeriesType;
 use crate::common::{Daemon, Home, Response};
 use crate::writes;
 
-/// Lines of `count` series that take much room, of a name.
+/// Returns `count` lines of series with this name. Each series takes much space.
 fn lines(name: &str, count: usize) -> String {
     let long = "x".repeat(200);
     (0..count).map(|n| format!("{name}{{n=\"{n}\",l=\"{long}\"}} 1\n")).collect()
 }
 
-/// A daemon whose state cannot grow and contains no gap.
+/// Starts a daemon whose state cannot grow and contains no gap.
 fn full(home: &Home) -> Daemon {
     let daemon = home.start(&[]);
     assert_eq!(daemon.post_body(IMPORT, &[], b"known 1\n").status, 204);
@@ -52,7 +52,7 @@ fn clients_are_asked_to_send_again() {
                                   space on its disk, or raise --input-bytes with a new state",
     );
     assert_eq!(logged["input"], "import");
-    // Series that are there still count.
+    // Existing series still count.
     assert_eq!(daemon.post_body(IMPORT, &[], b"known 2\n").status, 204);
 }
 
@@ -60,7 +60,7 @@ fn clients_are_asked_to_send_again() {
 fn a_part_that_would_count_twice_is_not_asked_for() {
     let home = Home::new();
     let daemon = full(&home);
-    // The file can grow for a moment.
+    // For a moment, the file can grow.
     daemon.limit_file_size(u64::MAX >> 1);
     assert_eq!(daemon.post_body("/ingest?format=statsd", &[], b"a:1|c\n").status, 204);
     daemon.limit_file_size(fs::metadata(home.state()).unwrap().len());

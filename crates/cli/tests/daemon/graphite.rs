@@ -1,5 +1,5 @@
-//! Graphite's plaintext protocol: each transport, the order of times, the mapping file, restarts, a
-//! real client, and what is refused.
+//! Tests of Graphite's plaintext protocol: the transports, the order of times, the mapping file,
+//! restarts, a real client, and refused lines.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ use crate::common::lines::{self, Listeners, shown};
 use crate::common::{Daemon, Home};
 use crate::python;
 
-/// The address of a listener at a port of the home.
+/// Returns the address of a listener at a port of the home's host.
 fn listener(home: &Home, transport: &str) -> String {
     format!("{transport}://{}:2003", home.host())
 }
 
-/// Sends lines over a connection of its own, and waits until they were read.
+/// Sends lines over a new connection, and waits until they were read.
 fn send(home: &Home, lines: &str) {
     let mut stream = TcpStream::connect((home.host(), 2003)).unwrap();
     stream.write_all(lines.as_bytes()).unwrap();
@@ -48,7 +48,7 @@ fn values_survive_a_kill_over_every_transport() {
     local.send_to(b"local;rack=a;host=web-1 -3 -1\n", &listeners.datagrams).unwrap();
     let mut unix = UnixStream::connect(&listeners.stream).unwrap();
     unix.write_all(b"unix\t4\t-1\r\n\r\n").unwrap();
-    // A line in two pieces, and one without a line feed.
+    // A line in two pieces, and a line without a line feed.
     let mut tcp = TcpStream::connect((home.host(), 2003)).unwrap();
     tcp.write_all(b"tcp;a=b;c= 5").unwrap();
     tcp.write_all(b" -1\nlast 6e3 -1").unwrap();
@@ -82,9 +82,10 @@ fn the_latest_value_counts_and_of_one_time_the_last() {
     let now = seconds();
     let at = |ago: u64| now - ago;
     send(&home, &format!("a;t=1 1 {}\na;t=2 2 {}\n", at(60), at(60)));
-    // Times have whole seconds: the last one of several counts, even if it was there before.
+    // Times are whole seconds, so the last of several values with the same time counts, even if it
+    // repeats an earlier value.
     send(&home, &format!("a;t=2 3 {0}\na;t=2 2 {0}\n", at(60)));
-    // Older ones that come later change nothing.
+    // Older values that arrive later do not change anything.
     send(&home, &format!("a;t=1 9 {}\na;t=1 4 {}\na;t=1 9 {}\n", at(61), at(59), at(3600)));
     wait_for_lines(&daemon, 7.0);
     assert_eq!(shown(&daemon), ["a{t=\"1\"} 4", "a{t=\"2\"} 2"]);
@@ -108,7 +109,8 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
     send(&home, &lines);
     let mut stream = TcpStream::connect((home.host(), 2003)).unwrap();
     stream.write_all(b"b\xff 1 -1\nd 1 -1\n").unwrap();
-    // What would be the length of a packet of Datadog's clients is a line here.
+    // These bytes would be a packet length in the protocol of Datadog's clients, but here they are
+    // a line.
     let mut zeros = TcpStream::connect((home.host(), 2003)).unwrap();
     zeros.write_all(b"\x08\0\0\0\ne 1 -1\n").unwrap();
     wait_for_lines(&daemon, 14.0);
@@ -159,7 +161,7 @@ mappings:
     );
     assert!(daemon.get("/metrics").text().contains("# HELP cpu_load Load of a processor.\n"));
     assert_eq!(daemon.sample("quipu_graphite_samples_dropped_total"), 1.0);
-    // No number is that large.
+    // The number is out of range.
     assert_eq!(refused(&daemon, "malformed_value"), 1.0);
     daemon.stop();
 }

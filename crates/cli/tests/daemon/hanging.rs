@@ -1,4 +1,4 @@
-//! Watched files on a file system that hangs: one of FUSE, whose requests no process takes.
+//! Tests of watched files on a file system that hangs: a FUSE mount whose requests are never read.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -11,22 +11,22 @@ use crate::agent::{count, has, wait_for};
 use crate::common::{Home, wait_until};
 use crate::scraping::Exporter;
 
-/// A file system that is mounted in place of a directory, until this is dropped.
+/// A file system that is mounted over a directory. You can unmount it by dropping this value.
 struct Hanging {
     path: CString,
-    /// Its requests wait while this is open.
+    /// The requests wait while this file is open.
     _requests: File,
 }
 
 impl Hanging {
-    /// `None` if the system does not allow it.
+    /// Mounts the file system; `None` if the system does not allow this.
     fn mount(path: &Path) -> Option<Self> {
         let path = CString::new(path.as_os_str().as_bytes()).unwrap();
         let requests = File::options().read(true).write(true).open("/dev/fuse").ok()?;
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", requests.as_raw_fd());
         let options = CString::new(options).unwrap();
         let (name, kind) = (c"hanging".as_ptr(), c"fuse".as_ptr());
-        // SAFETY: all texts end with a zero.
+        // SAFETY: all strings end with a zero.
         let mounted =
             unsafe { libc::mount(name, path.as_ptr(), kind, 0, options.as_ptr().cast()) == 0 };
         mounted.then_some(Self { path, _requests: requests })
@@ -40,8 +40,8 @@ impl Drop for Hanging {
     }
 }
 
-/// Runs a test in a thread whose mounts, and those of the programs that it starts, are its own. The
-/// test returns false if it cannot mount.
+/// Runs a test in a thread with a private mount namespace, which the test's child processes
+/// inherit. The test returns false if it cannot mount.
 fn with_own_mounts(test: fn() -> bool) {
     let run = move || {
         let private = libc::MS_REC | libc::MS_PRIVATE;
@@ -82,16 +82,17 @@ fn only_the_files_of_a_hanging_file_system_become_stale() {
         let before = daemon.sample(read);
         for n in 2..6 {
             count(&home, "inc", "good/a.quipu", "jobs_total", "1");
-            // Each scrape reads the files after it has come.
+            // Each scrape reads the files after the scrape has begun.
             assert!(has(&daemon, &format!("jobs_total{{segment=\"a\"}} {n}")));
             target.exposes(&format!("level {n}\n"));
             wait_for(&daemon, &format!("level{of_target} {n}"));
             assert!(has(&daemon, &format!("up{of_target} 1")));
         }
-        // New files, too.
+        // New files are found, too.
         count(&home, "inc", "good/c.quipu", "jobs_total", "7");
         wait_for(&daemon, "jobs_total{segment=\"c\"} 7");
-        // Those that are not read are shown as they were, and their time tells it.
+        // Files that cannot be read are shown with their last values, and with the time of the last
+        // reading.
         assert!(has(&daemon, "jobs_total{segment=\"b\"} 1"));
         assert_eq!(daemon.sample(read).to_bits(), before.to_bits());
         assert_eq!(daemon.sample("quipu_segments_places_late"), 1.0);
@@ -121,7 +122,7 @@ fn a_file_system_that_hangs_from_the_start_holds_up_nothing_else() {
         wait_for(&daemon, &format!("up{{job=\"app\",instance=\"{}\"}} 1", target.address()));
         assert_eq!(daemon.sample("quipu_segments_places_late"), 1.0);
         assert_eq!(daemon.get("/metrics?segment=a").status, 200);
-        // What is there is not known.
+        // The contents of this place are unknown.
         assert_eq!(daemon.get("/metrics?segment=b").status, 503);
         daemon.stop();
         true

@@ -1,4 +1,4 @@
-//! Header fields that users add to what the daemon sends and scrapes: to servers that keep the head
+//! Tests of the additional header fields for outputs and scrapes. The servers here record the head
 //! of each request.
 
 use std::collections::HashMap;
@@ -13,10 +13,10 @@ use std::thread;
 use crate::common::{Daemon, Home, Received, wait_until};
 use crate::scraping::Exporter;
 
-/// The header fields of a request, whose names are in lower case.
+/// The header fields of a request, with names in lower case.
 type Fields = HashMap<String, String>;
 
-/// A server that takes everything.
+/// A server that accepts everything.
 struct Receiver {
     url: String,
     requests: Arc<Mutex<Vec<Fields>>>,
@@ -52,19 +52,19 @@ fn serve(mut stream: TcpStream, kept: &Mutex<Vec<Fields>>) {
     let mut input = BufReader::new(stream.try_clone().unwrap());
     while let Some(request) = Received::read(&mut input) {
         kept.lock().unwrap().push(request.fields);
-        // The daemon may be gone.
+        // Ignore the error, because the daemon may be gone.
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }
 }
 
-/// Writes a file as a whole: it is read meanwhile.
+/// Replaces a file as a whole, because the daemon may read it at any time.
 fn replace(path: &Path, text: &str) {
     let new = path.with_extension("new");
     fs::write(&new, text).unwrap();
     fs::rename(new, path).unwrap();
 }
 
-/// Expects what the daemon shows and logs not to have this text.
+/// Expects that the daemon neither shows nor logs this string.
 #[track_caller]
 fn expect_hidden(daemon: &Daemon, text: &str) {
     for page in ["/metrics", "/api/v1/status"] {
@@ -111,7 +111,7 @@ fn requests_have_the_fields_of_flags_and_files() {
     otlp.expect(
         &[&both[..], &[("x-tenant", "swordfish-3"), ("content-encoding", "gzip")]].concat(),
     );
-    // A file that cannot be used is named; one that was replaced is used.
+    // If the file is invalid, its name is logged. A valid replacement is used.
     replace(&path, "Api-Key: swordfish-4\nswordfish-5\n");
     for message in ["remote write fails", "OTLP fails"] {
         let event = daemon.wait_for(message);
@@ -165,7 +165,7 @@ fn fields_that_cannot_be_added_are_refused_without_their_values() {
         home.expect_refusal(&arguments, 2, &parts);
         assert!(!home.run(&arguments).stderr.contains("swordfish"), "{value}");
     }
-    // Nor is a password in a URL shown.
+    // A password in a URL is not shown either.
     let passwords = ["swordfish", "s/wordfish", "s?wordfish", "s#wordfish", "1/wordfish"];
     let names = ["remote-write", "otlp", "scrape"];
     for (name, password) in names.iter().flat_map(|name| passwords.map(|one| (name, one))) {
@@ -179,7 +179,7 @@ fn fields_that_cannot_be_added_are_refused_without_their_values() {
             assert!(is_refused && !ended.stderr.contains("wordfish"), "{}", ended.stderr);
         }
     }
-    // Nor is a URL that cannot be read, or that of a variable in the help.
+    // An invalid URL is not shown either, nor is a URL from an environment variable in the help.
     for name in names {
         let (flag, text) = (format!("--{name}"), "ftp://ada:swordfish@a/");
         let variable = format!("QUIPU_{}", name.to_uppercase().replace('-', "_"));
@@ -195,7 +195,7 @@ fn fields_that_cannot_be_added_are_refused_without_their_values() {
         let help = serve(&["--help"]).stdout;
         assert!(help.contains(&variable) && !help.contains("fish"), "{help}");
     }
-    // What is shown of the settings has no values.
+    // The shown settings hide the values.
     let arguments = [&write[..], &["X-Scope-OrgID: swordfish", "--check-config"]].concat();
     let shown = home.run(&arguments).stdout;
     assert!(shown.contains("remote-write-header = [\"X-Scope-OrgID: <secret>\"]"), "{shown}");
@@ -248,7 +248,7 @@ fn credentials_go_only_to_their_target() {
     assert!(has(&protected, "Basic YWRhOnN3b3JkZmlzaA=="), "{:?}", protected.heads());
     assert!(has(&other, "Bearer swordfish"), "{:?}", other.heads());
 
-    // A redirect gets none, to another port of the same host, or to the same one.
+    // A redirect target gets no secrets, even if it is on the same host.
     for to in [&away, &protected] {
         let before = to.heads().len();
         let location = format!("{}/elsewhere", to.url);
@@ -262,7 +262,7 @@ fn credentials_go_only_to_their_target() {
         assert_ne!(is_redirected, head.to_lowercase().contains("authorization"), "{head}");
     }
 
-    // A target that refuses them, and a file that is gone, are told apart in the log.
+    // The log distinguishes a target that refuses the secrets from a missing file.
     protected.responds("401 Unauthorized");
     up(&protected, "a", 0.0);
     let logged = |part: &str| {
@@ -275,7 +275,7 @@ fn credentials_go_only_to_their_target() {
     fs::remove_file(home.path("password")).unwrap();
     logged("cannot read ");
     up(&protected, "a", 0.0);
-    // It may come back with another secret.
+    // A new file can contain another secret.
     file("password", "ada:haddock");
     up(&protected, "a", 1.0);
     assert!(protected.heads().last().unwrap().contains("YWRhOmhhZGRvY2s="));
@@ -311,7 +311,7 @@ fn files_that_block_are_refused_and_hold_up_nothing() {
         let error = event["error"].as_str().unwrap();
         assert!(error.contains("pipe is not a regular file"), "{error}");
     }
-    // A file in its place is used.
+    // A new file in its place is used.
     replace(&path, "Api-Key: swordfish\n");
     receiver.expect(&[("api-key", "swordfish")]);
     let up = format!("up{{job=\"scrape\",instance=\"{}\"}}", exporter.address());

@@ -1,4 +1,4 @@
-//! The import of text: whole, compressed, and with lines that are wrong.
+//! Tests of imports: complete, compressed, and with invalid lines.
 
 use std::io::Write;
 
@@ -46,7 +46,7 @@ fn a_text_is_imported_once_however_often_it_is_sent() {
         }
         expect_text(&daemon);
         assert_eq!(daemon.sample("quipu_input_samples_total{input=\"import\"}"), 14.0);
-        // What was answered is in the file.
+        // The file contains everything that was acknowledged.
         daemon.kill();
     }
     let daemon = home.start(&[]);
@@ -78,7 +78,7 @@ fn a_line_that_is_wrong_leaves_its_neighbours() {
         response.expect_refusal(400, part);
     }
     assert_eq!((daemon.sample("a"), daemon.sample("d")), (1.0, 6.0));
-    // A negative value of a counter by its name alone is a value without a type.
+    // If only the name suggests a counter, a negative value is imported without a type.
     assert_eq!(daemon.sample("c_total"), -3.0);
     let refused = "quipu_input_refused_total{input=\"import\",reason=\"malformed_labels\"}";
     assert_eq!(daemon.sample(refused), 1.0);
@@ -89,7 +89,7 @@ fn a_line_that_is_wrong_leaves_its_neighbours() {
     response.expect_refusal(400, "and 7 more\n");
 }
 
-/// More labels than have a place on the stack, with and without escapes; and a name that is a
+/// Lines with more labels than fit on the stack, with and without escapes. Also, a name that is a
 /// counter from its first line on.
 #[test]
 fn wide_lines_are_taken_and_a_name_keeps_its_type_within_a_text() {
@@ -144,7 +144,7 @@ fn parameters_add_labels_and_times() {
     assert_eq!(import(&daemon, extra, "level{job=\"c\",y=\"2\"} 1\n").status, 204);
     let name = "level{job=\"a b\",x=\"1\",y=\"2\"}";
     assert_eq!(daemon.sample(name), 1.0);
-    // A value that is a little older is late; another one of the same time is refused.
+    // A slightly older value is late, and another value with the same time is refused.
     let older = extra.replace("1700000000000", "1699999999999");
     assert_eq!(import(&daemon, &older, "level{job=\"c\",y=\"2\"} 2\n").status, 204);
     let again = import(&daemon, extra, "level{job=\"c\",y=\"2\"} 3\n");
@@ -152,7 +152,7 @@ fn parameters_add_labels_and_times() {
     assert_eq!(daemon.sample(name), 1.0);
     assert_eq!(import(&daemon, extra, "level{y=\"2\"} 4 1700000000001\n").status, 204);
     assert_eq!(daemon.sample(name), 4.0);
-    // A total keeps the order of its samples.
+    // A total depends on the order of its samples.
     let hits = |value: u64, time: u64| {
         import(&daemon, "", &format!("hits_total{{b=\"1\",a=\"2\"}} {value} 170000000000{time}\n"))
     };
@@ -202,11 +202,11 @@ fn openmetrics_and_compressed_texts_are_imported() {
     let fields = [("Content-Encoding", "gzip")];
     assert_eq!(daemon.post_body(target, &fields, &gzip).status, 204);
     assert_eq!(daemon.sample("level{n=\"7\"}"), 4997.0);
-    // A body that ends too early, and one that is too large, are taken up to there.
+    // If a body is cut or too large, the part before this point is imported.
     let response = daemon.post_body(target, &fields, &gzip[..gzip.len() / 2]);
     response.expect_refusal(400, "Content-Encoding says, gzip");
     response.expect_refusal(400, " taken, ");
-    // The last line may be half of one, and the last histogram may lack buckets.
+    // The last line can be incomplete, and the last histogram can lack buckets.
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let text = b"whole 12\n# TYPE half histogram\nhalf_bucket{le=\"+Inf\"} 3\nhalf_count 3";
     encoder.write_all(text).unwrap();

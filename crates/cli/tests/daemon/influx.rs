@@ -1,4 +1,5 @@
-//! InfluxDB's line protocol: types, units, the order of times, what is refused, and a real client.
+//! Tests of InfluxDB's line protocol: types, units, the order of times, refusals, and a real
+//! client.
 
 use std::io::Write;
 use std::process::Command;
@@ -26,7 +27,7 @@ fn fields_become_series_that_survive_a_kill() {
     let daemon = home.start(&[]);
     let lines = "cpu\\ use,host=web-1,my\\ tag=a\\,b user=0.5,system=2i,idle=3u,ok=t,name=\"x, \\\"y\n\
                  temp.air,room=a value=21.5 1700000000000000000\n# a comment\n\ndisk value=7i";
-    // The quote is not closed, so all that follows is in the text.
+    // The quote is not closed, so the rest of the body belongs to the string.
     let response = write(&daemon, "/write?db=metrics&u=ada&p=secret", lines);
     response.expect_refusal(400, "0 taken, 1 refused");
     let lines = lines.replace("\\\"y", "\\\"y\"");
@@ -43,7 +44,7 @@ fn fields_become_series_that_survive_a_kill() {
     ];
     assert_eq!(shown(&daemon), expected);
     assert!(daemon.get("/metrics").text().contains("\n# TYPE disk untyped\n"));
-    // A text does not make the client send the rest again.
+    // A string field does not make the client retry the rest.
     assert_eq!(refused(&daemon, "text_field"), 2.0);
     daemon.kill();
     let daemon = home.start(&[]);
@@ -66,7 +67,7 @@ fn the_latest_value_counts_in_every_unit() {
     ] {
         let target = format!("/write?db=a{precision}");
         let lines = format!("{name} value=1 {time}\n{name} value=2 {time}\n{name} value=9 1\n");
-        // What is older than the last one by more than two hours is refused.
+        // A value is refused if it is more than two hours older than the last one.
         let response = write(&daemon, &target, &lines);
         response.expect_refusal(400, "2 taken, 1 refused");
         assert_eq!(daemon.sample(name), 2.0, "{name}");
@@ -86,7 +87,7 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
     let home = Home::new();
     let daemon = home.start(&["--series-per-source", "10"]);
     let long = "x".repeat(70_000);
-    // What each field would be refused for is refused once.
+    // If a reason applies to every field of a line, for example too many tags, it is counted once.
     let tags: String = (0..100).map(|n| format!(",t{n}=v")).collect();
     let name = "n".repeat(600);
     let lines = format!(
@@ -121,14 +122,15 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
     daemon.stop();
 }
 
-/// Clients write the line feeds of a text as they are, so its author could add lines.
+/// Clients do not escape the line feeds in a string, so the author of the string could otherwise
+/// add lines.
 #[test]
 fn no_part_of_a_text_counts() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let lines = "log msg=\"x\nlogins,host=a value=9e9\n\",n=1 1700000000000000000\nafter value=1\n";
     assert_eq!(write(&daemon, "/write", lines).status, 204);
-    // Of a line that is too long or wrong, no part counts, either.
+    // If a line is too long or invalid, no part of it counts either.
     let long = "x\n".repeat(40_000);
     let lines = format!(
         "log msg=\"{long}\nlogins value=9\n\",n=2\nlast value=1\nlog,x msg=\"\nlogins value=9\n\"\n"
@@ -156,7 +158,7 @@ fn a_large_body_is_read_piece_by_piece() {
     assert_eq!(daemon.sample("quipu_input_samples_total{input=\"influx\"}"), 5000.0);
     let response = daemon.post_body("/write", &fields, &gzip[..gzip.len() / 2]);
     response.expect_refusal(400, "Content-Encoding says, gzip");
-    // The last line of a body that is cut may be half of one.
+    // The last line of a truncated body can be incomplete.
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(b"whole value=12\nhalf value=12").unwrap();
     let mut cut = encoder.finish().unwrap();

@@ -1,4 +1,4 @@
-//! Messages of quipu-wire's formats: every format, and what becomes of each kind of message.
+//! Tests of the message formats of quipu-wire: every format, and every kind of message.
 
 use quipu_wire::{
     AnyFormat, BatchTimer, Counter, Framing, Gauge, Message, MetricType, MetricUnion,
@@ -113,7 +113,7 @@ fn a_message_that_is_wrong_leaves_its_neighbours() {
     ];
     let format = "quipu".parse::<AnyFormat>().unwrap();
     let response = ingest(&daemon, "?format=quipu", &stream(format, Framing::Own, &messages));
-    // A block of the stream has counters first, then batch timers, gauges and unions.
+    // A block of the stream contains counters first, then batch timers, gauges and unions.
     for part in [
         "3 taken, 5 refused",
         "message 2, at byte ",
@@ -128,7 +128,7 @@ fn a_message_that_is_wrong_leaves_its_neighbours() {
         response.expect_refusal(400, part);
     }
     assert_eq!(daemon.sample("good"), 2.0);
-    // Where lengths tell where the next message begins, one that cannot be read is skipped.
+    // If lengths mark the start of the next message, an unreadable message is skipped.
     let format = "bson".parse::<AnyFormat>().unwrap();
     let body = stream(format, Framing::U32Le, &[good]);
     let bad = [&3_u32.to_le_bytes()[..], b"bad"].concat();

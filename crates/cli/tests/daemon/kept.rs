@@ -1,5 +1,5 @@
-//! What a real Prometheus sees of what was sent, while senders restart and the daemon is killed:
-//! each increment once, in series that only grow.
+//! Lets a real Prometheus watch the received metrics while senders restart and the daemon is
+//! killed. Each increment must count exactly once, in series that only grow.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -10,20 +10,20 @@ use std::thread;
 use crate::common::{Client, Daemon, Home, program, wait_until};
 
 const KILLS: u64 = 5;
-/// The requests that each sender has answered before a kill, and the packets that arrive.
+/// The number of answered requests per sender before a kill, and of arrived packets.
 const BEFORE_A_KILL: u64 = 40;
 
 const IMPORT: &str = "/api/v1/import/prometheus";
 const PUSH: &str = "/metrics/job/batch?mode=add";
 
-/// A Prometheus.
+/// A running Prometheus.
 pub(crate) struct Prometheus {
     address: SocketAddr,
     _process: Daemon,
 }
 
 impl Prometheus {
-    /// One that scrapes the daemon.
+    /// Starts a Prometheus that scrapes the daemon.
     fn start(home: &Home, target: &str) -> Prometheus {
         let config = format!(
             "global: {{scrape_interval: 200ms}}\n\
@@ -32,7 +32,7 @@ impl Prometheus {
         Prometheus::launch(home, &config, &[])
     }
 
-    /// One with this configuration and these flags.
+    /// Starts a Prometheus with this configuration and these flags.
     pub(crate) fn launch(home: &Home, text: &str, flags: &[&str]) -> Prometheus {
         let config = home.path("prometheus.yml");
         fs::write(&config, text).unwrap();
@@ -46,19 +46,19 @@ impl Prometheus {
         Prometheus { address: address.parse().unwrap(), _process: home.spawn(command) }
     }
 
-    /// The value of a query that has one series; `None` as long as it has none.
+    /// Returns the value of a query with one result; `None` as long as there is no result.
     pub(crate) fn query(&self, query: &str) -> Option<f64> {
         let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let mut client = Client::connect(self.address).ok()?;
         let response = client.request("GET", &format!("/api/v1/query?query={query}")).ok()?;
-        // Another status before it is ready.
+        // The status differs before Prometheus is ready.
         let response = (response.status == 200).then(|| response.json())?;
         let result = &response["data"]["result"];
         assert!(result.as_array().is_none_or(|series| series.len() <= 1), "{result}");
         result[0]["value"][1].as_str()?.parse().ok()
     }
 
-    /// Waits for the value of a counter, and checks that it grew from 0 to that value without a
+    /// Waits for the value of a counter, and checks that it grew from 0 to this value without a
     /// reset.
     #[track_caller]
     fn expect_increase(&self, name: &str, total: u64) {
@@ -73,8 +73,8 @@ impl Prometheus {
     }
 }
 
-/// Sends a body for each number from 1 on, until the daemon is gone. Returns the last number that
-/// was sent, which the daemon may have taken.
+/// Sends a body for each number from 1 on, until the daemon is gone. Returns the last sent number,
+/// which the daemon may or may not have counted.
 fn send_until_killed(
     address: SocketAddr,
     target: &str,
@@ -117,7 +117,7 @@ fn a_real_prometheus_sees_each_increment_once_over_kills() {
         let value = text.lines().find_map(|line| line.strip_prefix("packets "));
         value.map(|value| value.parse::<f64>().unwrap())
     };
-    // An increase is seen from a first sample on.
+    // We start with a zero, because Prometheus computes an increase from the first sample on.
     post(&daemon, IMPORT, &import(0));
     post(&daemon, PUSH, &push(0));
     sender.send_to(b"packets:0|c", &statsd).unwrap();
@@ -131,7 +131,7 @@ fn a_real_prometheus_sees_each_increment_once_over_kills() {
         let address = daemon.address();
         let [imports, pushes] = [AtomicU64::new(0), AtomicU64::new(0)];
         let last = thread::scope(|scope| {
-            // A source that begins with 1 again each time.
+            // This source starts with 1 again each time.
             let importer = scope.spawn(|| send_until_killed(address, IMPORT, import, &imports));
             let pusher = scope.spawn(|| send_until_killed(address, PUSH, |_| push(1), &pushes));
             for _ in 0..BEFORE_A_KILL {
@@ -146,7 +146,8 @@ fn a_real_prometheus_sees_each_increment_once_over_kills() {
             [importer, pusher].map(|sender| sender.join().unwrap())
         });
         daemon = start();
-        // A source sends a total again that was not answered; an increment can only be given up.
+        // A source can repeat an unacknowledged total, but it must give up an unacknowledged
+        // increment.
         post(&daemon, IMPORT, &import(last[0]));
         imported += last[0];
         let possible = pushed + pushes.load(Ordering::SeqCst)..=pushed + last[1];

@@ -1,4 +1,4 @@
-//! Windows of other lengths, and keys, each with its own window.
+//! Tests of other window lengths, and of keys, each with a separate window.
 
 use crate::common::{Daemon, Home};
 
@@ -19,7 +19,7 @@ fn rate_does_not_count_itself() {
 #[test]
 fn rate_is_also_json() {
     let home = Home::new();
-    // One bucket lasts far longer than this test, so it holds everything that the test sends.
+    // A bucket lasts far longer than this test, so it contains all events.
     let daemon = home.start(&["--accuracy", "30m", "--span", "2h"]);
     for _ in 0..9 {
         daemon.get("/");
@@ -30,7 +30,7 @@ fn rate_is_also_json() {
     assert_eq!(object["rate"], 9.0 / 7200.0);
     assert_eq!(object["max_rate"], 9.0 / 1800.0);
     assert_eq!(object.as_object().unwrap().len(), 4);
-    // The default is the daemon's own window. Times may have spaces, in either encoding.
+    // The default is the daemon's own window. You can put spaces into a time, in either encoding.
     assert_eq!(daemon.get("/rate?format=json").json()["window"], 3600.0);
     for window in ["1h+30m", "1h%2030m", "90m", "5400s"] {
         let object = daemon.get(&format!("/rate?format=json&window={window}")).json();
@@ -93,7 +93,7 @@ fn a_key_can_contain_any_bytes() {
     for bad in ["%zz", "%", "a%4", "%2g", "%C3%"] {
         daemon.post(&format!("/hit/{bad}")).expect_refusal(400, "write %25");
     }
-    // The longest key, and a key of one more byte.
+    // The longest valid key, and a key with one more byte.
     let longest = "k".repeat(128);
     assert_eq!(daemon.post(&format!("/hit/{longest}")).count(), 1);
     daemon.post(&format!("/hit/{longest}k")).expect_refusal(400, "has 1 to 128 bytes");
@@ -171,7 +171,7 @@ fn the_least_recently_hit_key_is_evicted() {
         daemon.post(&format!("/hit/{key}?n=5"));
     }
     expect_keys(&daemon, 3.0, 0.0);
-    // A hit keeps a key from eviction, reading it does not.
+    // A hit protects a key from eviction, but reading it does not.
     daemon.post("/hit/a");
     daemon.get("/rate/b");
     assert_eq!(daemon.post("/hit/d").count(), 1);

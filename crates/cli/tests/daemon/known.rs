@@ -1,5 +1,6 @@
-//! Series that are known by their bytes: senders that write a series in the same way each time, and
-//! senders that write it in another way each time, get the same responses and make the same series.
+//! Tests of the cache of series by their bytes. Senders that always write a series in the same way,
+//! and senders that write it differently each time, must get the same responses and create the same
+//! series.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +8,7 @@ use quipu_wire::remote;
 
 use crate::common::{Daemon, Home, Random, Response};
 
-/// Totals, gauges, and what has no type but by its name.
+/// Totals, gauges, and names without a declared type.
 const NAMES: [&str; 7] = [
     "known_hits_total",
     "known_jobs",
@@ -30,7 +31,7 @@ struct Sample {
 }
 
 impl Random {
-    /// A value and its time in a round; `start` is the time of the first round.
+    /// Returns a value and its time in a round. `start` is the time of the first round.
     fn value(&mut self, round: i64, start: i64) -> (f64, i64) {
         let value = match self.below(24) {
             0 => f64::NAN,
@@ -69,8 +70,8 @@ fn field(tag: u8, body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A series of remote write 1.0. `mark` is in a field that no label has: it changes the bytes
-/// alone.
+/// Encodes a series of remote write 1.0. `mark` is stored in an unknown field, so it changes only
+/// the bytes.
 fn series(sample: &Sample, mark: Option<u8>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let host = sample.host.to_string();
@@ -87,7 +88,7 @@ fn series(sample: &Sample, mark: Option<u8>) -> Vec<u8> {
     field(0x0a, &bytes)
 }
 
-/// The samples of a series of remote write.
+/// Encodes the samples of a remote write series.
 fn values(sample: &Sample) -> Vec<u8> {
     let value = |(value, time): &(f64, i64)| {
         let time = varint(*time as u64);
@@ -106,7 +107,7 @@ fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-/// A request of remote write 2.0. Labels that are not in their order are not known.
+/// Encodes a request of remote write 2.0. Series with unsorted labels are not cached.
 fn request_2(samples: &[(Sample, u8)], is_ordered: bool) -> Vec<u8> {
     let (mut symbols, mut all) = (vec![String::new(), "A help.".into()], vec![]);
     for (sample, kind) in samples {
@@ -119,7 +120,7 @@ fn request_2(samples: &[(Sample, u8)], is_ordered: bool) -> Vec<u8> {
             numbers.extend(varint(symbols.len() as u64));
             symbols.push(text);
         }
-        // Some have a help.
+        // Some series contain a help string.
         let about = [0x08, *kind, 0x18, u8::from(sample.host == 1)];
         let series = [field(0x0a, &numbers), values(sample), field(0x2a, &about)].concat();
         all.extend(field(0x2a, &series));
@@ -128,12 +129,12 @@ fn request_2(samples: &[(Sample, u8)], is_ordered: bool) -> Vec<u8> {
     symbols.chain(all).collect()
 }
 
-/// Lines of text. `mark` is a number of spaces before them.
+/// Writes the lines of a sample. `mark` is a number of spaces before each line.
 fn lines(sample: &Sample, mark: usize) -> String {
     let bound = if sample.name.ends_with("_bucket") { ",le=\"1\"" } else { "" };
     let line = |(value, time): &(f64, i64)| {
         let value = if value.is_nan() { "NaN".into() } else { value.to_string() };
-        // Some have no time.
+        // Some samples contain no time.
         let time = if time % 7 == 0 { String::new() } else { format!(" {time}") };
         let name = sample.name;
         format!("{:mark$}{name}{{host=\"{}\"{bound}}} {value}{time}\n", "", sample.host)
@@ -141,7 +142,7 @@ fn lines(sample: &Sample, mark: usize) -> String {
     sample.values.iter().map(line).collect()
 }
 
-/// All series of the test, and what was taken.
+/// Returns all series of the test, and the counts of accepted samples.
 fn shown(daemon: &Daemon) -> Vec<String> {
     let text = daemon.get("/metrics").text();
     let is_shown = |line: &&str| line.contains("known_") || line.contains("quipu_input_samples");
@@ -163,7 +164,7 @@ fn known_series_are_counted_like_new_ones() {
     let start = now - HOUR;
     let mut random = Random(88_172_645_463_325_252);
     for round in 1..120_u8 {
-        // What senders say of families, which changes now and then.
+        // The metadata of families, which sometimes changes.
         let mut families = vec![];
         if random.below(6) == 0 {
             let name = &NAMES[1 + random.below(2) as usize];

@@ -1,4 +1,4 @@
-//! The log: one line per event, and none for a request.
+//! Tests of the log: one line per event, but none per request.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -10,7 +10,8 @@ use crate::common::{Home, wait_until};
 #[test]
 fn every_line_of_json_is_an_object() {
     let home = Home::new();
-    // At all levels, over everything that is logged: start, requests of all kinds, shutdown.
+    // At the most detailed level, cover everything that is logged: start, requests of all kinds,
+    // shutdown.
     let daemon = home.start(&["--log-level", "trace", "--state", "quo\"ted \u{fc}.quipu"]);
     daemon.get("/");
     daemon.get("/nothing\"%0a");
@@ -54,7 +55,7 @@ fn requests_are_not_logged() {
     let mut client = daemon.connect();
     client.send("NONSENSE\r\n\r\n").unwrap();
     assert_eq!(client.read_response().unwrap().status, 400);
-    // Nor do successful checkpoints.
+    // Successful checkpoints are not logged either.
     wait_until("a few checkpoints", || {
         daemon.get("/");
         daemon.sample("quipu_checkpoint_duration_seconds_count") >= 5.0
@@ -97,12 +98,12 @@ fn levels_and_formats_of_the_log_are_honoured() {
     let home = Home::new();
     // At this level, a clean start and stop log nothing.
     let quiet = home.launch(&["--log-level", "warn"]);
-    // Signals are watched before the state is created.
+    // Wait for the state, because signals are handled before it is created.
     wait_until("the state is there", || home.state().exists());
     quiet.signal(rustix::process::Signal::TERM);
     let ended = quiet.wait();
     assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
-    // The text format has no escape sequences, wherever it goes.
+    // This format contains no escape sequences, wherever it is written.
     let listen = ["--listen", "127.0.0.1:0"];
     let ended = home.run(&[&listen[..], &["--state", "missing/state.quipu"]].concat());
     assert!(ended.stderr.contains(" ERROR the daemon exits error=cannot use the state"));
@@ -129,7 +130,7 @@ fn a_request_controls_no_terminal_that_shows_the_log() {
     let mut client = daemon.connect();
     client.send("GET /rate?window=\u{202e}\u{9b}2J HTTP/1.1\r\nHost: quipu\r\n\r\n").unwrap();
     assert_eq!(client.read_response().unwrap().status, 400);
-    // The field has the characters, and the line has their escapes.
+    // The field contains the original characters, but the line contains their escapes.
     let event = daemon.wait_for("refused");
     assert_eq!(event["target"], "/rate?window=\u{202e}\u{9b}2J");
     let log = daemon.log().concat();

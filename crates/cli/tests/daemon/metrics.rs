@@ -1,4 +1,4 @@
-//! The daemon's own metrics, and its health checks.
+//! Tests of the daemon's own metrics and of its health checks.
 
 use std::process::{Command, Stdio};
 
@@ -39,7 +39,7 @@ fn promtool_finds_no_fault() {
     assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
 }
 
-/// Also by a Prometheus of some years ago.
+/// This includes a Prometheus that is several years old.
 #[test]
 fn prometheus_takes_the_configurations_of_the_guide() {
     let promtool = program("promtool", "prometheus");
@@ -124,7 +124,7 @@ fn the_metrics_count_the_traffic() {
     let matched = poll(|| {
         text = daemon.get("/metrics").text();
         let fits = |(name, value): &(&str, f64)| sample(&text, name) == Some(*value);
-        // The connections of the traffic may take a moment to close.
+        // The connections of the traffic can take a moment to close.
         let matched = expected(scrapes).iter().all(fits);
         scrapes += 1.0;
         matched.then_some(())
@@ -156,7 +156,7 @@ fn checkpoints_are_counted() {
         daemon.get("/");
         count() >= 3.0
     });
-    // While nothing is counted, there are no syncs: at some point two reads in a row are equal.
+    // Without events, there are no syncs, so at some point two reads in a row are equal.
     wait_until("the last checkpoint", || {
         let before = count();
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -197,7 +197,7 @@ fn connections_give_their_memory_back() {
             client
         })
         .collect();
-    // 30 KB each while they are used, and a quarter of that while they are idle.
+    // A buffer takes 30 KB while it is used, and a quarter of this while it is idle.
     wait_until("buffers go back", || resident() - before < 8192.0 * CONNECTIONS as f64);
     for client in &mut clients {
         assert_eq!(client.request("GET", "/rate").unwrap().count(), 0);
@@ -227,14 +227,14 @@ fn the_memory_of_a_large_response_goes_back() {
     wait_until("it goes back", || heap(daemon.id()) < before + (6 << 20));
 }
 
-/// The resident bytes of a process that are in no file.
+/// Returns the resident bytes of a process that do not belong to a file.
 fn heap(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Sends requests, each on its own connection: 9 to routes, 5 that the transport refuses.
+/// Sends requests, each on a new connection: 9 to routes, and 5 that the transport refuses.
 fn traffic(daemon: &Daemon) {
     for (method, target, status) in [
         ("GET", "/", 200),

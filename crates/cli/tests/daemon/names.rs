@@ -1,4 +1,4 @@
-//! Names that are no longer used: a start frees them, and their memory is used again.
+//! Tests of unused names. A restart frees them, and their memory is used again.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -9,7 +9,7 @@ use crate::common::{Daemon, Home, wait_until};
 const FAMILIES: usize = 50;
 const SOON: &str = "3s";
 
-/// Starts a daemon that takes few names.
+/// Starts a daemon that accepts few names.
 fn start(home: &Home, expiry: &str, forget: &str) -> (Daemon, UdpSocket) {
     let statsd = format!("udp://{}:9125", home.host());
     let families = FAMILIES.to_string();
@@ -21,7 +21,7 @@ fn start(home: &Home, expiry: &str, forget: &str) -> (Daemon, UdpSocket) {
     (daemon, socket)
 }
 
-/// Sends counters of all new names that there may be, and others until one is refused.
+/// Sends counters with the maximum number of new names, and then others until one is refused.
 fn fill(daemon: &Daemon, socket: &UdpSocket, round: usize) {
     for number in 0..FAMILIES {
         socket.send(format!("round{round}_name{number}:{}|c", number + 1).as_bytes()).unwrap();
@@ -45,9 +45,9 @@ fn inspect(home: &Home) -> String {
     ended.stdout
 }
 
-/// The bytes of the state that are in use.
+/// Returns the used bytes of the state.
 fn used(home: &Home) -> u64 {
-    // CURSOR of the segment's header.
+    // The `CURSOR` of the segment's header.
     let bytes = fs::read(home.state()).unwrap();
     u64::from_le_bytes(bytes[72..80].try_into().unwrap())
 }
@@ -63,7 +63,7 @@ fn names_of_the_past_make_room_at_the_next_start_and_the_state_does_not_grow() {
         assert_eq!(daemon.sample("quipu_input_families"), 0.0);
         fill(&daemon, &socket, round);
         assert_eq!(daemon.sample("quipu_input_families_free"), 0.0);
-        // The names are those of this round alone.
+        // Only the names of this round are left.
         assert!(shown(&daemon).iter().all(|line| line.starts_with(&format!("round{round}_"))));
         let seen = inspect(&home);
         assert!(seen.contains(&format!("round{round}_name{}", FAMILIES - 1)), "{seen}");
@@ -132,7 +132,7 @@ fn freed_families_survive_kills_and_a_snapshot() {
     assert_eq!(other.finish(command).status.code(), Some(0));
     let (daemon, socket) = start(&other, "1h", "0s");
     assert_eq!(shown(&daemon), before);
-    // The names are free, and the memory is not known to be: as after a loss of power.
+    // The names are free, but their memory is not known to be free, like after a power loss.
     assert_eq!(daemon.sample("quipu_input_families_free"), 0.0);
     (0..FAMILIES / 2).for_each(|number| {
         socket.send(format!("new{number}:1|c").as_bytes()).unwrap();

@@ -1,4 +1,5 @@
-//! `docs/openapi.yaml` beside the daemon. `make judge-openapi` compares much more.
+//! Compares `docs/openapi.yaml` with the daemon. You can run a more thorough comparison with `make
+//! judge-openapi`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +14,7 @@ fn document() -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The path up to its first parameter, which may have slashes.
+/// Returns the path up to its first parameter, which can contain slashes.
 fn route(path: &str) -> &str {
     path.find('}').map_or(path, |end| &path[..=end])
 }

@@ -21,7 +21,7 @@ exporter = OTLPMetricExporter(
 )
 provider = MeterProvider(
     resource=Resource({"service.name": "shop", "service.instance.id": kind}),
-    # No export but those below.
+    # Only the exports below.
     metric_readers=[PeriodicExportingMetricReader(exporter, export_interval_millis=1e9)],
     views=[View(instrument_name="weight", aggregation=ExponentialBucketHistogramAggregation())],
 )

@@ -1,5 +1,5 @@
-//! OTLP over HTTP: what OpenTelemetry's SDK and others send is taken once, whatever ends the
-//! daemon.
+//! Tests of OTLP over HTTP. Data from OpenTelemetry's SDK and other senders must count exactly
+//! once, no matter how the daemon ends.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -28,7 +28,7 @@ fn post(daemon: &Daemon, fields: &[(&str, &str)], body: &[u8]) -> Response {
     client.read_response().unwrap()
 }
 
-/// A request with metrics of one resource and one scope.
+/// Returns a request with metrics of one resource and one scope.
 fn request(metrics: serde_json::Value) -> String {
     let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
     json!({"resourceMetrics": [{
@@ -44,13 +44,13 @@ fn request(metrics: serde_json::Value) -> String {
     .to_string()
 }
 
-/// A counter at a total.
+/// Returns a counter with this total.
 fn counted(total: u64, start: u64) -> String {
     request(json!([{"name": "hits", "sum": {"aggregationTemporality": 2, "isMonotonic": true,
         "dataPoints": [{"asInt": total, "startTimeUnixNano": start, "timeUnixNano": start + total}]}}]))
 }
 
-/// The labels of each series of `request`.
+/// The labels that all series of `request` share.
 const LABELS: &str = "instance=\"i-1\",job=\"shop/cart\",otel_scope_a_b=\"c\",\
                       otel_scope_name=\"lib\",otel_scope_version=\"2\"";
 
@@ -74,7 +74,7 @@ fn all_types() -> String {
     ]))
 }
 
-/// Expects each of the lines in the exposition.
+/// Expects each of these lines in the exposition.
 #[track_caller]
 fn expect_lines(daemon: &Daemon, lines: &[String]) {
     let text = daemon.get("/metrics").text();
@@ -84,7 +84,7 @@ fn expect_lines(daemon: &Daemon, lines: &[String]) {
     }
 }
 
-/// Whether two lines have the same name, labels in any order, and value.
+/// Returns whether two lines share their name, their value, and their labels in any order.
 fn same(one: &str, other: &str) -> bool {
     let parts = |line: &str| -> Option<(String, Vec<String>, String)> {
         let (series, value) = line.rsplit_once(' ')?;
@@ -126,7 +126,7 @@ fn every_type_of_data_is_shown() {
     assert!(text.contains("# HELP queue_length Items.\n# TYPE queue_length gauge\n"), "{text}");
     assert_eq!(daemon.sample("quipu_input_samples_total{input=\"otlp\"}"), 8.0);
 
-    // Protobuf, compressed: increments add up.
+    // Compressed protobuf. Increments add up.
     let bytes = remote::otlp::metrics_request_from_json(body.as_bytes()).unwrap();
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&bytes).unwrap();
@@ -169,12 +169,12 @@ fn totals_are_counted_once_over_restarts_of_both() {
     send(&daemon, 5, 1000);
     send(&daemon, 7, 1000);
     expect_lines(&daemon, &line(7));
-    // The sender restarts, and has counted more than before.
+    // The sender restarts, and counts more than before the restart.
     send(&daemon, 8, 2000);
     expect_lines(&daemon, &line(15));
 }
 
-/// A client that did not get the response sends its request again, also after a kill of the daemon.
+/// If a client does not get the response, it repeats its request, even after the daemon was killed.
 #[test]
 fn a_delta_that_is_sent_again_counts_once() {
     let delta = |n: u64, time: u64| {
@@ -225,12 +225,12 @@ fn a_delta_that_is_sent_again_counts_once() {
     }
 }
 
-/// The labels of each series of `request` after a rule.
+/// Returns the labels of the series of `request` after a rule.
 fn without_instance() -> String {
     LABELS.split(',').filter(|label| !label.starts_with("instance")).collect::<Vec<_>>().join(",")
 }
 
-/// Two processes have the same identity, without `service.instance.id`.
+/// Two processes use the same identity, because `service.instance.id` is missing.
 #[test]
 fn totals_of_processes_that_are_alive_add_up_and_are_noticed() {
     let home = Home::new();
@@ -274,7 +274,7 @@ fn totals_of_processes_that_are_alive_add_up_and_are_noticed() {
     }
 }
 
-/// One SDK sends increments and another one totals, under one name and with the same labels.
+/// One SDK sends increments and another one sends totals, with the same name and labels.
 #[test]
 fn delta_and_cumulative_data_of_one_name_add_up() {
     let delta = request(json!([{"name": "hits", "sum": {"aggregationTemporality": 1,
@@ -371,7 +371,7 @@ fn refused_points_are_reported_and_the_rest_is_accepted() {
     assert!(refused.contains("shop/cart") && refused.contains("send -4 or more"), "{refused}");
 }
 
-/// An exporter of OTLP speaks gRPC unless it is told otherwise.
+/// By default, OTLP exporters use gRPC.
 #[test]
 fn a_client_of_grpc_gets_the_reason_and_the_log_has_the_way_out() {
     let home = Home::new();
@@ -381,7 +381,7 @@ fn a_client_of_grpc_gets_the_reason_and_the_log_has_the_way_out() {
     for length in [16, 20, preface.len()] {
         let mut client = TcpStream::connect(daemon.address()).unwrap();
         client.write_all(&preface[..length]).unwrap();
-        // It may have ended the connection.
+        // Ignore the error, because the server may have closed the connection.
         let _ = client.write_all(&preface[length..]).and_then(|()| client.write_all(&settings));
         let mut frames = Vec::new();
         client.read_to_end(&mut frames).unwrap();
@@ -421,7 +421,7 @@ fn bodies_that_are_no_request_are_refused() {
     bomb.write_all(&vec![0; 1 << 20]).unwrap();
     assert_eq!(status(&gzip, &bomb.finish().unwrap()).status, 413);
     assert_eq!(daemon.get("/v1/metrics").status, 405);
-    // Points before a fault are taken.
+    // The points before a fault count.
     let mut bytes = remote::otlp::metrics_request_from_json(counted(3, 1).as_bytes()).unwrap();
     bytes.push(0xff);
     let response = status(&[("Content-Type", PROTOBUF)], &bytes);
@@ -439,7 +439,7 @@ fn a_sender_without_room_is_asked_to_retry() {
             .collect();
         request(json!([{"name": "g", "gauge": {"dataPoints": points}}]))
     };
-    // One series is that of target_info.
+    // The count includes the series `target_info`.
     let response = post(&daemon, &[("Content-Type", JSON)], many(0).as_bytes());
     assert_eq!(response.json()["partialSuccess"]["rejectedDataPoints"], "2");
     let response = post(&daemon, &[("Content-Type", JSON)], many(3).as_bytes());
@@ -487,7 +487,7 @@ fn the_python_sdk_is_understood() {
     }
 }
 
-/// `make judge-otlp` runs it.
+/// You can run this test with `make judge-otlp`.
 #[test]
 #[ignore = "needs telemetrygen, which takes a minute to build"]
 fn telemetrygen_is_understood() {

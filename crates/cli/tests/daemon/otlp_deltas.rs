@@ -1,5 +1,5 @@
-//! What a receiver of deltas is still owed when it refuses requests, over ends of the daemon, and
-//! the access to the file that has it.
+//! Tests of the pending deltas when a receiver refuses requests, across restarts of the daemon, and
+//! of the permissions of the file that contains them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use crate::common::{Home, wait_until};
 use crate::otlp_output::{Receiver, Reply, Request, text};
 use crate::outputs::import;
 
-/// What counts in the receiver: requests of which it has seen the bytes count once.
+/// The receiver's count. A repeated request with the same bytes counts once.
 #[derive(Default)]
 struct Counted {
     bodies: Vec<Vec<u8>>,
@@ -27,7 +27,7 @@ impl Counted {
     }
 }
 
-/// By how much the counter grows by a request.
+/// Returns the growth of the counter by a request.
 fn hits(request: &Request) -> f64 {
     let points = request.points.iter().filter(|point| point.series.starts_with("hits_total"));
     points.map(|point| point.number).sum()
@@ -37,7 +37,7 @@ fn with_hits(requests: &[Request]) -> usize {
     requests.iter().filter(|request| hits(request) > 0.0).count()
 }
 
-/// The settings of a daemon that sends deltas.
+/// Returns the settings of a daemon that sends deltas.
 fn deltas<'a>(receiver: &'a Receiver, interval: &'a str) -> [&'a str; 6] {
     ["--otlp", &receiver.url, "--otlp-temporality", "delta", "--otlp-interval", interval]
 }
@@ -93,7 +93,7 @@ fn an_end_amid_refusals_keeps_the_requests_that_were_refused() {
             _ => Reply::Status(503, "Retry-After: 3600\r\n", b""),
         }
     });
-    // All of it goes out when the daemon stops, in more than one request.
+    // All deltas are sent when the daemon stops, in more than one request.
     let daemon = home.start(&deltas(&receiver, "1000h"));
     let lines = (0..2500).map(|n| format!("hits_total{{n=\"{n}\"}} 1\n"));
     text(&daemon, &format!("# TYPE hits_total counter\n{}", lines.collect::<String>()));
@@ -115,7 +115,7 @@ fn a_request_that_may_have_arrived_is_repeated_unchanged_after_refusals() {
             return Reply::Status(401, "", b"");
         }
         counts.lock().unwrap().count(request);
-        // It counts, and the daemon does not know.
+        // The receiver counts the request, but the daemon does not learn this.
         if at == 0 { Reply::Cut } else { Reply::Taken }
     });
     let daemon = home.start(&deltas(&receiver, "100ms"));
@@ -136,7 +136,7 @@ fn only_the_daemon_reads_the_deltas_that_are_left() {
     let file = owed(&home);
     let (number, other) = (file_number(&file), home.path("other"));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
-    // A link at the place of the next version is replaced, and not followed.
+    // A symbolic link in place of the next version is replaced, not followed.
     fs::write(&other, "precious").unwrap();
     symlink(&other, file.with_file_name(format!("{:016x}.new", number + 1))).unwrap();
     let daemon = home.start(&flags);
@@ -144,20 +144,20 @@ fn only_the_daemon_reads_the_deltas_that_are_left() {
     wait_until("hits", || receiver.see(with_hits) > 0);
     assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
     daemon.stop();
-    // A link to what could be read is not followed either.
+    // A symbolic link to a readable file is not followed either.
     let file = owed(&home);
     fs::rename(&file, &other).unwrap();
     symlink(&other, &file).unwrap();
     let daemon = home.start(&flags);
     daemon.wait_for("cannot read up to where a receiver has what was added");
-    // Nor is a link to a folder.
+    // Nor is a symbolic link to a folder.
     let home = Home::new();
     fs::create_dir(home.path("elsewhere")).unwrap();
     symlink(home.path("elsewhere"), home.path("state.quipu.otlp")).unwrap();
     home.expect_refusal(&flags, 1, &["it is a symbolic link", "give another --state"]);
 }
 
-/// The last file with what a receiver is owed.
+/// Returns the last file with the pending requests of a receiver.
 pub(crate) fn owed(home: &Home) -> PathBuf {
     let folder = fs::read_dir(home.path("state.quipu.otlp")).unwrap().next().unwrap().unwrap();
     let files = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());

@@ -10,8 +10,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 with open(sys.argv[1], "rb") as file:
     data = file.read()
 request = ExportMetricsServiceRequest.FromString(data)
-# Nothing was in a field that they do not know: it would be kept, and so could not be told apart by
-# its bytes alone.
+# Discard unknown fields, because they would be preserved, so the bytes would not reveal them.
 request.DiscardUnknownFields()
 assert len(request.SerializeToString()) == len(data), "fields that are not known, or not canonical"
 

@@ -1,5 +1,5 @@
-//! What the daemon sends by OTLP: to a receiver that does what a test says, and to another daemon,
-//! whose totals are the same whatever is killed.
+//! Tests of the OTLP output, to a receiver whose behavior a test defines, and to another daemon,
+//! which must show the same totals after any kill.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -22,17 +22,17 @@ use crate::otlp_resources::add_of_programs;
 use crate::outputs::{count, ends_without_a_response, import};
 use crate::python;
 
-/// What a receiver does with a request.
+/// The response of a receiver to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Taken,
-    /// This status, with other fields, and a body.
+    /// This status, with additional header fields and a body.
     Status(u16, &'static str, &'static [u8]),
-    /// The end of the connection.
+    /// A closed connection.
     Cut,
 }
 
-/// A request, as it came in.
+/// A received request.
 pub(crate) struct Request {
     fields: HashMap<String, String>,
     /// The body, after decompression.
@@ -42,9 +42,9 @@ pub(crate) struct Request {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Point {
-    /// The attributes of its resource.
+    /// The attributes of the point's resource.
     pub(crate) resource: String,
-    /// Name and attributes, as in the text format.
+    /// The name and the attributes, for example `level{n="1"}`.
     pub(crate) series: String,
     unit: String,
     help: String,
@@ -57,14 +57,14 @@ pub(crate) struct Point {
     pub(crate) exemplars: String,
 }
 
-/// A server that keeps all requests.
+/// A server that records all requests.
 pub(crate) struct Receiver {
     pub(crate) url: String,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Receiver {
-    /// Replies as the function says, which gets the requests so far and the new one.
+    /// Starts a server. `reply` gets the requests so far and the new one.
     pub(crate) fn start(
         home: &Home,
         reply: impl Fn(&[Request], &Request) -> Reply + Send + Sync + 'static,
@@ -82,12 +82,12 @@ impl Receiver {
         Receiver { url, requests }
     }
 
-    /// Looks at all requests so far.
+    /// Calls `look` with all requests so far.
     pub(crate) fn see<T>(&self, look: impl FnOnce(&[Request]) -> T) -> T {
         look(&self.requests.lock().unwrap())
     }
 
-    /// The last point of a series.
+    /// Returns the last point of a series.
     pub(crate) fn last(&self, series: &str) -> Option<Point> {
         self.see(|requests| {
             let mut points = requests.iter().rev().flat_map(|request| request.points.iter().rev());
@@ -105,7 +105,7 @@ impl Receiver {
         last.unwrap()
     }
 
-    /// The name of the receiver, as the value of a label.
+    /// Returns the name of the receiver as a label.
     fn label(&self) -> String {
         format!("receiver=\"{}/v1/metrics\"", self.url)
     }
@@ -131,12 +131,12 @@ fn serve(
         };
         let length = body.len();
         let head = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n");
-        // The daemon may have been killed.
+        // Ignore the error, because the daemon may have been killed.
         let _ = output.write_all(&[head.as_bytes(), body].concat());
     }
 }
 
-/// The next request; `None` after the last.
+/// Reads the next request; `None` after the last one.
 fn receive(input: &mut impl BufRead) -> Option<Request> {
     let Received { line, fields, mut body } = Received::read(input)?;
     assert_eq!(line, "POST /v1/metrics HTTP/1.1");
@@ -150,7 +150,7 @@ fn receive(input: &mut impl BufRead) -> Option<Request> {
     let mut resources = HashMap::new();
     remote::otlp::read_metrics_request(&body, |point| {
         let read = read(point);
-        // A resource is in a request once.
+        // A request contains each resource once.
         let number = *resources.entry(read.resource.clone()).or_insert(point.resource.number);
         assert_eq!(number, point.resource.number, "{}", read.resource);
         points.push(read);
@@ -241,7 +241,7 @@ fn value_of(value: &PointValue<'_>) -> (String, f64) {
     }
 }
 
-/// Imports text.
+/// Imports samples in the text format.
 pub(crate) fn text(daemon: &Daemon, text: &str) {
     let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
     assert!(response.status < 300, "{response:?}");
@@ -271,7 +271,7 @@ fn add(daemon: &Daemon) {
     assert_eq!((response.status, response.text().as_str()), (200, "{}"));
 }
 
-/// The lines of `/metrics` of a daemon, without its own.
+/// Returns the lines of `/metrics`, without the daemon's own.
 pub(crate) fn shown(daemon: &Daemon) -> BTreeSet<String> {
     lines::shown(daemon).into_iter().collect()
 }
@@ -323,7 +323,7 @@ fn all_types_are_sent_as_types_of_opentelemetry() {
     let sent = format!("quipu_otlp_output_points_sent_total{{{}}}", receiver.label());
     wait_until("a count", || daemon.sample(&sent) > 0.0);
     assert!(!daemon.get("/metrics").text().contains("quipu_otlp_output_points_failed_total{"));
-    // A count is the same integer whatever its type.
+    // A count is the same integer, no matter which type it is.
     let own = receiver.last("quipu_input_samples_total{input=\"otlp\",region=\"eu\"}").unwrap();
     assert_eq!(own.value, "cumulative monotonic sum 6");
 }
@@ -391,7 +391,7 @@ fn a_gauge_that_is_gone_is_marked_once() {
             let points = requests.iter().flat_map(|request| &request.points);
             let ends = points.filter(|point| point.series == level.series && point.is_end);
             assert_eq!(ends.count(), 1);
-            // The mark is of the same resource.
+            // The end mark belongs to the same resource.
             let resource = "a.b=\"c=d, e\",service.name=\"batch\"";
             for point in requests.iter().flat_map(|request| &request.points) {
                 if point.series == level.series {
@@ -425,7 +425,7 @@ fn a_request_is_repeated_unchanged() {
     daemon.wait_for("the receiver takes data points");
     let retried = format!("quipu_otlp_output_points_retried_total{{{}}}", receiver.label());
     assert!(daemon.sample(&retried) > 0.0);
-    // A change is logged, and not each attempt.
+    // Only the change is logged, not each attempt.
     assert_eq!(count(&daemon, "OTLP fails"), 1);
 }
 
@@ -437,7 +437,7 @@ fn refused_points_are_counted_and_not_sent_again() {
         1 => Reply::Status(400, "", b"why"),
         2 => Reply::Status(500, "", b""),
         3 => Reply::Status(200, page, b"<html>"),
-        // Two points were rejected.
+        // Two points are rejected.
         4 => Reply::Status(200, "", b"\x0a\x07\x08\x02\x12\x03why"),
         _ => Reply::Taken,
     });
@@ -484,7 +484,7 @@ fn a_receiver_that_never_responds_delays_the_end_only_briefly() {
     ends_without_a_response("otlp");
 }
 
-/// The sum of the deltas of a series; a request that came several times counts once.
+/// Returns the sum of the deltas of a series. A repeated request counts once.
 fn added(requests: &[Request], series: &str) -> f64 {
     let mut seen: Vec<&[u8]> = Vec::new();
     let mut sum = 0.0;
@@ -501,7 +501,7 @@ fn added(requests: &[Request], series: &str) -> f64 {
 #[test]
 fn a_kill_repeats_an_unacknowledged_request_with_deltas_unchanged() {
     let home = Home::new();
-    // The third request that has new hits is never answered by the first daemon.
+    // The first daemon gets no response to the third request with new hits.
     let receiver = Receiver::start(&home, |before, request| {
         let has_hits = |one: &Request| one.points.iter().any(|point| point.series == "hits_total");
         let held = before.iter().filter(|one| has_hits(one)).count() == 2 && has_hits(request);
@@ -518,7 +518,7 @@ fn a_kill_repeats_an_unacknowledged_request_with_deltas_unchanged() {
         wait_until("the total", || receiver.see(|all| added(all, "hits_total")) == total);
     }
     let held = receiver.see(|requests| requests.last().unwrap().body.clone());
-    // What is added while the request waits is not lost.
+    // Events during the wait are not lost.
     import(&daemon, total + 5);
     daemon.kill();
     let daemon = home.start(&flags);
@@ -526,14 +526,14 @@ fn a_kill_repeats_an_unacknowledged_request_with_deltas_unchanged() {
     wait_until("the total", || receiver.see(|all| added(all, "hits_total")) == (total + 6) as f64);
     receiver.see(|requests| {
         assert_eq!(requests.iter().filter(|request| request.body == held).count(), 2);
-        // Each delta begins where the one before ended.
+        // Each delta begins at the end of the previous one.
         let hits = requests.iter().flat_map(|request| &request.points);
         let mut hits: Vec<_> = hits.filter(|point| point.series == "hits_total").collect();
         hits.dedup_by_key(|point| point.time_ns);
         assert!(hits.windows(2).all(|pair| pair[0].time_ns <= pair[1].start_ns), "{hits:?}");
         assert!(hits.iter().all(|point| point.start_ns < point.time_ns), "{hits:?}");
     });
-    // A file that cannot be read costs what was added meanwhile, and doubles nothing.
+    // A damaged file costs the events since the last snapshot, but nothing is counted twice.
     daemon.kill();
     let file = owed(&home);
     let mut bytes = fs::read(&file).unwrap();
@@ -549,7 +549,7 @@ fn a_kill_repeats_an_unacknowledged_request_with_deltas_unchanged() {
 #[test]
 fn deltas_that_were_refused_for_the_sender_come_later() {
     let home = Home::new();
-    // Nothing at first, as with a token that has expired.
+    // Refuse everything at first, like a receiver with an expired token.
     let taken = Arc::new(Mutex::new(Vec::new()));
     let numbers = Arc::clone(&taken);
     let receiver = Receiver::start(&home, move |before, request| match before.len() {
@@ -596,7 +596,8 @@ fn another_daemon_has_the_same_totals_over_kills_and_outages() {
             });
             let (missing, more) = (&expected - &found, &found - &expected);
             assert!(is_same.is_some(), "{temporality}: not {missing:#?} but {more:#?}");
-            // The sender has the response, too: a request without one may count twice.
+            // Wait until the sender has the response, because a request without a response may
+            // count twice.
             let text = || one.get("/metrics").text();
             let sent = || text().lines().find(|line| line.starts_with(SENT)).map(str::to_owned);
             let before = sent();
@@ -614,14 +615,14 @@ fn another_daemon_has_the_same_totals_over_kills_and_outages() {
         add(&daemon);
         add_of_programs(&daemon);
         same(&daemon, &taker);
-        // The receiver is away, and its state is kept.
+        // The receiver is killed, and its state is kept.
         taker.kill();
         import(&daemon, 7);
         daemon.wait_for("OTLP fails");
         add(&daemon);
         taker = receiver();
         same(&daemon, &taker);
-        // Both are killed, and the sender counts on.
+        // Both are killed, and the sender continues to count.
         taker.kill();
         add(&daemon);
         add_of_programs(&daemon);
@@ -668,7 +669,7 @@ fn data_points_that_come_back_are_refused() {
             .collect();
         import(&daemons[0], 1);
         import(&daemons[0], 5);
-        // Which of them refuses depends on the one that was first to send.
+        // The first daemon to send determines which of them refuses.
         let refused = |daemon: &Daemon| {
             let text = daemon.get("/metrics").text();
             let mut lines = text.lines().filter(|line| line.contains(",code=\"409\"} "));
@@ -676,7 +677,7 @@ fn data_points_that_come_back_are_refused() {
         };
         wait_until("refusals", || daemons.iter().any(refused));
         wait_until("the log", || daemons.iter().any(|one| count(one, "make a loop") > 0));
-        // None has counted what came back.
+        // No daemon counted its own samples again.
         assert_eq!(daemons[0].sample("hits_total").to_bits(), 5_f64.to_bits());
         let all: Vec<_> = daemons.iter().map(shown).collect();
         let is_whole = |line: &String| ["hits_total 1", "hits_total 5"].contains(&&**line);

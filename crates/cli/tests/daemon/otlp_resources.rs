@@ -1,5 +1,5 @@
-//! Resources of what the daemon sends by OTLP: each program is one, and another daemon makes the
-//! same labels of it.
+//! Tests of the resources in the OTLP output. Each program is a resource, and another daemon
+//! converts it back to the same labels.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::common::{Daemon, Home, wait_until};
 use crate::otlp_output::{Point, Receiver, Reply, Request, shown, text};
 
-/// Labels, those that stay with the points, and the resource.
+/// Labels, the labels that stay with the points, and the resource.
 const SERIES: [(&str, &str, &str); 7] = [
     ("job=\"app\",n=\"1\"", "{n=\"1\"}", "service.name=\"app\""),
     ("instance=\"h:1\",job=\"app\"", "", "service.name=\"app\",service.instance.id=\"h:1\""),
@@ -23,7 +23,7 @@ const SERIES: [(&str, &str, &str); 7] = [
     ("n=\"3\"", "{n=\"3\"}", ""),
 ];
 
-/// The first point that is looked for.
+/// Returns the first matching point.
 fn find(requests: &[Request], is_it: impl Fn(&Point) -> bool) -> Option<Point> {
     let mut points = requests.iter().flat_map(|request| &request.points);
     points.find(|point| is_it(point)).cloned()
@@ -57,7 +57,8 @@ fn each_program_is_a_resource_and_its_labels_come_back() {
         });
         let has = |start: &String| lines.iter().any(|line| line.starts_with(start));
         assert!(all.clone().all(|start| has(&start)), "{lines:#?}");
-        // Two of the programs also have a counter and a histogram of three lines and two buckets.
+        // Two of the programs also expose a counter, and a histogram of three lines and two
+        // buckets.
         assert_eq!(lines.len(), all.count() + 2 * (1 + 4), "{lines:#?}");
         for (n, (_, labels, resource)) in SERIES.iter().enumerate() {
             let (series, value) = (format!("level{labels}"), format!("gauge {}.0", 1000 * (n + 1)));
@@ -69,7 +70,7 @@ fn each_program_is_a_resource_and_its_labels_come_back() {
             });
             assert_eq!(point.unwrap().resource, *resource);
         }
-        // The daemon's own series are of no program.
+        // The daemon's own series do not belong to a program.
         receiver.see(|requests| {
             let points = requests.iter().flat_map(|request| &request.points);
             let mut own = points.filter(|point| point.series.starts_with("quipu_")).peekable();
@@ -80,7 +81,7 @@ fn each_program_is_a_resource_and_its_labels_come_back() {
     }
 }
 
-/// Adds to counters and histograms of two programs.
+/// Adds to the counters and histograms of two programs.
 pub(crate) fn add_of_programs(daemon: &Daemon) {
     let attribute = |key: &str, text: &str| json!({"key": key, "value": {"stringValue": text}});
     let of_program = |name: &str| {
@@ -117,7 +118,7 @@ fn labels_take_precedence_over_common_attributes() {
         flags.extend(["--otlp-resource", attribute]);
     }
     let daemon = home.start(&flags);
-    // Of two series that the receiver would have as one, one is sent.
+    // If the receiver would merge two series, only one is sent.
     text(
         &daemon,
         "# TYPE level gauge\nlevel{job=\"own\",instance=\"i\"} 1\n\
@@ -128,7 +129,7 @@ fn labels_take_precedence_over_common_attributes() {
         format!("level{{{zone},instance=\"i\",job=\"own\"}} 1"),
         format!("level{{{zone},job=\"east/shop\",n=\"1\"}} 2"),
         format!("level{{{zone},instance=\"i\",job=\"east/shop\"}} 3"),
-        // What is known of each program.
+        // The `target_info` of each program.
         format!("target_info{{{zone},instance=\"i\",job=\"own\"}} 1"),
         format!("target_info{{{zone},job=\"east/shop\"}} 1"),
         format!("target_info{{{zone},instance=\"i\",job=\"east/shop\"}} 1"),
@@ -160,7 +161,7 @@ fn labels_take_precedence_over_common_attributes() {
 #[test]
 fn a_request_has_each_of_many_programs_once() {
     let home = Home::new();
-    // It asserts that a request has each resource once.
+    // The receiver asserts that a request contains each resource once.
     let receiver = Receiver::start(&home, |_, _| Reply::Taken);
     let other = home.start(&["--state", "other.quipu"]);
     let url = format!("http://{}", other.address());

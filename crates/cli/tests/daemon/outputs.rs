@@ -1,4 +1,4 @@
-//! What the daemon sends by remote write. The receiver does what a test says: it takes samples,
+//! Tests of the remote write output. The receiver does what the test specifies: it accepts samples,
 //! refuses them, fails, or cuts the connection.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -17,18 +17,18 @@ use quipu_wire::remote::{
 use crate::common::{Daemon, Home, Received, program, wait_until};
 use crate::kept::Prometheus;
 
-/// What a receiver does with a request.
+/// The response of a receiver to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Takes the samples of a request in 2.0, and says how many.
+    /// Accepts the samples, and reports their number for a 2.0 request.
     Taken,
-    /// This status, and other fields.
+    /// This status, with additional header fields.
     Status(u16, &'static str),
-    /// The end of the connection.
+    /// A closed connection.
     Cut,
 }
 
-/// A request, as it came in.
+/// A received request.
 pub(crate) struct Request {
     /// The number of the connection.
     pub(crate) connection: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Request {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// Name and labels, as in the text format.
+    /// The name and the labels, like in the text format.
     pub(crate) series: String,
     /// The value, or the sum of a histogram.
     pub(crate) value: f64,
@@ -53,14 +53,14 @@ pub(crate) struct Sample {
     is_histogram: bool,
 }
 
-/// A server that keeps all requests.
+/// A server that records all requests.
 pub(crate) struct Receiver {
     pub(crate) url: String,
     pub(crate) requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Receiver {
-    /// Replies as the function says, which gets the requests so far and the new one.
+    /// Starts a server. `reply` gets the requests so far and the new one.
     pub(crate) fn start(
         home: &Home,
         port: u16,
@@ -69,7 +69,8 @@ impl Receiver {
         Self::start_slow(home, port, || (), reply)
     }
 
-    /// Calls a function before each reply, while other connections go on.
+    /// Starts a server that calls a function before each reply. Other connections continue in the
+    /// meantime.
     pub(crate) fn start_slow(
         home: &Home,
         port: u16,
@@ -91,12 +92,12 @@ impl Receiver {
         Receiver { url, requests }
     }
 
-    /// Looks at all requests so far.
+    /// Calls `look` with all requests so far.
     pub(crate) fn see<T>(&self, look: impl FnOnce(&[Request]) -> T) -> T {
         look(&self.requests.lock().unwrap())
     }
 
-    /// The last sample of a series.
+    /// Returns the last sample of a series.
     fn last(&self, series: &str) -> Option<Sample> {
         self.see(|requests| {
             let mut samples = requests.iter().rev().flat_map(|request| &request.samples);
@@ -140,12 +141,12 @@ fn serve(
             Reply::Cut => return,
         };
         let text = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: 0\r\n\r\n");
-        // The daemon may have been killed.
+        // Ignore the error, because the daemon may have been killed.
         let _ = output.write_all(text.as_bytes());
     }
 }
 
-/// The next request; `None` after the last.
+/// Reads the next request; `None` after the last one.
 fn receive(connection: usize, input: &mut impl BufRead) -> Option<Request> {
     let Received { line, fields, body } = Received::read(input)?;
     assert_eq!(line, "POST /api/v1/write HTTP/1.1");
@@ -167,7 +168,7 @@ fn receive(connection: usize, input: &mut impl BufRead) -> Option<Request> {
     Some(Request { connection, fields, body, version, is_zstd, samples, families })
 }
 
-/// The samples of a request, and the names of the families that 1.0 has.
+/// Returns the samples of a request, and the names of the families that 1.0 describes.
 fn read(version: WriteVersion, request: &[u8]) -> (Vec<Sample>, Vec<String>) {
     let mut reader = WriteReader::new(version, request).unwrap();
     let (mut samples, mut families) = (Vec::new(), Vec::new());
@@ -204,7 +205,7 @@ fn read(version: WriteVersion, request: &[u8]) -> (Vec<Sample>, Vec<String>) {
     (samples, families)
 }
 
-/// A series as in the text format.
+/// Formats a series, for example `level{region="us"}`.
 fn shown(labels: &[Label<'_>]) -> String {
     let name = labels.iter().find(|label| label.0 == "__name__").unwrap().1;
     let labels = labels.iter().filter(|label| label.0 != "__name__");
@@ -262,7 +263,7 @@ fn all_series_of_the_page_are_sent() {
     assert!(response.status < 300, "{response:?}");
     let hits = receiver.expect("hits_total{path=\"/a b\",region=\"eu\"}", 5.0);
     assert_eq!((hits.series_type, hits.timestamp_ms % 100), (SeriesType::Counter, 0));
-    // The counter began when it came in, which may be after the snapshot was due.
+    // The counter began when its first sample arrived, which may be after the snapshot was due.
     wait_until("a start", || receiver.last(&hits.series).unwrap().start_ms.is_some());
     for (series, value) in [
         ("level{region=\"us\"}", -1.5),
@@ -284,7 +285,7 @@ fn all_series_of_the_page_are_sent() {
     assert!(!daemon.get("/metrics").text().contains("quipu_remote_write_samples_failed_total{"));
 }
 
-/// The samples of the last snapshot can lack some of its requests.
+/// The samples of the last snapshot are incomplete if one of its requests is missing.
 #[test]
 fn a_snapshot_has_a_push_whole_or_not_at_all() {
     let home = Home::new();
@@ -293,7 +294,7 @@ fn a_snapshot_has_a_push_whole_or_not_at_all() {
         let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
         let output = ["--remote-write", &receiver.url, "--remote-write-interval", "100ms"];
         let daemon = home.start(&[&output[..], more].concat());
-        // More series than one step changes, of which one is replaced.
+        // More series than one step changes.
         let body = |value: usize| -> String {
             let own = format!("own{{n=\"{value}\"}} {value}\n");
             (0..1500).map(|n| format!("x{{n=\"{n}\"}} {value}\n")).collect::<String>() + &own
@@ -343,7 +344,7 @@ fn a_series_that_is_gone_gets_a_mark_of_its_end() {
             samples.filter(|sample| sample.series == level.series && sample.is_stale).count()
         })
     };
-    // It is marked once.
+    // It is marked only once.
     let before = receiver.see(<[Request]>::len);
     wait_until("more requests", || receiver.see(<[Request]>::len) > before + 3);
     assert_eq!(marks(), 1);
@@ -376,7 +377,7 @@ fn a_mark_is_kept_while_a_request_of_each_snapshot_fails() {
     wait_until("a mark", || receiver.last(&level.series).unwrap().is_stale);
 }
 
-/// The requests for each time, in order.
+/// Groups the requests by time, in order.
 fn by_time(requests: &[Request]) -> BTreeMap<i64, Vec<&Request>> {
     let mut by_time: BTreeMap<i64, Vec<&Request>> = BTreeMap::new();
     for request in requests {
@@ -400,7 +401,7 @@ fn a_request_is_repeated_unchanged() {
     let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "3s"]);
     import(&daemon, 1);
     wait_until("four attempts", || {
-        // The totals of the daemon itself change all the time.
+        // Import again, because the daemon's own totals change all the time.
         import(&daemon, 1);
         receiver.see(|requests| by_time(requests).values().any(|attempts| attempts.len() >= 4))
     });
@@ -412,7 +413,7 @@ fn a_request_is_repeated_unchanged() {
     let retried = "quipu_remote_write_samples_retried_total";
     assert!(daemon.sample(&format!("{retried}{{receiver=\"{}\"}}", receiver.url)) > 0.0);
     daemon.wait_for("the receiver takes samples");
-    // A change is logged, and not each attempt.
+    // Only the change is logged, not each attempt.
     let logged = count(&daemon, "remote write fails");
     assert!(logged <= receiver.see(|requests| by_time(requests).len()), "{logged}");
 }
@@ -433,7 +434,8 @@ fn receivers_of_1_0_get_the_same_samples_in_1_0() {
         receiver.see(|requests| {
             let first = requests.iter().position(|request| request.version == WriteVersion::One);
             let first = first.unwrap();
-            // The first one in 1.0 has the samples of the one before, and all after it are in 1.0.
+            // The first 1.0 request repeats the samples of the previous request, and all later
+            // requests are in 1.0.
             let plain = |request: &Request| {
                 let samples = request.samples.iter().cloned();
                 let plain = samples.map(|sample| (sample.series, sample.value.to_bits()));
@@ -467,7 +469,7 @@ fn refused_samples_are_not_sent_again() {
         assert!(by_time(requests).values().all(|attempts| attempts.len() == 1));
         assert!(requests.iter().all(|request| request.version == WriteVersion::Two));
     });
-    // A change is logged, and not each request.
+    // Only the change is logged, not each request.
     wait_until("the log", || count(&daemon, "the receiver takes samples") == 2);
     assert_eq!(count(&daemon, "the receiver refuses samples"), 2);
     for (code, requests) in [(400, 3.0), (404, 2.0)] {
@@ -498,11 +500,11 @@ fn after_an_outage_the_current_totals_are_sent() {
     let daemon = home.start(&flags);
     import(&daemon, 3);
     daemon.wait_for("remote write fails");
-    // The state is what waits: a kill does not change that.
+    // Only the state is kept, so a kill makes no difference.
     daemon.kill();
     let daemon = home.start(&flags);
     import(&daemon, 7);
-    // A snapshot that has the total is replaced.
+    // A snapshot that contains the total is replaced.
     let dropped = format!(
         "quipu_remote_write_samples_dropped_total{{receiver=\"{url}\",reason=\"replaced\"}}"
     );
@@ -530,10 +532,10 @@ fn the_last_totals_are_sent_at_the_end() {
     assert_eq!(receiver.see(<[Request]>::len), 1);
 }
 
-/// Expects a daemon to end though the receiver of this output sends no response.
+/// Expects the daemon to end although the receiver of this output never responds.
 pub(crate) fn ends_without_a_response(output: &str) {
     let home = Home::new();
-    // Its backlog takes the connection.
+    // The backlog of the socket accepts the connection.
     let listener = TcpListener::bind((home.host(), 0)).unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let [flag, interval] = [format!("--{output}"), format!("--{output}-interval")];
@@ -619,7 +621,7 @@ fn rules_for_outputs_are_checked() {
     }
 }
 
-/// The receiver that a daemon at this port is.
+/// Returns the receiver URL of a daemon at this port.
 pub(crate) fn daemon_url(home: &Home, port: u16) -> String {
     format!("http://{}:{port}/api/v1/write", home.host())
 }
@@ -629,7 +631,7 @@ fn samples_that_come_back_are_refused() {
     const PORTS: [u16; 3] = [18092, 18093, 18094];
     for (length, is_otlp) in [(1, false), (2, false), (3, false), (1, true), (2, true)] {
         let home = Home::new();
-        // The first one may send by OTLP.
+        // The first daemon can send by OTLP.
         let way = |n| if is_otlp && n == 0 { "otlp" } else { "remote-write" };
         let url = |n| match way(n) {
             "otlp" => format!("http://{}:{}/v1/metrics", home.host(), PORTS[(n + 1) % length]),
@@ -656,16 +658,16 @@ fn samples_that_come_back_are_refused() {
                 found.map_or(0, |count| count.parse().unwrap())
             };
             wait_until("refusals", || refusals() > 3);
-            // The first ones, before the ring is known, are refused for another reason: a daemon
-            // does not take metrics with the prefix of its own.
+            // Before the ring is noticed, the first requests are refused for another reason,
+            // because a daemon rejects metrics with its own prefix.
             wait_until("the log", || count(daemon, "make a loop") > 0);
         }
-        // None has taken what came back.
+        // No daemon counted its own samples again.
         assert_eq!(daemons[0].sample("hits_total").to_bits(), 5_f64.to_bits());
     }
 }
 
-/// A receiver with TLS, at the address and the port of its arguments.
+/// A TLS receiver at the address and the port in its arguments.
 const TLS: &str = "\
 import http.server, ssl, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -729,7 +731,7 @@ fn a_real_prometheus_takes_totals_over_kills() {
     let mut total = 0;
     for _ in 0..3 {
         let daemon = start();
-        // The source restarts with the daemon.
+        // The source restarts together with the daemon.
         import(&daemon, 1);
         import(&daemon, 5);
         total += 5;
@@ -741,7 +743,7 @@ fn a_real_prometheus_takes_totals_over_kills() {
     assert_eq!(stored, Some(9.0));
 }
 
-/// The flags of a daemon that scrapes a target, and sends by remote write.
+/// Returns the flags of a daemon that scrapes a target, and sends by remote write.
 fn between<'a>(target: &'a str, receiver: &'a str) -> [&'a str; 8] {
     [
         "--scrape",
@@ -790,7 +792,7 @@ fn series_of_clients_are_sent_next_to_series_of_targets() {
     let [a, all] = [",queue=\"a\"", ""].map(|label| format!("jobs_total{{{own}{label}}}"));
     receiver.expect(&a, 3.0);
     receiver.expect(&all, 4.0);
-    // A group has a series of the name, and one with all labels of the target's.
+    // The group contains a series of the same name, and one with all labels of the target's series.
     let instance = target.address().to_string();
     let group = format!("/metrics/job/app/instance/{instance}");
     let push = "# TYPE jobs_total counter\njobs_total 100\njobs_total{n=\"1\"} 5\n";
@@ -803,7 +805,7 @@ fn series_of_clients_are_sent_next_to_series_of_targets() {
         text.lines().any(|line| line.starts_with("jobs_total{") && line.ends_with(value))
     };
     wait_until("all by OTLP", || shown(" 100") && shown(" 5") && shown(" 3"));
-    // The series of the group end, and none of the target's does.
+    // Only the series of the group end, not those from the target.
     assert_eq!(daemon.push("DELETE", &group, "").status, 202);
     receiver.expect(&all, 4.0);
     wait_until("a marker", || receiver.last(&beside).is_some_and(|last| last.is_stale));

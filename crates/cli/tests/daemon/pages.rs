@@ -1,5 +1,5 @@
-//! No sender and no target makes `/metrics` unreadable: Prometheus' parsers read the page in every
-//! format and with every escaping, and the metrics of others are on it.
+//! Checks that no sender and no target can make `/metrics` unreadable. Prometheus' parsers read the
+//! page in every format and escaping, and the metrics of all other senders must be on it.
 
 use std::collections::HashSet;
 use std::net::UdpSocket;
@@ -19,7 +19,7 @@ const FORMATS: [&str; 5] = [
 ];
 const ESCAPINGS: [&str; 4] = ["allow-utf-8", "underscores", "dots", "values"];
 
-/// Expects Prometheus' parsers to read every page, in which each series is there once.
+/// Expects Prometheus' parsers to read every page, and each series to occur once.
 fn expect_readable(daemon: &Daemon) {
     for format in FORMATS {
         for escaping in ESCAPINGS {

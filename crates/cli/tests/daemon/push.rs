@@ -1,4 +1,4 @@
-//! Pushgateway's API: raw requests, and Prometheus' own client.
+//! Tests of Pushgateway's API, with raw requests and with Prometheus' own client.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,7 +29,7 @@ impl Daemon {
         assert_eq!(response.status, 200, "{response:?}");
     }
 
-    /// The series with a job, without the times of pushes.
+    /// Returns the series with a job, without the times of pushes.
     fn pushed(&self) -> BTreeSet<String> {
         let text = self.get("/metrics").text();
         let lines = text.lines().filter(|line| line.contains("job=\""));
@@ -73,7 +73,7 @@ fn put_replaces_a_group_and_post_its_families() {
     daemon.put("/metrics/job/a", "z 7\n");
     assert_eq!(daemon.push("DELETE", "/metrics/job/a/instance/i", "").status, 202);
     assert_eq!(daemon.pushed(), lines(&["z{instance=\"\",job=\"a\"} 7"]));
-    // The API for administrators is off.
+    // The admin API is off by default.
     assert_eq!(daemon.push("PUT", "/api/v1/admin/wipe", "").status, 404);
     let daemon = (daemon.stop(), home.start(&["--push-admin"])).1;
     assert_eq!(daemon.push("PUT", "/api/v1/admin/wipe", "").status, 202);
@@ -100,10 +100,10 @@ fn faults_refuse_a_push_and_leave_the_others() {
         daemon.push("PUT", path, body).expect_refusal(status, part);
     }
     assert_eq!(daemon.pushed(), lines(&["x{instance=\"\",job=\"a\"} 1"]));
-    // What fails for what it says marks its group; what cannot be read does not.
+    // A push with invalid contents marks its group as failed, but an unreadable push does not.
     assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"b\"}") > 1.6e9);
     assert_eq!(daemon.sample("push_time_seconds{instance=\"\",job=\"b\"}"), 0.0);
-    // Programs that use the library have such series beside theirs.
+    // Programs that use the library expose such series next to their own.
     daemon.put("/metrics/job/c", "quipu_series_overflowed_total{family=\"x\"} 1\ny 1\n");
     daemon.push("PUT", "/metrics/job/d", "y 1\n").expect_refusal(429, "--push-groups");
     assert_eq!(daemon.push("PATCH", "/metrics/job/a", "").status, 405);
@@ -114,7 +114,7 @@ fn faults_refuse_a_push_and_leave_the_others() {
 #[test]
 fn a_push_is_not_charged_to_the_client_before_it() {
     let home = Home::new();
-    // It has one thread, whose intake has the source of what came last.
+    // This daemon uses a single thread, whose intake still holds the source of the last request.
     let daemon = home.start(&["--families", "20", "--families-per-source", "4"]);
     let flood: String = (0..6).map(|n| format!("made_up_{n} 1\n")).collect();
     let target = "/api/v1/import/prometheus";
@@ -135,7 +135,7 @@ fn a_push_without_room_is_refused() {
     let response = daemon.push("PUT", "/metrics/job/a", &body);
     response.expect_refusal(400, "4 of 7 series were not taken, the others were");
     assert_eq!(daemon.pushed().len(), 4);
-    // The index forgets what was not taken.
+    // The index does not keep refused series.
     let listed = || {
         let listing = daemon.get("/api/v1/metrics").json();
         let groups = listing["data"].as_array().unwrap().clone();
@@ -146,7 +146,7 @@ fn a_push_without_room_is_refused() {
     assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"a\"}") > 1.6e9);
     let header = "Quipu-Push-Id: 1\r\n";
     for _ in 0..2 {
-        // A repetition is answered as the push was, and adds nothing.
+        // A repetition gets the same response as the push, and does not add anything.
         let body = "# TYPE x untyped\nx{n=\"0\"} 1\nx{n=\"9\"} 1\n";
         let path = "/metrics/job/a?mode=add&gauges=sum";
         let response = send(&mut daemon.connect(), "POST", path, header, body.as_bytes());
@@ -154,12 +154,12 @@ fn a_push_without_room_is_refused() {
         assert_eq!(daemon.sample("x{instance=\"\",job=\"a\",n=\"0\"}"), 1.0);
         assert_eq!(listed(), 3);
     }
-    // One of which nothing was taken may be sent again.
+    // If no sample of a push was accepted, it can be sent again.
     let path = "/metrics/job/a?mode=add";
     let again = || send(&mut daemon.connect(), "POST", path, "Quipu-Push-Id: 2\r\n", b"new 1\n");
     again().expect_refusal(400, "1 of 1 series");
     again().expect_refusal(400, "1 of 1 series");
-    // A group that goes makes room.
+    // A deleted group makes room.
     assert_eq!(daemon.push("DELETE", "/metrics/job/a", "").status, 202);
     daemon.put("/metrics/job/c", "x 1\n");
     let body: String = (0..9).map(|n| format!("x{{n=\"{n}\"}} {n}\n")).collect();
@@ -188,7 +188,7 @@ fn a_kill_loses_no_acknowledged_push() {
     let daemon = home.start(&[]);
     assert_eq!(shown(&daemon.get("/metrics").text()), shown(&before));
     assert!(before.contains("c_total{instance=\"\",job=\"1\",zone=\"z\"} 6\n"), "{before}");
-    // The index is there again: a group goes as a whole, and others stay.
+    // The index is restored, so a group is deleted as a whole, and others stay.
     assert_eq!(daemon.push("DELETE", "/metrics/job/1/zone/z", "").status, 202);
     daemon.put("/metrics/job/0/zone/z", "other 1\n");
     let text = daemon.get("/metrics").text();
@@ -240,16 +240,16 @@ fn pushes_of_several_clients_add_up() {
         }
         assert_eq!(daemon.sample(&format!("g{{instance=\"\",job=\"{job}\"}}")), expected);
     }
-    // A total needs no type, as in the examples of Pushgateway.
+    // A total needs no type, like in the examples of Pushgateway.
     for (value, expected) in [(2, 2.0), (3, 5.0), (4, 9.0)] {
         daemon.put("/metrics/job/u?mode=add", &format!("u_total {value}\nu {value}\n"));
         assert_eq!(daemon.sample("u_total{instance=\"\",job=\"u\"}"), expected);
         assert_eq!(daemon.sample("u{instance=\"\",job=\"u\"}"), f64::from(value));
     }
-    // A negative value is not a total.
+    // A negative value does not count as a total.
     daemon.put("/metrics/job/u?mode=add", "u_total -1\n");
     assert_eq!(daemon.sample("u_total{instance=\"\",job=\"u\"}"), -1.0);
-    // A push in the other mode replaces what was added.
+    // A push in the other mode replaces the added values.
     let body = "# TYPE c_total counter\nc_total 1\n";
     daemon.put("/metrics/job/batch-1?mode=replace", body);
     assert_eq!(of("c_total"), 1.0);
@@ -284,7 +284,7 @@ fn pushes_that_differ_only_in_values_count_separately() {
         let all = jobs.into_iter().enumerate().flat_map(|(at, job)| shown(job, &value(at)));
         assert_eq!(daemon.pushed(), all.collect());
     }
-    // What was removed comes back, also after a restart.
+    // A deleted series can return, even after a restart.
     for job in ["b", "c"] {
         assert_eq!(daemon.push("DELETE", &format!("/metrics/job/{job}"), "").status, 202);
     }
@@ -294,7 +294,7 @@ fn pushes_that_differ_only_in_values_count_separately() {
         assert_eq!(daemon.pushed(), shown("a", n).into_iter().collect());
         daemon = (daemon.stop(), home.start(&[])).1;
     }
-    // What cannot be taken changes nothing.
+    // A refused push does not change anything.
     for _ in 0..2 {
         daemon.put("/metrics/job/a", &body("6"));
         daemon.push("PUT", "/metrics/job/a", &body("x")).expect_refusal(400, "line 3");
@@ -310,7 +310,7 @@ fn pushes_that_differ_only_in_values_count_separately() {
             assert_eq!(daemon.pushed(), lines(&[&format!("t{{instance=\"\",job=\"t\"}} {n}")]));
         }
     }
-    // A push that is added follows the same rules.
+    // A push in add mode follows the same rules.
     for (n, total, most) in [(3, 3, 3), (5, 8, 5), (5, 13, 5), (4, 17, 5)] {
         daemon.put("/metrics/job/s?mode=add&gauges=max", &body(&n.to_string()));
         assert_eq!(daemon.sample("c{a=\"1\",instance=\"\",job=\"s\"}"), f64::from(total));
@@ -339,7 +339,7 @@ fn an_expired_group_continues_from_its_totals() {
     daemon.put("/metrics/job/a?mode=add&ttl=1h", body);
     assert_eq!(daemon.sample("c_total{instance=\"\",job=\"a\"}"), 4.0);
     assert!(daemon.sample("push_time_seconds{instance=\"\",job=\"a\"}") > 1.6e9);
-    // A group that is replaced begins again.
+    // A group that expired begins again.
     daemon.put("/metrics/job/c?ttl=1ms", body);
     wait_until("the group expires", || !daemon.get("/metrics").text().contains("job=\"c\""));
     daemon.push("POST", "/metrics/job/c?ttl=1h", "other 1\n");

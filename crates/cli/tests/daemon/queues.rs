@@ -1,5 +1,5 @@
-//! Requests of remote write that wait on the disk: over outages of the receiver and kills of the
-//! daemon.
+//! Tests of remote write requests on the disk, during outages of the receiver and after kills of
+//! the daemon.
 
 use std::fs;
 use std::sync::{Arc, Condvar, Mutex};
@@ -8,10 +8,11 @@ use crate::common::{Home, wait_until};
 use crate::kept::Prometheus;
 use crate::outputs::{Receiver, Reply, Request, daemon_url, import};
 
-/// The series that exist in all snapshots, whose samples tell which snapshots came in.
+/// A series that every snapshot contains. Its samples show which snapshots arrived.
 const PROBE: &str = "quipu_keys_capacity";
 
-/// The times at which a series has samples, sorted. With the receiver's response to these requests.
+/// Returns the sorted times of the samples of a series, from all requests, whatever the receiver
+/// responded.
 fn times(receiver: &Receiver, series: &str) -> Vec<i64> {
     receiver.see(|requests| {
         let samples = requests.iter().flat_map(|request| &request.samples);
@@ -22,7 +23,7 @@ fn times(receiver: &Receiver, series: &str) -> Vec<i64> {
     })
 }
 
-/// The flags of a queue on the disk.
+/// Returns the flags of a queue on the disk.
 fn queued(url: &str) -> [&str; 6] {
     ["--remote-write", url, "--remote-write-interval", "200ms", "--remote-write-queue", "disk"]
 }
@@ -42,7 +43,7 @@ fn a_queue_brings_all_samples_of_an_outage_over_kills() {
             total += 1;
             import(&daemon, total);
             let now = daemon.sample(&waiting);
-            // The first one may be of a snapshot that was taken before the import.
+            // The first request may belong to a snapshot from before the import.
             wait_until("requests in the queue", || daemon.sample(&waiting) >= now + 2.0);
         }
         assert!(daemon.sample(&waiting) >= before + 4.0);
@@ -58,7 +59,7 @@ fn a_queue_brings_all_samples_of_an_outage_over_kills() {
     let receiver = Receiver::start(&home, PORT, |_, _| Reply::Taken);
     receiver.expect("hits_total", total as f64);
     wait_until("an empty queue", || daemon.sample(&waiting) == 0.0);
-    // Each total came in, at a time of its own, once.
+    // Each total arrived once, with a separate time.
     receiver.see(|requests| {
         let samples = requests.iter().flat_map(|request| &request.samples);
         let samples = samples.filter(|sample| sample.series == "hits_total");
@@ -84,7 +85,7 @@ fn no_snapshot_is_left_out_while_a_receiver_fails() {
         true => Reply::Taken,
         false => Reply::Status(503, "Retry-After: 1\r\n"),
     });
-    // Long enough for a thread to run in each, however busy the machine is.
+    // Long enough for a thread to run in each interval, however busy the machine is.
     let mut flags = queued(&receiver.url);
     flags[3] = "1s";
     let daemon = home.start(&flags);
@@ -97,7 +98,7 @@ fn no_snapshot_is_left_out_while_a_receiver_fails() {
     *is_up.lock().unwrap() = true;
     wait_until("an empty queue", || daemon.sample(&name("queue_requests")) == 0.0);
     daemon.stop();
-    // The last one is that of the stop.
+    // The last time belongs to the snapshot at the stop.
     let mut times = times(&receiver, PROBE);
     times.pop();
     assert!(
@@ -106,7 +107,7 @@ fn no_snapshot_is_left_out_while_a_receiver_fails() {
     );
 }
 
-/// The first request of a start has several seconds, and the receiver does not respond.
+/// After a start, the first request may take several seconds, and this receiver does not respond.
 #[test]
 fn no_snapshot_is_left_out_while_a_request_gets_no_response() {
     let home = Home::new();
@@ -122,7 +123,7 @@ fn no_snapshot_is_left_out_while_a_request_gets_no_response() {
     let daemon = home.start(&flags);
     let name = format!("quipu_remote_write_queue_requests{{receiver=\"{}\"}}", receiver.url);
     wait_until("a queue", || daemon.sample(&name) >= 8.0);
-    // The requests so far were cut off.
+    // Forget the requests that were cut off.
     receiver.requests.lock().unwrap().clear();
     *is_up.0.lock().unwrap() = true;
     is_up.1.notify_all();
@@ -130,7 +131,7 @@ fn no_snapshot_is_left_out_while_a_request_gets_no_response() {
     daemon.stop();
     let mut times = times(&receiver, PROBE);
     times.pop();
-    // A request whose response was late was sent once more.
+    // A request with a late response was sent again.
     times.dedup();
     assert!(
         times.len() >= 8 && times.windows(2).all(|pair| pair[1] - pair[0] == 1000),
@@ -143,7 +144,7 @@ fn requests_of_the_queue_that_a_receiver_refuses_are_dropped() {
     let home = Home::new();
     let opened = Arc::new(Mutex::new(None::<i64>));
     let open = Arc::clone(&opened);
-    // As a Prometheus that takes no late samples, once it is up.
+    // Behaves like a Prometheus that is up again but rejects late samples.
     let receiver = Receiver::start(&home, 0, move |_, request| {
         let time = request.samples[0].timestamp_ms;
         match *open.lock().unwrap() {
@@ -174,7 +175,7 @@ fn a_refusal_that_is_not_about_samples_drops_nothing() {
     let opened = Arc::new(Mutex::new(None::<i64>));
     let responses = Arc::new(Mutex::new(Vec::<(i64, bool)>::new()));
     let (open, given) = (Arc::clone(&opened), Arc::clone(&responses));
-    // Takes new samples, and older ones once it has refused three requests with them.
+    // Accepts new samples, and older ones after it refused three requests with older samples.
     let receiver = Receiver::start(&home, 0, move |_, request| {
         let time = request.samples[0].timestamp_ms;
         let mut given = given.lock().unwrap();
@@ -205,7 +206,7 @@ fn a_refusal_that_is_not_about_samples_drops_nothing() {
     };
     wait_until("refusals", || refused().len() == 3);
     wait_until("an empty queue", || daemon.sample(&name("queue_requests")) == 0.0);
-    // New requests may have been refused, too, if they had to wait.
+    // New requests that had to wait may be refused, too.
     for time in refused() {
         assert!(responses.lock().unwrap().contains(&(time, true)), "{time}");
     }

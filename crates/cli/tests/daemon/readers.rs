@@ -1,4 +1,4 @@
-//! Clients that ask for large responses and do not read them.
+//! Tests of clients that request large responses and do not read them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ fn connect(daemon: &Daemon) -> TcpStream {
     stream
 }
 
-/// The value of a counter, by a page that needs little room.
+/// Returns the value of a counter, through a page that needs little memory.
 fn counter(daemon: &Daemon, name: &str, labels: &str) -> f64 {
     let response = daemon.get(&format!("/metrics?name[]={name}"));
     let text = response.text();
@@ -30,7 +30,7 @@ fn responses_that_are_not_read_take_bounded_memory() {
     const READERS: usize = 20;
     let home = Home::new();
     let daemon = home.start(&["--response-bytes", "33554432"]);
-    // More than the buffers of sockets hold, in a part of the room that is more than a ninth.
+    // A response exceeds the buffers of sockets, and takes more than a ninth of the memory.
     let long = "x".repeat(300);
     let body: String = (0..20_000).map(|n| format!("m{{n=\"{n}\",l=\"{long}\"}} 1\n")).collect();
     assert_eq!(daemon.post_body("/metrics/job/a", &[], body.as_bytes()).status, 200);
@@ -52,10 +52,11 @@ fn responses_that_are_not_read_take_bounded_memory() {
             assert!(line == *b"HTTP/1.1 200" || line == *b"HTTP/1.1 503", "{line:?}");
             readers.push(stream);
         }
-        // Of each nine, four at most are in the half that one client gets.
+        // A response takes more than a ninth of the memory, and a single client can use only half
+        // of this memory, so at most four responses fit.
         let lost = lost() - before;
         assert!(lost as usize >= READERS - 4, "{target}: {lost}");
-        // They do not keep others from being served for long.
+        // These clients do not block others for long.
         drop(readers.pop());
         while daemon.get(target).status != 200 {
             assert_eq!(daemon.get(target).fields.get("retry-after").map_or("1", |text| text), "1");

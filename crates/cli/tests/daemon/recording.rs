@@ -1,5 +1,5 @@
-//! `--segments-record`: the daemon has the segments of other programs recorded by a process of its
-//! own, which is killed, stopped, and ends with the daemon.
+//! Tests of `--segments-record`. A separate process records the segments of other programs for the
+//! daemon. This process is killed and stopped, and it must end with the daemon.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ fn recorded(daemon: &Daemon, state: &str) -> f64 {
     daemon.sample(&format!("quipu_segments_recorded{{state=\"{state}\"}}"))
 }
 
-/// The processes that record, by the log: the last one may run.
+/// Returns the recorder processes from the log. Only the last one can be running.
 fn recorders(daemon: &Daemon) -> Vec<Pid> {
     let events = daemon.log().into_iter().filter_map(|line| {
         let event: Value = serde_json::from_str(&line).ok()?;
@@ -27,7 +27,7 @@ fn recorders(daemon: &Daemon) -> Vec<Pid> {
 }
 
 fn lives(pid: Pid) -> bool {
-    // A zombie is not alive; the parent reaps it soon.
+    // A zombie does not count, because the parent reaps it soon.
     let path = PathBuf::from(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     fs::read_to_string(path).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -57,7 +57,7 @@ fn watched_segments_are_recorded() {
     program.kill();
     daemon.wait_for("a watched segment is no longer recorded");
     wait_until("it is closed", || recorded(&daemon, "closed") == 1.0);
-    // The recording itself does not count as a process that has it open.
+    // The recorder does not count as a process that keeps the segment open.
     assert_eq!(daemon.sample("quipu_segments_open{segment=\"app\"}"), 0.0);
     assert_eq!(daemon.sample("jobs_total{segment=\"app\",queue=\"late\"}"), 1.0);
     // The recorder ends with the daemon.
@@ -69,7 +69,7 @@ fn watched_segments_are_recorded() {
     assert!(!lives(recorder));
 }
 
-/// A daemon that records a program, and that program.
+/// Starts a daemon that records a program, and this program.
 fn start_recorded(home: &Home) -> (Daemon, Worker) {
     fs::create_dir(home.path("run")).unwrap();
     let daemon = home.start(&["--segments", "run", "--segments-record", "on"]);
@@ -86,7 +86,7 @@ fn a_recorder_that_dies_or_is_stopped_is_started_again() {
     for (round, signal) in [Signal::KILL, Signal::STOP].into_iter().enumerate() {
         let old = *recorders(&daemon).last().unwrap();
         kill_process(old, signal).unwrap();
-        // One that is stopped says nothing for ten seconds.
+        // A stopped recorder sends no heartbeat for ten seconds.
         wait_until("another one runs", || recorders(&daemon).len() == round + 2);
         assert!(!lives(old));
         assert_eq!(daemon.sample("quipu_segments_recorder_restarts_total"), round as f64 + 1.0);
@@ -94,7 +94,7 @@ fn a_recorder_that_dies_or_is_stopped_is_started_again() {
         wait_until("it goes on", || ticks(&home) > before + 1);
         program.does("count mail");
     }
-    // The daemon's own death ends it, also while it is stopped.
+    // The recorder ends when the daemon dies, even if the recorder is stopped.
     let last = *recorders(&daemon).last().unwrap();
     kill_process(last, Signal::STOP).unwrap();
     daemon.kill();
@@ -113,12 +113,12 @@ fn a_recorder_outlives_signals_to_the_unit_and_a_pause_of_all() {
         assert!(lives(recorder) && recorders(&daemon).len() == 1);
         assert_eq!(daemon.sample("quipu_segments_recorder_restarts_total"), 0.0);
     };
-    // The daemon alone ends it.
+    // Only the daemon can end the recorder.
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         kill_process(recorder, signal).unwrap();
     }
     goes_on();
-    // A container that is paused for longer than a recorder may say nothing: the daemon resumes
+    // A container can be paused for longer than the time limit of heartbeats. The daemon resumes
     // first.
     kill_process(recorder, Signal::STOP).unwrap();
     daemon.signal(Signal::STOP);

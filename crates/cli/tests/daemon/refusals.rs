@@ -1,4 +1,4 @@
-//! Refused requests, and the texts of their responses.
+//! Tests of refused requests, and of the messages in their responses.
 
 use std::time::{Duration, Instant};
 
@@ -99,7 +99,7 @@ fn a_body_over_the_limit_is_413() {
     };
     expect_closed(&daemon, &sized(1001), 413, "larger than 1000 bytes");
     expect_closed(&daemon, &chunked(1001), 413, "larger than 1000 bytes");
-    // The announced length is enough.
+    // The announced length is sufficient for a refusal.
     let announced = format!("{head}Content-Length: 9223372036854775807\r\n\r\n");
     expect_closed(&daemon, &announced, 413, "larger than 1000 bytes");
     for (request, count) in [(sized(1000), 1), (chunked(1000), 2)] {
@@ -138,7 +138,7 @@ fn a_head_over_the_limit_is_431() {
 fn a_line_over_the_limit_is_414() {
     let home = Home::new();
     let daemon = home.start(&["--header-bytes", "2000"]);
-    // With or without the rest of the request, in the same read or not.
+    // With and without the rest of the request, in one read and in several.
     for length in [2000, 3000, 100_000] {
         let line = format!("GET /{} HTTP/1.1\r\n", "x".repeat(length));
         expect_closed(&daemon, &format!("{line}Host: quipu\r\n\r\n"), 414, "2000 bytes");
@@ -146,7 +146,7 @@ fn a_line_over_the_limit_is_414() {
     let mut client = daemon.connect();
     client.send(format!("GET /{}", "x".repeat(2000))).unwrap();
     client.read_response().unwrap().expect_refusal(414, "longer than 2000 bytes");
-    // A target within the limit is not refused for its length alone.
+    // A target within the limit is not refused because of its length.
     assert_eq!(daemon.get(&format!("/{}", "x".repeat(1800))).status, 404);
 }
 
@@ -213,7 +213,7 @@ fn a_connection_too_many_is_503() {
     let home = Home::new();
     let daemon = home.start(&["--connections", "1"]);
     assert_eq!(daemon.wait_for("listening")["connections"], 1);
-    // With a request begun, this connection does not give way.
+    // A connection with an unfinished request does not give way.
     let mut first = daemon.connect();
     first.send("GET / HTTP/1.1\r\n").unwrap();
     wait_until("the connection is open", || daemon.get("/metrics").status == 503);
@@ -249,7 +249,7 @@ fn exchange(daemon: &Daemon, request: &str) -> Response {
     client.read_response().unwrap()
 }
 
-/// Expects the request to be refused with this text, and its connection to be closed cleanly.
+/// Expects the request to be refused with this message, and its connection to be closed cleanly.
 #[track_caller]
 fn expect_closed(daemon: &Daemon, request: &str, status: u16, part: &str) {
     let mut client = daemon.connect();
@@ -266,7 +266,7 @@ fn a_source_over_its_rate_is_refused_for_a_while() {
     let statsd = format!("{}:18125", home.host());
     let listener = format!("udp://{statsd}");
     let daemon = home.start(&["--sample-rate-per-source", "10", "--statsd", &listener]);
-    // What comes at once is taken, and has to be paid for later: ten seconds at most.
+    // Bytes that arrive together are accepted first and paid for later, at most for ten seconds.
     let text: String = (0..500).map(|n| format!("x{{n=\"{n}\"}} 1\n")).collect();
     let import = "/api/v1/import/prometheus";
     assert_eq!(daemon.post_body(import, &[], text.as_bytes()).status, 204);
@@ -287,7 +287,7 @@ fn a_source_over_its_rate_is_refused_for_a_while() {
         );
         response.expect_refusal(429, "--sample-rate-per-source");
     }
-    // The sender of the datagram has the same address.
+    // The datagram has the same source address.
     let sender = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     sender.send_to(b"y:1|c\ny:1|c\ny:1|c", &statsd).unwrap();
     let refused = |input: &str| {
@@ -315,12 +315,12 @@ fn texts_of_influxdb_are_paid_for() {
     daemon.stop();
 }
 
-/// All of them are under way before the first one is read.
+/// All pushes are in progress before the first one is read.
 #[test]
 fn pushes_at_the_same_time_share_the_rate_of_their_source() {
     let home = Home::new();
     let daemon = home.start(&["--sample-rate-per-source", "10"]);
-    // Less than what needs a place, and more than is read in one step.
+    // Less than the size that needs a slot, but more than one step reads.
     let body: String = (1000..5000).map(|n| format!("x{{n=\"{n}\"}} 1\n")).collect();
     let (most, last) = body.split_at(body.len() - 1);
     let head = format!("HTTP/1.1\r\nHost: quipu\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -1,4 +1,4 @@
-//! Rules for samples that come in.
+//! Tests of the rules for received samples.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::common::{Daemon, Home};
 
-/// A counter of OTLP, with an increment.
+/// Sends an increment of an OTLP counter.
 fn count(daemon: &Daemon, name: &str, instance: &str) {
     let body = json!({"resourceMetrics": [{
         "resource": {"attributes": [
@@ -49,8 +49,7 @@ aggregations:
     assert_eq!(daemon.sample("visits_total{job=\"cart\"}"), 6.0);
 }
 
-/// Sources that send totals, restart, and send what they sent before; the daemon is killed
-/// meanwhile.
+/// Sources send totals, restart, and repeat earlier samples. The daemon is killed in between.
 #[test]
 fn totals_of_many_sources_are_summed() {
     let home = Home::new();

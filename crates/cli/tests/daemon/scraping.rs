@@ -1,4 +1,4 @@
-//! Targets that the daemon scrapes: servers that do what a test says, other daemons, and a real
+//! Tests of scrape targets: servers whose behavior a test defines, other daemons, and a real
 //! Prometheus.
 
 use std::collections::{BTreeMap, HashSet};
@@ -16,31 +16,31 @@ use flate2::write::GzEncoder;
 use crate::common::{Daemon, Home, poll, program, wait_until};
 use crate::textparse::textparse;
 
-/// What a target does with a request.
+/// The response of a target to a request.
 #[derive(Clone)]
 enum Reply {
-    /// Exposes this text, with this content type.
+    /// An exposition with this content type.
     Text(&'static str, String),
-    /// The same, compressed.
+    /// A compressed exposition.
     Gzip(Vec<u8>),
-    /// Less than it announces.
+    /// A body that is shorter than its announced length.
     Cut(&'static str),
-    /// Another status, with these fields.
+    /// Another status, with additional header fields.
     Status(&'static str),
-    /// The redirect to a URL.
+    /// A redirect to this URL.
     Redirect(String),
-    /// Nothing, on a connection that stays open.
+    /// No response, on a connection that stays open.
     Nothing,
 }
 
-/// A server whose reply a test may change.
+/// A server whose reply you can change during the test.
 pub(super) struct Exporter {
     pub(super) url: String,
     reply: Arc<Mutex<Reply>>,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-/// The interval of scrapes, and their time limit. A busy machine must not exceed the limit.
+/// The interval of scrapes, and their time limit. A busy machine must not exceed this limit.
 pub(super) const INTERVAL: &str = "1s";
 const TEXT: &str = "text/plain; version=0.0.4";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0";
@@ -59,7 +59,7 @@ impl Exporter {
                 let head = head(&mut BufReader::new(stream.try_clone().unwrap()));
                 seen.lock().unwrap().push(head);
                 let reply = shared.lock().unwrap().clone();
-                // The daemon may be gone, or have given up.
+                // Ignore the error, because the daemon may be gone or may have given up.
                 let _ = stream.write_all(&response(&reply));
                 if matches!(reply, Reply::Nothing) {
                     open.push(stream);
@@ -77,17 +77,17 @@ impl Exporter {
         self.now(Reply::Text(TEXT, text.into()));
     }
 
-    /// Responds with a redirect.
+    /// Responds with a redirect from now on.
     pub(super) fn redirects(&self, location: &str) {
         self.now(Reply::Redirect(location.into()));
     }
 
-    /// Responds with this status.
+    /// Responds with this status from now on.
     pub(super) fn responds(&self, status: &'static str) {
         self.now(Reply::Status(status));
     }
 
-    /// The heads of all requests so far.
+    /// Returns the heads of all requests so far.
     pub(super) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
@@ -97,7 +97,7 @@ impl Exporter {
     }
 }
 
-/// The head of a request.
+/// Reads the head of a request.
 fn head(input: &mut impl BufRead) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") && input.read_line(&mut head).unwrap_or(0) > 0 {}
@@ -131,7 +131,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The values of all samples by their series, as the daemon shows them in text.
+/// Returns the values of all samples in the text format, by series.
 fn samples(daemon: &Daemon) -> BTreeMap<String, f64> {
     values(&daemon.get("/metrics").text())
 }
@@ -152,8 +152,8 @@ fn wait_for(daemon: &Daemon, line: &str) {
     assert!(found.is_some(), "no {line} in {}", daemon.get("/metrics").text());
 }
 
-/// Expects promtool, the parsers of Prometheus' server and `quipu check metrics` to read what is
-/// shown, in which each series is there once.
+/// Expects promtool, the parsers of Prometheus' server and `quipu check metrics` to read the page,
+/// and each series to occur once.
 #[track_caller]
 fn expect_valid(daemon: &Daemon) {
     let promtool = program("promtool", "prometheus");
@@ -184,7 +184,7 @@ fn expect_valid(daemon: &Daemon) {
             let mut command = Command::new(&promtool);
             command.args(["check", "metrics"]).stdin(File::open(home.path("all")).unwrap());
             let output = command.output().unwrap();
-            // 3 is for names that are against conventions.
+            // Exit code 3 reports names against conventions.
             let is_read = matches!(output.status.code(), Some(0 | 3));
             assert!(is_read, "{output:?}\n{}", response.text());
         }
@@ -229,7 +229,7 @@ fn a_target_is_shown_with_its_job_and_instance() {
         ("size", ",quantile=\"0.5\"", 2.0),
         ("size_sum", "", 8.0),
         ("size_count", "", 4.0),
-        // The daemon has one of this name, and each target has one.
+        // The daemon exposes this name, and so does each target.
         ("quipu_keys", "", 9.0),
         ("up", "", 1.0),
         ("up", ",zone=\"a\"", 6.0),
@@ -243,7 +243,7 @@ fn a_target_is_shown_with_its_job_and_instance() {
     let text = daemon.get("/metrics").text();
     assert!(text.contains("# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n"), "{text}");
     expect_valid(&daemon);
-    // Series that vanish from a target leave; new ones are counted.
+    // If a series vanishes from a target, it is no longer shown. New series are counted.
     exporter.exposes("# TYPE jobs_total counter\njobs_total 3\nnew 1\n");
     wait_for(&daemon, &format!("new{{{own}}} 1"));
     assert!(!daemon.get("/metrics").text().contains("free{"));
@@ -305,7 +305,7 @@ fn targets_whose_types_differ_are_shown_side_by_side() {
         let series = format!("{name}{{{}{labels}}}", own[of]);
         assert_eq!(shown.get(&series), Some(&value), "{series} in {shown:#?}");
     }
-    // A histogram and a gauge of one name cannot be.
+    // A histogram and a gauge cannot share a name.
     assert!(!shown.contains_key(&format!("h{{{}}}", own[1])), "{shown:#?}");
     let conflicts = shown["quipu_scrape_target_conflicts{about=\"type\"}"];
     assert!(conflicts >= 1.0, "{shown:#?}");
@@ -333,8 +333,8 @@ fn series_of_clients_hide_no_series_of_targets() {
         samples(&daemon).iter().map(|(series, value)| (sorted(series), *value)).collect()
     };
     let before = sorted_samples();
-    // Of the same type, of others, with the labels of a series of the target, with a name that is
-    // escaped for some readers.
+    // The same type, other types, the labels of a series of the target, and a name that some
+    // readers need escaped.
     let text = format!(
         "# TYPE go_goroutines gauge\ngo_goroutines{{from=\"me\"}} 1\n# TYPE jobs_total counter\n\
          jobs_total{{{own},queue=\"a\"}} 100\njobs_total 2\n# TYPE level counter\nlevel 3\n\
@@ -350,7 +350,7 @@ fn series_of_clients_hide_no_series_of_targets() {
         ("go_goroutines{from=\"me\"}".to_owned(), 1.0),
         (of_target("go_goroutines", ""), 7.0),
         ("jobs_total".to_owned(), 2.0),
-        // That of the daemon is first.
+        // The daemon's own series is first.
         (of_target("jobs_total", ",queue=\"a\""), 100.0),
         (of_target("jobs_total", ",queue=\"b\""), 4.0),
         ("level".to_owned(), 3.0),
@@ -368,7 +368,7 @@ fn series_of_clients_hide_no_series_of_targets() {
     ] {
         assert_eq!(shown.get(&sorted(&series)), Some(&value), "{series} in {shown:#?}");
     }
-    // Of what the target has, one is kept apart since a summary cannot be beside a gauge.
+    // One family of the target is kept apart, because a summary cannot share a name with a gauge.
     let gone: Vec<_> = before.keys().filter(|series| !shown.contains_key(*series)).collect();
     assert_eq!(gone, [&of_target("size", "")]);
     let conflicts = daemon.sample("quipu_scrape_target_conflicts{about=\"type\"}");
@@ -380,7 +380,7 @@ fn series_of_clients_hide_no_series_of_targets() {
     assert_eq!(values(&named.text()).len(), 7, "{}", named.text());
     let text = named.text();
     assert!(text.contains("# HELP go_goroutines Goroutines.\n# TYPE go_goroutines gauge\n"));
-    // What looks at the daemon from outside sees both.
+    // Readers of the daemon see both.
     let mut top = home.command();
     let url = format!("http://{}/metrics", daemon.address());
     top.args(["top", "--once", "--interval", "100ms", "--family", "go_goroutines", &url]);
@@ -470,7 +470,7 @@ fn a_target_that_fails_is_down_and_its_series_leave() {
         assert!(!text.contains("\nx{") && text.contains("\nscrape_duration_seconds{"), "{text}");
         let log = || daemon.log().into_iter().rfind(|line| line.contains("cannot be scraped"));
         wait_until(part, || log().is_some_and(|line| line.contains(part)));
-        // It comes back, compressed.
+        // The target returns, with compression.
         exporter.now(Reply::Gzip(gzip(b"x 1\n")));
     }
     wait_for(&daemon, &shown);
@@ -543,7 +543,7 @@ fn a_slow_target_holds_up_no_other_and_no_stop() {
     wait_for(&daemon, &format!("x{{job=\"app\",instance=\"{}\"}} 1", good.address()));
     wait_until("the slow one is asked", || !slow.heads.lock().unwrap().is_empty());
     assert!(!daemon.get("/metrics").text().contains(slow.address()));
-    // It has half an hour more, which the daemon does not wait for.
+    // The target has half an hour left, but the daemon does not wait.
     daemon.stop();
 }
 
@@ -554,7 +554,7 @@ fn a_target_at_a_unix_socket_is_scraped() {
     let daemon = home.start(&["--scrape", "app=unix:other.sock", "--scrape-interval", INTERVAL]);
     let own = "job=\"app\",instance=\"unix:other.sock\"";
     wait_for(&daemon, &format!("up{{{own}}} 1"));
-    // Metrics of another daemon are told apart from its own.
+    // The metrics of another daemon are distinct from its own.
     let shown = samples(&daemon);
     assert_eq!(shown.get(&format!("quipu_keys{{{own}}}")), Some(&0.0), "{shown:#?}");
     assert_eq!(shown.get("quipu_keys"), Some(&0.0));
@@ -564,13 +564,14 @@ fn a_target_at_a_unix_socket_is_scraped() {
     assert!(shown.keys().any(|series| series.starts_with(&build)), "{shown:#?}");
     let bucket = format!("quipu_http_request_duration_seconds_bucket{{{own},le=\"+Inf\"}}");
     assert!(shown.contains_key(&bucket), "{shown:#?}");
-    // A name that begins like that is refused if it comes in.
+    // A received name with this prefix is refused.
     let body = b"# TYPE quipu_keys gauge\nquipu_keys 5\n";
     assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 400);
     expect_valid(&daemon);
     other.stop();
     wait_for(&daemon, &format!("up{{{own}}} 0"));
-    // No process accepts: the queue is full, or the request gets no response.
+    // No process accepts this connection, so either the queue is full, or the request gets no
+    // response.
     let _listener = UnixListener::bind(home.path("other.sock")).unwrap();
     wait_until("a timeout", || {
         daemon.log().iter().any(|line| line.contains("no complete response within"))
@@ -612,7 +613,7 @@ fn targets_that_cannot_be_are_refused() {
     }
 }
 
-/// A Prometheus that scrapes nothing, killed on drop.
+/// A Prometheus that does not scrape anything, killed on drop.
 struct Prometheus(Child);
 
 impl Drop for Prometheus {
@@ -642,7 +643,7 @@ fn all_series_of_a_real_prometheus_are_shown() {
     let daemon = home.start(&["--scrape", &target, "--scrape-interval", "500ms"]);
     let own = format!("job=\"prometheus\",instance=\"{address}\"");
     wait_for(&daemon, &format!("prometheus_config_last_reload_successful{{{own}}} 1"));
-    // All series, with those that do not change under the same values.
+    // All series must be shown, and those with unchanged values must have the same values.
     let fetched = poll(|| {
         let direct = values(&fetch(&address)?);
         let shown = samples(&daemon);
@@ -662,7 +663,7 @@ fn all_series_of_a_real_prometheus_are_shown() {
             shown.is_some_and(|shown| shown == *value || shown.is_nan() && value.is_nan())
         });
         let (same, all) = (same.count(), direct.len());
-        // The first requests to a path make new series.
+        // The first requests to a path create new series.
         (missing.is_empty() && same * 10 > all * 8).then_some((same, all))
     });
     let (same, all) = fetched.expect("all series, most of them with the same value");
@@ -671,7 +672,7 @@ fn all_series_of_a_real_prometheus_are_shown() {
     daemon.stop();
 }
 
-/// A series with its labels in order.
+/// Sorts the labels of a series.
 fn sorted(series: &str) -> String {
     let Some((name, labels)) = series.split_once('{') else { return series.to_owned() };
     let mut labels: Vec<&str> = labels.trim_end_matches('}').split("\",").collect();
@@ -710,7 +711,7 @@ fn watched_files_of_a_receiver_are_scraped() {
     wait_until("the sender's samples", || {
         receiver.get("/metrics").text().lines().any(|line| line.starts_with("hits_total"))
     });
-    // What is in the files now was not in those that were scraped before.
+    // The current contents of the files were not in the earlier scrape.
     count();
     wait_until("the files", || {
         let text = sender.get("/metrics").text();
@@ -741,7 +742,7 @@ fn daemons_that_scrape_each_other_in_a_ring_take_nothing() {
             let down = format!("up{{job=\"scrape\",instance=\"{}\"}} 0", address(n + 1));
             wait_until("nothing", || {
                 let text = daemon.get("/metrics").text();
-                // Of what was taken before the ring was known, nothing is left.
+                // No sample from before the detection of the ring is left.
                 text.lines().any(|line| line == down) && !text.contains("exported_")
             });
         }

@@ -1,4 +1,4 @@
-//! Sources of settings: flags override the environment, which overrides the file.
+//! Tests of the sources of settings. Flags override the environment, which overrides the file.
 
 use std::fs;
 use std::process::Command;
@@ -52,7 +52,7 @@ fn a_daemon_runs_on_the_settings_that_were_shown() {
     let ended = home.run(&[&check[..], &flags[..]].concat());
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     fs::write(home.path("shown.toml"), &ended.stdout).unwrap();
-    // Printed again, they are the same.
+    // Printing the settings again gives the same result.
     let again = home.run(&["--check-config", "--config", "shown.toml"]);
     assert_eq!(again.stdout, ended.stdout);
 
@@ -78,7 +78,8 @@ fn every_setting_is_shown_with_its_value() {
         assert!(is_there, "no --{flag} in {help}");
     }
     let flags = help.lines().filter(|line| line.trim_start().starts_with("--")).count();
-    // All but --config, --check-config, and --help, whose line begins with its short form.
+    // All settings except --config, --check-config, and --help, whose line begins with its short
+    // form.
     let words: Vec<&str> = help.split_whitespace().collect();
     let unset = words.join(" ").matches("[default: none]").count();
     assert_eq!(shown.len(), flags - 2 - unset, "{help}");

@@ -1,5 +1,5 @@
-//! Remote write in several shards: what they send at once, what they keep in order, and what one of
-//! them does not do to the others.
+//! Tests of remote write with several shards: they send in parallel, keep the order of each series,
+//! and do not affect each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Barrier;
@@ -11,7 +11,7 @@ use quipu_wire::remote::write::WriteVersion;
 use crate::common::{Daemon, Home, wait_until};
 use crate::outputs::{Receiver, Reply, Request, count, import};
 
-/// The flags for a receiver with this many shards, which gets a snapshot in each interval.
+/// Returns the flags for a receiver with this many shards, which gets a snapshot in each interval.
 fn sharded<'a>(url: &'a str, shards: &'a str, interval: &'a str) -> [&'a str; 6] {
     ["--remote-write", url, "--remote-write-interval", interval, "--remote-write-shards", shards]
 }
@@ -24,7 +24,7 @@ fn fill(daemon: &Daemon, count: usize) {
     assert!(response.status < 300, "{response:?}");
 }
 
-/// The series on each connection.
+/// Returns the series on each connection.
 fn by_connection(requests: &[Request]) -> BTreeMap<usize, BTreeSet<String>> {
     let mut all: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
     for request in requests {
@@ -34,7 +34,7 @@ fn by_connection(requests: &[Request]) -> BTreeMap<usize, BTreeSet<String>> {
     all
 }
 
-/// The times of the samples of each series, in the order in which they came.
+/// Returns the times of the samples of each series, in the order of their arrival.
 fn by_series(requests: &[Request]) -> BTreeMap<&str, Vec<i64>> {
     let mut all: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
     for sample in requests.iter().flat_map(|request| &request.samples) {
@@ -43,7 +43,7 @@ fn by_series(requests: &[Request]) -> BTreeMap<&str, Vec<i64>> {
     all
 }
 
-/// A metric of the daemon about a receiver.
+/// Returns a metric of the daemon about a receiver.
 fn metric(daemon: &Daemon, name: &str, receiver: &Receiver) -> f64 {
     daemon.sample(&format!("quipu_remote_write_{name}{{receiver=\"{}\"}}", receiver.url))
 }
@@ -52,7 +52,7 @@ fn metric(daemon: &Daemon, name: &str, receiver: &Receiver) -> f64 {
 fn shards_send_at_once_what_was_read_at_once() {
     const SHARDS: usize = 4;
     let home = Home::new();
-    // It responds to no request before there is one of each shard.
+    // The receiver does not respond until there is a request of each shard.
     let barrier = Barrier::new(SHARDS);
     let wait = move || {
         barrier.wait();
@@ -60,7 +60,7 @@ fn shards_send_at_once_what_was_read_at_once() {
     let receiver = Receiver::start_slow(&home, 0, wait, |_, _| Reply::Taken);
     let daemon = home.start(&sharded(&receiver.url, "4", "200ms"));
     fill(&daemon, 100);
-    // What the daemon counts of its own requests changes all the time.
+    // We send requests, because the daemon's own counts of requests change all the time.
     let mut connection = daemon.connect();
     wait_until("requests", || {
         for _ in 0..200 {
@@ -73,14 +73,14 @@ fn shards_send_at_once_what_was_read_at_once() {
     receiver.see(|all| {
         let connections = by_connection(all);
         assert_eq!(connections.len(), SHARDS);
-        // A series is in one shard, and its samples are in order.
+        // Each series is in one shard, and its samples are in order.
         let series: BTreeSet<_> = connections.values().flatten().collect();
         assert_eq!(series.len(), connections.values().map(BTreeSet::len).sum::<usize>());
         for (series, times) in by_series(all) {
             assert!(times.iter().all(|time| time % 200 == 0), "{series}: {times:?}");
             assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{series}: {times:?}");
         }
-        // Samples of one time are of one reading, whatever shard they are in.
+        // The samples of one time are from one reading, no matter which shard sends them.
         let mut counts: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
         for sample in all.iter().flat_map(|request| &request.samples) {
             let part = sample.series.strip_prefix("quipu_http_request_duration_seconds_");
@@ -88,7 +88,7 @@ fn shards_send_at_once_what_was_read_at_once() {
                 counts.entry(sample.timestamp_ms).or_default().push(sample.value);
             }
         }
-        // The last snapshot may be under way.
+        // The last snapshot can be incomplete.
         counts.pop_last();
         assert!(counts.len() > 10);
         for (time, counts) in counts {
@@ -110,14 +110,14 @@ fn wait_for_second() {
 #[test]
 fn a_slow_link_takes_more_with_shards() {
     let home = Home::new();
-    // No response comes before the next snapshot is due.
+    // No response arrives before the next snapshot is due.
     let receiver = Receiver::start_slow(&home, 0, wait_for_second, |_, _| Reply::Taken);
     let shown = |daemon: &Daemon| {
         let text = daemon.get("/metrics").text();
         text.contains("\nquipu_remote_write_last_sent_timestamp_seconds{")
     };
     let flags = |shards| sharded(&receiver.url, shards, "1s");
-    // Three requests, one after the other: there is time for the first one.
+    // Three requests, one after the other. There is only enough time for the first one.
     let daemon = home.start(&flags("1"));
     fill(&daemon, 25_000);
     let replaced = format!(
@@ -177,10 +177,10 @@ fn a_shard_that_fails_holds_up_no_other() {
                 (stuck, times.values().filter(|count| **count >= 3).count())
             })
         };
-        // The three others send whole snapshots.
+        // The other three shards send whole snapshots.
         wait_until("requests of many snapshots", || counts().0 >= 6 && counts().1 >= 6);
         assert!(metric(&daemon, "samples_sent_total", &receiver) > 0.0);
-        // A receiver that takes some and fails at others has one line.
+        // If a receiver accepts some requests and fails at others, this is logged in one line.
         assert_eq!(count(&daemon, "remote write fails"), 1);
         if queue == "disk" {
             wait_until("a queue", || metric(&daemon, "queue_requests", &receiver) > 0.0);
@@ -217,7 +217,7 @@ fn a_mark_of_the_end_comes_from_the_shard_of_its_series() {
     wait_until("marks", || distinct(true).len() == 40);
     let before = receiver.see(<[Request]>::len);
     wait_until("more requests", || receiver.see(<[Request]>::len) > before + 12);
-    // Once each, on the connection of the series.
+    // Each sample arrives once, on the connection of its series.
     assert_eq!((levels(true).len(), distinct(true)), (40, distinct(false)));
     daemon.stop();
 }
@@ -236,7 +236,7 @@ fn shards_learn_the_version_together() {
         requests.iter().filter(|request| request.version == WriteVersion::One).count()
     };
     wait_until("requests", || receiver.see(old) > 40);
-    // At most the first one of each.
+    // At most the first request of each shard.
     assert!(receiver.see(|requests| requests.len() - old(requests)) <= 8);
     wait_until("a version", || metric(&daemon, "version", &receiver) == 1.0);
     receiver.see(|requests| {
@@ -284,8 +284,8 @@ fn a_queue_stays_in_order_over_kills_and_other_numbers_of_shards() {
             total += 1;
             import(&daemon, total);
             let now = daemon.sample(&waiting);
-            // Of each shard, that of a snapshot before the import, and one after it. They may be
-            // one snapshot apart.
+            // Each shard needs a request from before the import, and one after it. The shards can
+            // be one snapshot apart.
             let more = f64::from(shards * 3);
             wait_until("requests in the queue", || daemon.sample(&waiting) >= now + more);
         }
@@ -299,7 +299,7 @@ fn a_queue_stays_in_order_over_kills_and_other_numbers_of_shards() {
     receiver.expect("hits_total", total as f64);
     wait_until("an empty queue", || daemon.sample(&waiting) == 0.0);
     receiver.see(|requests| {
-        // What waited came in order, once.
+        // The queued requests arrived once, in order.
         for (series, mut times) in by_series(requests) {
             times.retain(|time| *time <= killed);
             assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{series}: {times:?}");
@@ -315,7 +315,8 @@ fn a_queue_stays_in_order_over_kills_and_other_numbers_of_shards() {
 #[test]
 fn a_shard_whose_new_requests_are_refused_holds_up_no_queue() {
     const PORT: u16 = 18098;
-    // The first two of all shards, the last two of all but one.
+    // The receiver uses the first two statuses for all shards, and the last two for all shards but
+    // one.
     for status in [409, 422, 401, 404] {
         let home = Home::new();
         let url = format!("http://{}:{PORT}/api/v1/write", home.host());
@@ -324,7 +325,7 @@ fn a_shard_whose_new_requests_are_refused_holds_up_no_queue() {
             home.start(&[&sharded(&url, shards, "200ms")[..], &queue].concat())
         };
         let daemon = start("1");
-        // In the shard with the number 2.
+        // This series belongs to shard 2.
         let text = "# TYPE hits counter\nhits_total{n=\"3\"} 1\n";
         let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
         assert!(response.status < 300, "{response:?}");
@@ -342,7 +343,7 @@ fn a_shard_whose_new_requests_are_refused_holds_up_no_queue() {
                 false => Reply::Status(status, "X-Prometheus-Remote-Write-Samples-Written: 0\r\n"),
             }
         });
-        // All that waits is of the first of four shards.
+        // All queued requests belong to the first of four shards.
         let daemon = start("4");
         let logged = daemon.wait_for("requests wait in the queue");
         let kept = logged["requests"].as_u64().unwrap() as usize;

@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT: the first lets running requests finish, the second does not.
+//! Tests of SIGTERM and SIGINT. The first signal lets running requests finish, but the second does
+//! not.
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ fn a_signal_under_load_loses_nothing_and_frees_the_port() {
     let mut listen: Option<String> = None;
     for signal in [Signal::TERM, Signal::INT, Signal::TERM] {
         let daemon = match &listen {
-            // Reuse the port of the last daemon at once.
+            // Reuse the port of the last daemon immediately.
             Some(listen) => home.start(&["--listen", listen]),
             None => home.start(&[]),
         };
@@ -56,7 +57,7 @@ fn a_partial_request_can_end_in_the_drain_time() {
         let address = daemon.address();
         daemon.signal(signal);
         daemon.wait_for("stopping");
-        // A connection without a request is closed at once, and no new one is accepted.
+        // A connection without a request is closed immediately, and no new one is accepted.
         idle.expect_end();
         wait_until("the listener closes", || Client::connect(address).is_err());
         half.send("rest").unwrap();
@@ -125,7 +126,7 @@ fn a_daemon_that_stands_still_is_ended() {
     let mut daemon = command.stderr(full.try_clone().unwrap()).spawn().unwrap();
     let mut lines = BufReader::new(log);
     while !read_line(&mut lines).contains("started") {}
-    // From here on the log is not read, so the server blocks at the first line that it writes.
+    // From here on, no one reads the log, so the server blocks at its first line.
     rustix::io::ioctl_fionbio(&full, true).unwrap();
     while rustix::io::write(&full, &[b'x'; 4096]).is_ok() {}
     while rustix::io::write(&full, b"x").is_ok() {}
@@ -168,17 +169,17 @@ fn an_idle_daemon_ends_in_order_at_any_moment() {
         count += 1;
         assert_eq!(daemon.count("/"), count);
         daemon.stop();
-        // As soon as the state exists, often before the daemon listens.
+        // Stop it as soon as the state exists, which is often before the daemon listens.
         let daemon = home.launch(&["--threads", threads]);
         daemon.wait_for("opened the state");
         daemon.stop();
     }
 }
 
-/// A client that has sent a request except for a part of its body, which the daemon has begun to
-/// read.
+/// Returns a client that has sent a request except a part of its body. The daemon has begun to read
+/// this request.
 fn half_sent(daemon: &Daemon) -> Client {
-    // The connection of this request is the only one: earlier ones have closed.
+    // This connection is the only open one, because earlier ones have closed.
     let open = || daemon.sample("quipu_http_connections_open");
     wait_until("earlier connections close", || open() == 1.0);
     let mut client = daemon.connect();

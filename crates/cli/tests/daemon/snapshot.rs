@@ -1,4 +1,4 @@
-//! Snapshots of a daemon that runs, and what is restored from them.
+//! Tests of snapshots of a running daemon, and of restoring them.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -115,7 +115,8 @@ fn a_snapshot_replaces_a_snapshot_and_nothing_else() {
     }
     assert_eq!(fs::read(home.state()).unwrap(), state);
     assert_eq!(fs::read(home.path("other")).unwrap(), b"not ours");
-    // An empty file, as mktemp makes it, a snapshot, and what a link leads to are replaced.
+    // These files are replaced: an empty file, for example from mktemp, an earlier snapshot, and
+    // the target of a symbolic link.
     fs::write(home.path("empty"), "").unwrap();
     symlink("empty", home.path("link")).unwrap();
     for out in ["empty", "empty", "link"] {
@@ -125,7 +126,7 @@ fn a_snapshot_replaces_a_snapshot_and_nothing_else() {
     assert!(fs::symlink_metadata(home.path("link")).unwrap().is_symlink());
     let taken = fs::read(home.path("empty")).unwrap();
     restore(&Home::new(), &taken).unwrap();
-    // One that was cut short is still one.
+    // A truncated snapshot is replaced as well.
     fs::write(home.path("empty"), &taken[..taken.len() / 2]).unwrap();
     assert_eq!(run("empty").status.code(), Some(0));
     assert_eq!(home.files(), ["empty", "folder", "link", "other", "state.quipu"]);

@@ -1,12 +1,12 @@
-//! Pushes whose series are known by their spots, and pushes that are read in the usual way, get the
-//! same responses and make the same series.
+//! Tests of the cache of a push group's series. Pushes with and without this cache must get the
+//! same responses and create the same series.
 
 use std::collections::BTreeSet;
 use std::thread;
 
 use crate::common::{Client, Daemon, Home, Random, Response, wait_until};
 
-/// The lines of programs; `@` stands for a value. The last two contradict others.
+/// The bodies of pushes, where `@` stands for a value. The last two contradict others.
 const BODIES: [&str; 5] = [
     "# TYPE c counter\nc{a=\"1\"} @\nc{a=\"2\"} @\n# TYPE g gauge\ng @\nu{b=\"1\"} @\n\
      # TYPE s summary\ns{quantile=\"0.5\"} @\ns_sum @\ns_count @\n",
@@ -15,7 +15,7 @@ const BODIES: [&str; 5] = [
     "# TYPE g counter\ng @\n",
     "# TYPE u gauge\nu{b=\"1\"} @\n# TYPE x untyped\nx @\n",
 ];
-/// A group keeps the time after which it expires, so each of the others says that it does not.
+/// Because a group keeps its expiry time, all other queries have to turn it off.
 const QUERIES: [&str; 5] = [
     "?ttl=0s",
     "?mode=add&ttl=0s",
@@ -30,8 +30,8 @@ impl Random {
         list[self.below(list.len() as u64) as usize]
     }
 
-    /// The first body and the first query are the most frequent ones, as of programs that push
-    /// again and again.
+    /// Returns the first entry most of the time, because programs repeat the same push again and
+    /// again.
     fn often(&mut self, list: &[&'static str]) -> &'static str {
         if self.below(3) > 0 { list[0] } else { self.of(list) }
     }
@@ -61,7 +61,8 @@ fn send(client: &mut Client, method: &str, path: &str, body: &str) -> Response {
     client.read_response().unwrap()
 }
 
-/// The series of a kind of group, without their times, as if they were of the other kind.
+/// Returns the series of a kind of group, without their times, as if they belonged to the other
+/// kind.
 fn shown(daemon: &Daemon, kind: &str) -> BTreeSet<String> {
     let text = daemon.get("/metrics").text();
     let lines = text.lines().filter(|line| line.contains(&format!("kind=\"{kind}\"")));
@@ -95,7 +96,7 @@ fn pushes_by_spots_equal_other_pushes() {
                 let (method, query) = (random.of(&["PUT", "POST"]), random.often(&QUERIES));
                 let body = random.body();
                 let known = send(&mut client, method, &(path("known") + query), &body);
-                // No other body has this comment, so its series are not known.
+                // No other body contains this comment, so its series are not in the cache.
                 let body = format!("{body}# {round}\n");
                 let usual = send(&mut client, method, &(path("usual") + query), &body);
                 assert_eq!(known.status, usual.status, "{method} {query} {body}");
@@ -112,7 +113,7 @@ fn pushes_by_spots_equal_other_pushes() {
     }
 }
 
-/// Groups come and go while others are pushed to, so records have other series again and again.
+/// Groups are created and deleted during other pushes, so records are reused for other series.
 #[test]
 fn records_of_groups_that_went_have_other_series() {
     let home = Home::new();

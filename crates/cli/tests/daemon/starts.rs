@@ -1,4 +1,4 @@
-//! Starts that fail: the messages and exit codes. Those about the state are in `state_file`.
+//! Tests of failed starts: messages and exit codes. The failures of the state are in `state_file`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -126,7 +126,7 @@ fn an_address_in_use_is_named_with_the_way_out() {
     for threads in ["1", "2"] {
         let daemon = home.start(&["--threads", threads]);
         let address = daemon.address();
-        // Whatever the number of threads of either: a port is never shared with another daemon.
+        // A port is never shared with another daemon, no matter how many threads each of them uses.
         for threads in ["1", "2"] {
             let listen = ["--listen", &address.to_string(), "--keys", "16", "--threads", threads];
             let way_out = format!(
@@ -186,7 +186,7 @@ fn a_unix_socket_serves_beside_an_address() {
         1,
         &["cannot listen on unix:quipu.sock", "another process listens on it"],
     );
-    // A process that was killed leaves its path.
+    // A killed process does not remove its socket.
     daemon.kill();
     assert!(path.exists());
     let daemon = start();
@@ -202,7 +202,7 @@ fn malformed_addresses_are_refused_with_an_example() {
         let parts = [&format!("cannot use {address:?}"), "write host:port, such as 127.0.0.1:8081"];
         home.expect_refusal(&["--listen", address, "--keys", "16"], 1, &parts);
     }
-    // No interface has an address of the documentation range.
+    // No interface uses an address of the documentation range.
     let parts = ["192.0.2.1:80", "no interface of this machine", "0.0.0.0"];
     home.expect_refusal(&["--listen", "192.0.2.1:80", "--keys", "16"], 1, &parts);
 }
@@ -238,7 +238,7 @@ fn variables_that_are_no_settings_are_named() {
     assert!(ended.stderr.contains("\"name\":\"QUIPU_WINDW\""), "{}", ended.stderr);
 }
 
-/// A command for the binary, with a limit of the shell on what it may use.
+/// Returns a command for the binary, with a limit of the shell on its resources.
 fn limited(home: &Home, flag: char, limit: u64) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -{flag} {limit} && exec \"$0\" \"$@\"")]);
@@ -246,10 +246,10 @@ fn limited(home: &Home, flag: char, limit: u64) -> Command {
     command
 }
 
-/// About the KiB of addresses with which a daemon gets as far as its state.
+/// Returns the approximate address space in KiB that a daemon needs before it opens its state.
 fn least_addresses(home: &Home) -> u64 {
-    // What the program itself takes depends on how it was compiled. A daemon needs more than this
-    // before it opens the state, and far less than the 16,000 KiB that are added.
+    // The size of the program depends on the compiler. A daemon needs more than this before it
+    // opens the state, but far less than the added 16,000 KiB.
     let runs = |kib: &u64| {
         let mut command = limited(home, 'v', *kib);
         command.arg("--version");
@@ -258,7 +258,7 @@ fn least_addresses(home: &Home) -> u64 {
     (16_000..1_000_000).step_by(4000).find(runs).unwrap() + 16_000
 }
 
-/// The KiB of addresses that a refusal names.
+/// Returns the address space in KiB that a refusal mentions.
 fn needed(refusal: &str) -> Option<u64> {
     let (_, rest) = refusal.rsplit_once(" needs ")?;
     rest.split_once(" KiB")?.0.parse().ok()
@@ -274,8 +274,9 @@ fn a_refused_start_leaves_no_state_and_its_advice_works() {
         command
     };
     let least = least_addresses(&home);
-    // Limits from too little address space for the state to enough for all but metrics or a thread.
-    // The state takes over 64 MiB, and the metrics take 16 MiB, so no step passes over either.
+    // We try limits from too little address space for the state to enough for everything except
+    // metrics or a thread. The state takes over 64 MiB and the metrics take 16 MiB, so no step
+    // skips either.
     let (mut refused, mut advice) = (Vec::new(), BTreeSet::new());
     for kib in (least..least + 1_000_000).step_by(4000) {
         let daemon = home.spawn(serve('v', kib));
@@ -300,7 +301,7 @@ fn a_refused_start_leaves_no_state_and_its_advice_works() {
     daemon.stop();
     fs::remove_file(home.state()).unwrap();
 
-    // Shells differ in whether the unit is 512 bytes or a kilobyte.
+    // Shells use a unit of either 512 bytes or a kilobyte.
     let daemon = home.spawn(serve('f', 4000));
     let ended = daemon.wait();
     assert!(ended.stderr.contains("fewer --keys"), "{}", ended.stderr);
@@ -386,7 +387,7 @@ fn too_few_open_files_are_an_error_before_the_start() {
             continue;
         }
         daemon.wait_for("started");
-        // It serves, however many other connections are open.
+        // The daemon serves requests, however many other connections are open.
         let mut clients: Vec<_> = (0..files).map(|_| daemon.connect()).collect();
         clients.iter_mut().for_each(|client| {
             let status = client.request("GET", "/rate").map(|response| response.status);
@@ -397,7 +398,7 @@ fn too_few_open_files_are_an_error_before_the_start() {
     }
 }
 
-/// Requests that are never complete do not give way to those of the same client.
+/// Incomplete requests do not give way to requests of the same client.
 #[test]
 fn a_flood_of_connections_does_not_use_up_the_open_files() {
     let home = Home::new();
@@ -408,7 +409,7 @@ fn a_flood_of_connections_does_not_use_up_the_open_files() {
     daemon.wait_for("started");
     let mut clients: Vec<_> = (0..360).map(|_| daemon.connect()).collect();
     for client in &mut clients {
-        // A client that was turned away may be gone.
+        // Ignore the error, because a rejected client may be gone.
         let _ = client.send("GET / HTTP/1.1\r\nHost: quipu\r\n");
     }
     assert_eq!(daemon.get("/-/healthy").status, 200);
@@ -447,7 +448,7 @@ fn a_state_that_is_in_use_is_free_when_its_daemon_is_gone() {
         home.expect_refusal(&arguments, 1, &parts);
     }
     assert_eq!(home.files(), ["state.quipu"]);
-    // The process that has the file open is not affected.
+    // The process that keeps the file open is not affected.
     assert_eq!(daemon.count("/"), 2);
     daemon.kill();
     assert_eq!(home.start(&[]).count("/rate"), 2);

@@ -1,4 +1,4 @@
-//! Unusable state files: each is refused with a remedy, and left untouched.
+//! Tests of unusable state files. Each is refused with a remedy, and is not changed.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -16,7 +16,7 @@ fn files_that_are_not_a_whole_state_are_refused_and_left_as_they_are() {
         home.expect_refusal(&SERVE, 1, &["state.quipu", flaw.says, flaw.way_out]);
         assert_eq!(fs::read(home.state()).unwrap(), bytes, "{}", flaw.name);
         assert_eq!(home.files(), ["state.quipu"], "{}", flaw.name);
-        // Setting aside is offered for damage only.
+        // Setting the file aside is offered only if it is damaged.
         let ended = home.run(&SERVE);
         let offered = ended.stderr.contains("--damaged-state set-aside");
         assert_eq!(offered, flaw.is_damage, "{}: {}", flaw.name, ended.stderr);
@@ -43,7 +43,7 @@ fn a_file_that_is_removed_or_replaced_is_noticed() {
         let error = event["error"].as_str().unwrap();
         assert!(error.contains("removed or replaced while it was open"), "{error}");
         assert!(daemon.sample("quipu_checkpoint_errors_total") >= 1.0);
-        // It continues, and does not exit with success.
+        // The daemon continues, but its exit code reports the failure.
         assert_eq!(daemon.count("/"), 2);
         daemon.signal(Signal::TERM);
         let ended = daemon.wait();
@@ -85,7 +85,7 @@ fn damaged_files_are_set_aside_on_request() {
         assert!(aside.starts_with("state.quipu.damaged-"), "{aside}");
         assert_eq!(fs::read(home.path(aside)).unwrap(), bytes, "{}", flaw.name);
         assert_eq!(home.files(), ["state.quipu", aside]);
-        // A second time at once: the file set aside before is not overwritten.
+        // A second time immediately after. The file that was set aside before is not overwritten.
         daemon.stop();
         fs::write(home.state(), b"").unwrap();
         home.start(&arguments).stop();
@@ -194,7 +194,7 @@ fn a_disk_that_cannot_be_written_is_reported() {
     }
 }
 
-/// A way to damage a file, and the message that the daemon then prints.
+/// A way to damage a file, and the expected message of the daemon.
 struct Flaw {
     name: &'static str,
     make: fn(&mut Vec<u8>),
@@ -243,7 +243,7 @@ fn flaws() -> [Flaw; 8] {
     ]
 }
 
-/// Creates a sound state, then applies the flaw. Returns the bytes of the file.
+/// Creates a valid state, and then damages it. Returns the bytes of the file.
 fn flawed(home: &Home, flaw: &Flaw) -> Vec<u8> {
     let daemon = home.start(&[]);
     daemon.get("/");
@@ -263,8 +263,8 @@ struct OnDisk {
 }
 
 /// Runs a shell command with the binary as `$0`, where `disk` is a separate disk of one megabyte.
-/// The disk is mounted for this command only, and gone with it whatever happens. Returns `None` if
-/// the system does not let this user mount one.
+/// The disk is mounted only for this command, and is always removed. Returns `None` if the system
+/// does not let this user mount a disk.
 fn on_small_disk(home: &Home, command: &str) -> Option<OnDisk> {
     const NO_MOUNT: i32 = 99;
     let _ = fs::create_dir(home.path("disk"));
@@ -285,5 +285,5 @@ fn on_small_disk(home: &Home, command: &str) -> Option<OnDisk> {
     Some(OnDisk { code, stderr: ended.stderr, left: ended.stdout })
 }
 
-/// Flags for a daemon on the default state of a home, which is expected not to start.
+/// The flags of a daemon on the default state of a home. This daemon should not start.
 const SERVE: [&str; 4] = ["--listen", "127.0.0.1:0", "--state", "state.quipu"];

@@ -1,4 +1,4 @@
-//! StatsD and DogStatsD: each transport and type, the mapping file, restarts, and what is refused.
+//! Tests of StatsD and DogStatsD: transports, types, the mapping file, restarts, and refusals.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -110,7 +110,7 @@ fn a_client_with_too_many_series_leaves_room_for_others() {
     other.send_to(b"d:1|c", (home.host(), 9125)).unwrap();
     wait_for_lines(&daemon, 5.0);
     assert_eq!(shown(&daemon), ["a 2", "b 1", "d 1"]);
-    // Its form is known, and what was refused is refused again.
+    // The form of this packet is cached, and refused lines are refused again.
     one.send(b"c:1|c\na:1|c\nb:1|c|#e:f").unwrap();
     wait_for_lines(&daemon, 8.0);
     assert_eq!(shown(&daemon), ["a 3", "b 1", "d 1"]);
@@ -132,7 +132,7 @@ fn a_client_that_makes_up_names_leaves_room_for_those_of_others() {
     }
     wait_for_lines(&daemon, 20.0);
     other.send_to(b"a:1|c", (home.host(), 9125)).unwrap();
-    // Its own names count on.
+    // Its existing names continue to count.
     one.send(b"made_up_0:1|c\nb:1|c").unwrap();
     wait_for_lines(&daemon, 23.0);
     let lines = shown(&daemon);
@@ -143,7 +143,7 @@ fn a_client_that_makes_up_names_leaves_room_for_those_of_others() {
     daemon.stop();
 }
 
-/// Raises the limit on open files, which is often 1024, to what the system allows.
+/// Raises the limit on open files, which is often 1024, to the maximum that the system allows.
 fn raise_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -170,7 +170,7 @@ fn connections_are_bounded_in_lines_and_number() {
     let (address, metric) = (listener(&home, "tcp"), "quipu_statsd_connections");
     let open = format!("{metric}_open{{listener=\"{address}\"}}");
     wait_until("all connections are open", || daemon.sample(&open) == 1024.0);
-    // The others have sent nothing: one of them gives way.
+    // The other connections sent no lines, so one of them gives way.
     let mut late = connect();
     late.write_all(b"late:1|c\n").unwrap();
     wait_for_lines(&daemon, 4.0);
@@ -204,10 +204,10 @@ fn a_client_that_has_all_connections_gives_way_to_others_and_loses_no_line() {
         client.write_all(b"greedy:1|c\n").unwrap();
     }
     wait_for_lines(&daemon, 1024.0);
-    // All of them are in use.
+    // All connections are in use.
     assert_eq!(connect_from("127.0.0.1").read(&mut [0]).unwrap(), 0);
 
-    // The daemon accepts a connection while there are lines that it has not read.
+    // The daemon accepts a connection even while there are unread lines.
     daemon.signal(Signal::STOP);
     let mut other = connect_from("127.0.0.2");
     other.write_all(b"other:1|c\n").unwrap();
@@ -230,12 +230,12 @@ fn totals_survive_a_kill_over_every_transport() {
     let home = Home::new();
     let listeners = Listeners::new(&home, "statsd", 9125);
     for round in 1..=3 {
-        // The second start finds the paths of a process that was killed.
+        // The second start finds the socket files of a killed process.
         let daemon = listeners.start(&home);
         udp(&home).send(b"udp:1|c\nudp:1|c").unwrap();
         let local = UnixDatagram::unbound().unwrap();
         local.send_to(b"local:1|c|#a:b\nlocal:1|c|#a:b\n", &listeners.datagrams).unwrap();
-        // A line in two pieces, and one without a line feed.
+        // A line in two pieces, and a line without a line feed.
         let mut tcp = TcpStream::connect((home.host(), 9125)).unwrap();
         tcp.write_all(b"tcp:1|").unwrap();
         tcp.write_all(b"c\ntcp:1|c").unwrap();
@@ -243,7 +243,7 @@ fn totals_survive_a_kill_over_every_transport() {
         assert_eq!(tcp.read(&mut [0]).unwrap(), 0);
         let mut unix = UnixStream::connect(&listeners.stream).unwrap();
         unix.write_all(b"unix:1|c\nunix:1|c\n").unwrap();
-        // As clients of Datadog write: each packet after its length.
+        // Packets with a length prefix, like Datadog's clients send them.
         let mut framed = UnixStream::connect(&listeners.stream).unwrap();
         framed.write_all(b"\x0a\0\0\0framed:1|c\x0b\0\0\0framed:1|c\n").unwrap();
         wait_for_lines(&daemon, 10.0);
@@ -342,7 +342,7 @@ mappings:
     let address = listener(&home, "udp");
     let daemon = home.start(&["--statsd", &address, "--statsd-mapping", "mapping.yml"]);
     let socket = udp(&home);
-    // The first lines are the first ones of their form, and the last ones are not.
+    // The first lines also establish their forms, and the last lines use these forms.
     let infinite = "c:1e308|c\ng:-1e308|g\nh:1e308|h\n";
     let packet = format!("{infinite}c:2|c\ng:2|g\nh:2|h\n{infinite}c:1|c|@1e-320\n");
     socket.send(packet.as_bytes()).unwrap();
@@ -367,7 +367,7 @@ mappings:
     daemon.stop();
 }
 
-/// Lines with all that makes them differ, some of which are refused, from a few names and tags.
+/// Returns varied lines from a few names and tags. Some of these lines are refused.
 fn many_lines() -> String {
     let mut random = 88_172_645_463_325_252_u64;
     let mut below = |most: usize| {
@@ -410,7 +410,7 @@ fn many_lines() -> String {
     lines
 }
 
-/// With rules, all lines go the long way; these rules match nothing.
+/// With rules, no line uses the cache of forms. These rules match no line.
 #[test]
 fn lines_of_known_forms_have_the_same_outcome_as_without_forms() {
     let mapping = "
@@ -431,7 +431,7 @@ mappings:
         fs::write(home.path("rules.yml"), rules).unwrap();
         let address = listener(&home, "tcp");
         let mut flags = vec!["--statsd", &address, "--statsd-mapping", "mapping.yml"];
-        // Some series, and some sets of labels, find no room.
+        // Some series and label sets do not fit.
         flags.extend(["--series", "250", "--families", "120"]);
         if has_rules {
             flags.extend(["--rules", "rules.yml"]);
@@ -462,7 +462,7 @@ fn names_that_become_one_label_hide_no_tag_after_them() {
     let home = Home::new();
     let address = listener(&home, "udp");
     let daemon = home.start(&["--statsd", &address]);
-    // More than a line may have labels.
+    // More labels than a line may contain.
     let alike = (0..70).map(|n| format!("{n:07b}").replace('0', ".").replace('1', "/"));
     let alike: String = alike.map(|name| format!("k{name}:v,")).collect();
     udp(&home).send(format!("hits:1|c|#{alike}z:1").as_bytes()).unwrap();
@@ -475,15 +475,15 @@ fn names_that_become_one_label_hide_no_tag_after_them() {
 fn expired_series_of_known_forms_return() {
     let home = Home::new();
     let address = listener(&home, "udp");
-    // Long enough that a busy machine looks at the series before they expire.
+    // Long enough for a busy machine to read the series before they expire.
     let daemon = home.start(&["--statsd", &address, "--expiry", "5s"]);
     let socket = udp(&home);
     for round in [1, 2] {
-        // A scrape shows what has changed since the last one, however long ago.
+        // A scrape shows all changes since the last scrape, even if they are old.
         wait_until("they expire", || shown(&daemon).is_empty());
         socket.send(b"c:1|c|#a:b\ng:+1|g|#a:b\nc:1|c|#a:b\ng:+1|g|#a:b").unwrap();
         wait_for_lines(&daemon, f64::from(round * 4));
-        // The counter goes on, and the gauge begins again.
+        // The counter continues, and the gauge starts again.
         let counter = format!("c{{a=\"b\"}} {}", round * 2);
         assert_eq!(shown(&daemon), [counter.as_str(), "g{a=\"b\"} 2"]);
     }
@@ -514,6 +514,6 @@ fn faults_at_the_start_name_the_flag_and_the_way_out() {
     assert!(checked.status.code() == Some(2) && checked.stderr.contains(parts[0]));
     home.expect_refusal(&["--statsd", "9125"], 2, &["--statsd", "udp://HOST:PORT"]);
     drop(taken);
-    // No state was touched.
+    // The state was not touched.
     assert_eq!(home.files(), ["file", "m.yml", "quipu.toml"]);
 }

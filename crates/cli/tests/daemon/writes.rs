@@ -1,4 +1,4 @@
-//! Remote write: what is written is shown, once, and a real Prometheus can write.
+//! Tests of remote write. Written samples are shown once, and a real Prometheus can write.
 
 use std::fs;
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(crate) fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Resp
     daemon.post_body("/api/v1/write", &fields, &body)
 }
 
-/// The numbers of samples and histograms that a response to 2.0 says were written.
+/// Returns the numbers of written samples and histograms in a response to a 2.0 request.
 fn written(response: &Response) -> [&str; 2] {
     ["samples", "histograms"]
         .map(|kind| &*response.fields[&format!("x-prometheus-remote-write-{kind}-written")])
@@ -57,7 +57,7 @@ fn totals_survive_kills_and_count_once() {
         let level = (LEVEL, SeriesType::Gauge, -total, time);
         two(&[(HITS, SeriesType::Counter, total, time), level])
     };
-    // The source counts 5, 8, restarts, and counts 2 and 3.
+    // The source counts 5 and 8, restarts, and counts 2 and 3.
     for (second, total, sum) in [(1, 5.0, 5.0), (2, 8.0, 8.0), (3, 2.0, 10.0), (4, 3.0, 11.0)] {
         let daemon = home.start(&[]);
         let request = request(total, now + second * 1000);
@@ -67,7 +67,7 @@ fn totals_survive_kills_and_count_once() {
         }
         daemon.kill();
         let daemon = home.start(&[]);
-        // The sender did not see the response.
+        // The sender repeats the request, because it did not see the response.
         assert_eq!(write(&daemon, TWO, &request).status, 204);
         assert_eq!(daemon.sample("hits_total{path=\"/a b\"}"), sum);
         assert_eq!(daemon.sample("level"), -total);
@@ -85,7 +85,7 @@ pub(crate) fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Prometheus sends exemplars apart from the samples of their series.
+/// Prometheus sends exemplars separately from the samples of their series.
 #[test]
 fn exemplars_are_kept() {
     let label = |name: &str, value: &str| {
@@ -107,7 +107,7 @@ fn exemplars_are_kept() {
         series("hits_total", sample),
         series("hits_total", exemplar("ab", 3.0)),
         series("none", exemplar("cd", 1.0)),
-        // No format can show this one.
+        // No format can show this exemplar.
         series(
             "hits_total",
             field(0x1a, &[label("", "x"), value(0x11, 1.0), time(0x18, now)].concat()),
@@ -127,7 +127,7 @@ fn exemplars_are_kept() {
     assert!(!text.contains("\"cd\""), "{text}");
 }
 
-/// The series of a counter has the time of its last sample.
+/// The series of a counter stores the time of its last sample.
 #[test]
 fn the_order_of_totals_survives_a_kill() {
     const HOUR: i64 = 3_600_000;
@@ -149,7 +149,7 @@ fn the_order_of_totals_survives_a_kill() {
         put(&daemon, counter, 9.0, now - 4).expect_refusal(400, "hits_total: a duplicate");
         put(&daemon, counter, 9.0, now - 3 * HOUR).expect_refusal(400, "out of order");
         put(&daemon, counter, 9.0, now + HOUR).expect_refusal(400, "too new");
-        // They are no restarts.
+        // These samples are not restarts.
         for time in [0, -1] {
             put(&daemon, counter, 1.0, time).expect_refusal(400, "out of order");
         }
@@ -157,7 +157,8 @@ fn the_order_of_totals_survives_a_kill() {
         daemon.kill();
         daemon = home.start(&[]);
     }
-    // Another type replaces the total only if it is later. The last total is in its series alone.
+    // Another type replaces the total only if its sample is later. From then on, only the series
+    // stores the last total.
     for (series_type, value, time, shown) in [
         (SeriesType::Gauge, 1.0, now - 6, 8.0),
         (SeriesType::Gauge, 1.5, now - 3, 1.5),
@@ -200,7 +201,7 @@ fn a_refused_total_leaves_the_order_of_its_series() {
     };
     assert_eq!(put(SeriesType::Gauge, 1.0, now).status, 204);
     put(SeriesType::Counter, -1.0, now + 1).expect_refusal(400, "the value is negative");
-    // It is late.
+    // This sample is late.
     assert_eq!(put(SeriesType::Gauge, 2.0, now - 1).status, 204);
     assert_eq!(daemon.sample("level"), 1.0);
 }
@@ -225,7 +226,7 @@ fn wrong_series_are_refused_and_the_rest_is_written() {
         (&b, gauge, f64::NAN, now),
     ]);
     let response = write(&daemon, TWO, &request);
-    // A sample that is a little late is known to be old.
+    // A slightly late sample is recognized as old.
     assert_eq!((response.status, written(&response)), (400, ["3", "0"]));
     for part in [
         "3 taken, 5 refused",
@@ -244,7 +245,7 @@ fn wrong_series_are_refused_and_the_rest_is_written() {
             format!("quipu_input_refused_total{{input=\"remote_write\",reason=\"{reason}\"}}");
         assert_eq!(daemon.sample(&refused), 1.0, "{reason}");
     }
-    // What a request has before its fault is written.
+    // The part of a request before its fault is written.
     let request = [two(&[(&b, gauge, 7.0, now + 1)]), vec![0x2a, 0x05]].concat();
     let response = write(&daemon, TWO, &request);
     response.expect_refusal(400, "after");
@@ -257,8 +258,8 @@ fn histograms_and_metadata_are_written() {
     let now = now_ms();
     let mut time = vec![0x78];
     time.extend(varint(now as u64));
-    // Three observations up to 0.5, two up to 1, one above; and, natively, two from 1 to 2, and 1
-    // of 0.
+    // Three observations up to 0.5, two up to 1, and one above; in the native histogram, two from 1
+    // to 2, and one of 0.
     let custom = b"\x08\x06\x19\0\0\0\0\0\0\x14\x40\x20\x69\x5a\x02\x10\x03\x62\x03\x06\x01\x01\
         \x82\x01\x10\0\0\0\0\0\0\xe0\x3f\0\0\0\0\0\0\xf0\x3f";
     let native = b"\x08\x03\x19\0\0\0\0\0\0\x08\x40\x30\x01\x5a\x04\x08\x02\x10\x01\x62\x01\x04";
@@ -317,7 +318,8 @@ fn types_of_remote_write_1_arrive_apart_from_samples() {
     assert!(text.contains(workers), "{text}");
     assert!(text.contains("# TYPE level gauge\nlevel{room=\"a\"} -2\n"), "{text}");
     assert!(!text.contains("untyped") && text.matches("workers_count 5").count() == 1, "{text}");
-    // After a restart, series keep their types before they are told again, and change as before.
+    // After a restart, series keep their types until new metadata arrives, and then change like
+    // before.
     for (time, metadata) in
         [(now + 2, vec![]), (now + 3, field(0x1a, b"\x08\x01\x12\x0dworkers_count"))]
     {
@@ -340,7 +342,7 @@ fn types_of_remote_write_1_arrive_apart_from_samples() {
     assert_eq!(write(&daemon, ONE, &metadata).status, 204);
     assert_eq!(write(&daemon, ONE, &samples(now + 4)).status, 204);
 
-    // The end of a series hides a gauge, and keeps a total.
+    // The end of a series hides a gauge, but keeps a total.
     let stale = f64::from_bits(0x7ff0_0000_0000_0002);
     let mut request = RemoteWrite1::new();
     request.push(&[("__name__", "workers_count")], stale, now + 5).unwrap();
@@ -372,7 +374,7 @@ fn types_and_codings_are_negotiated() {
     let fields = [("Content-Type", TWO), ("Content-Encoding", "snappy")];
     let response = daemon.post_body("/api/v1/write", &fields, &request);
     response.expect_refusal(400, "snappy");
-    // As VictoriaMetrics' agents and other daemons send it.
+    // The encoding of VictoriaMetrics' agents and of other daemons.
     let zstd = |content_type, body: &[u8]| {
         let fields = [("Content-Type", content_type), ("Content-Encoding", "zstd")];
         daemon.post_body("/api/v1/write", &fields, body)
@@ -390,7 +392,7 @@ fn types_and_codings_are_negotiated() {
     let body = packed(&bytes);
     zstd(ONE, &body[..body.len() - 1]).expect_refusal(400, "zstd");
     zstd(ONE, &packed(&[0; 1001])).expect_refusal(413, "1000 bytes");
-    // A length of 2 GiB, and one beyond the limit.
+    // A length of 2 GiB, and a length beyond the limit.
     let response = daemon.post_body("/api/v1/write", &fields, b"\xff\xff\xff\xff\x07\0");
     response.expect_refusal(413, "1000 bytes");
     write(&daemon, TWO, &[0; 1001]).expect_refusal(413, "1000 bytes");

@@ -1,5 +1,6 @@
-//! Exemplars that come by remote write, of series of any type: they are counted, survive a kill,
-//! and go on by remote write and OTLP; text has those that strict parsers take.
+//! Tests of exemplars from remote write, for series of any type. They are counted, survive a kill,
+//! and are forwarded by remote write and OTLP. The text formats show the exemplars that strict
+//! parsers accept.
 
 use std::fs;
 
@@ -7,17 +8,17 @@ use crate::common::{Daemon, Home, Response, wait_until};
 use crate::otlp_output::{Receiver, Reply};
 use crate::writes::{ONE, TWO, field, now_ms, varint, write};
 
-/// What a series of a request has.
+/// The contents of a series in a request.
 #[derive(Default)]
 struct Given<'a> {
     name: &'a str,
-    /// The number of its type in 2.0.
+    /// The number of its type in version 2.0.
     type_number: u8,
     sample: Option<f64>,
     exemplars: &'a [GivenExemplar<'a>],
 }
 
-/// Labels, value, and how many milliseconds before now.
+/// The labels, the value, and the age in milliseconds.
 type GivenExemplar<'a> = (&'a [(&'a str, &'a str)], f64, i64);
 
 fn double(tag: u8, value: f64) -> Vec<u8> {
@@ -28,7 +29,7 @@ fn time(tag: u8, time: i64) -> Vec<u8> {
     [&[tag][..], &varint(time as u64)].concat()
 }
 
-/// A request in 2.0.
+/// Encodes a request in version 2.0.
 fn two(series: &[Given<'_>], now: i64) -> Vec<u8> {
     let mut symbols = vec![String::new()];
     let mut refs = |pairs: &[(&str, &str)]| {
@@ -56,7 +57,7 @@ fn two(series: &[Given<'_>], now: i64) -> Vec<u8> {
     symbols.chain(body).collect()
 }
 
-/// A request in 1.0, of one series.
+/// Encodes a request with one series in version 1.0.
 fn one(series: &Given<'_>, now: i64) -> Vec<u8> {
     let label = |(name, value): (&str, &str)| {
         field(0x0a, &[field(0x0a, name.as_bytes()), field(0x12, value.as_bytes())].concat())
@@ -73,7 +74,7 @@ fn one(series: &Given<'_>, now: i64) -> Vec<u8> {
     field(0x0a, &one)
 }
 
-/// The status, and the number of exemplars that 2.0 is told were written.
+/// Returns the status, and the number of written exemplars, which is reported to 2.0 senders.
 fn outcome(response: &Response) -> (u16, &str) {
     (response.status, &response.fields["x-prometheus-remote-write-exemplars-written"])
 }
@@ -92,7 +93,7 @@ fn exemplars_of_all_types_are_kept_and_sent() {
     let ada = [("user", "ada")];
     let request = two(
         &[
-            // Two of one series: the last one is kept, and both were taken.
+            // Two exemplars of one series: both are accepted, but only the last one is kept.
             Given {
                 name: "level",
                 type_number: 2,
@@ -120,18 +121,18 @@ fn exemplars_of_all_types_are_kept_and_sent() {
         ],
         now,
     );
-    // The same request again counts as it did.
+    // Repeating the request gives the same counts.
     for _ in 0..2 {
         assert_eq!(outcome(&write(&daemon, TWO, &request)), (204, "5"));
     }
-    // Prometheus sends exemplars apart from samples; 1.0 is not told what was written.
+    // Prometheus sends exemplars separately from samples. A 1.0 sender gets no counts.
     for series in [
         Given { name: "plain", sample: Some(5.0), ..Given::default() },
         Given { name: "plain", exemplars: &[(&ada, 5.5, 1)], ..Given::default() },
     ] {
         assert_eq!(write(&daemon, ONE, &one(&series, now)).status, 204);
     }
-    // A late one changes nothing, as if it had come in time.
+    // A late exemplar is ignored, but gets the same response as an exemplar on time.
     let late =
         Given { name: "level", exemplars: &[(&[("user", "eve")], 9.0, 9000)], ..Given::default() };
     assert_eq!(outcome(&write(&daemon, TWO, &two(&[late], now))), (204, "1"));
@@ -183,7 +184,7 @@ fn exemplars_are_forwarded_by_remote_write() {
     assert_eq!(shown("odd"), "Double(3.5) [] [] []");
 }
 
-/// A daemon that watches the state of another one sends what that has.
+/// If a daemon watches the state of another daemon, it sends the exemplars of this state.
 #[test]
 fn exemplars_of_watched_files_are_sent() {
     let home = Home::new();
@@ -209,7 +210,7 @@ fn exemplars_of_watched_files_are_sent() {
     }
 }
 
-/// The value of a gauge is in each request, its exemplar in one.
+/// Each request contains the gauge's value, but only one contains its exemplar.
 #[test]
 fn each_exemplar_is_sent_once_with_deltas() {
     let home = Home::new();
@@ -236,7 +237,7 @@ fn each_exemplar_is_sent_once_with_deltas() {
     }
 }
 
-/// In 2.0, a series has a sample or a histogram.
+/// In version 2.0, each series contains a sample or a histogram.
 #[test]
 fn an_exemplar_of_a_series_without_a_value_is_refused() {
     let home = Home::new();
