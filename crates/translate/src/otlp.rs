@@ -1,6 +1,7 @@
-//! Names of metrics, units and attributes of OTLP, as Prometheus translates them.
+//! Translates names of metrics, units and attributes from OTLP, with the same results as
+//! Prometheus.
 //!
-//! This follows Prometheus' package `otlptranslator`, version 1.0.0, and so the rules of
+//! This follows Prometheus' package `otlptranslator`, version 1.0.0, and therefore the rules of
 //! <https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/>.
 
 use std::borrow::Cow;
@@ -8,31 +9,31 @@ use std::borrow::Cow;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// How names are translated. The names of the variants are those of Prometheus' setting
+/// The way to translate names. The variants are named like the values of Prometheus' setting
 /// `translation_strategy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[clap(rename_all = "verbatim")]
 pub enum Translation {
-    /// Units and types become suffixes, other characters than letters, digits and colons become
+    /// Units and types become suffixes. All characters except letters, digits and colons become
     /// underscores.
     UnderscoreEscapingWithSuffixes,
-    /// Units and types become suffixes, all characters are kept.
+    /// Units and types become suffixes. All characters are kept.
     #[allow(non_camel_case_types, reason = "Prometheus' spelling")]
     NoUTF8EscapingWithSuffixes,
-    /// Other characters than letters, digits, colons and underscores become underscores.
+    /// All characters except letters, digits, colons and underscores become underscores.
     UnderscoreEscapingWithoutSuffixes,
-    /// Names are kept as they are.
+    /// Names are unchanged.
     NoTranslation,
 }
 
-/// What a metric is, as far as its name depends on it.
+/// The kind of a metric, as far as the name depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A sum that only grows.
     Counter,
-    /// A gauge. A sum that goes up and down is none here.
+    /// A gauge. This does not include a sum that rises and falls.
     Gauge,
-    /// Anything else.
+    /// Any other kind.
     Other,
 }
 
@@ -48,7 +49,7 @@ impl Translation {
         matches!(self, Self::UnderscoreEscapingWithSuffixes | Self::NoUTF8EscapingWithSuffixes)
     }
 
-    /// The name of a metric; `None` if nothing of its name is left.
+    /// Returns the name of a metric, or `None` if the translation removes every character.
     pub fn metric(self, name: &str, unit: &str, kind: Kind) -> Option<String> {
         if !self.escapes() {
             let named = if self.has_suffixes() { suffixed(name, unit, kind) } else { name.into() };
@@ -67,7 +68,7 @@ impl Translation {
         (is_left && !named.is_empty()).then_some(named)
     }
 
-    /// The unit as it is shown, such as `bytes_per_second`; empty if there is none.
+    /// Returns the unit, for example `bytes_per_second`; empty if there is none.
     pub fn unit(self, unit: &str) -> String {
         let (main, per) = unit_suffixes(unit);
         let (main, per) = (clean_unit(&main), clean_unit(&per));
@@ -80,7 +81,8 @@ impl Translation {
         joined.strip_suffix('_').unwrap_or(joined).to_owned()
     }
 
-    /// The name of a label for an attribute; `None` if nothing of the key is left.
+    /// Returns the label name for an attribute, or `None` if the translation removes all of its
+    /// key.
     pub fn label(self, key: &str) -> Option<Cow<'_, str>> {
         let named = if self.escapes() { escaped_label(key) } else { Cow::Borrowed(key) };
         named.contains(|c| c != '_').then_some(named)
@@ -119,7 +121,7 @@ fn escaped_with_suffixes(name: &str, unit: &str, kind: Kind) -> String {
     tokens.join("_")
 }
 
-/// The name with suffixes, all its characters kept.
+/// Returns the name with suffixes and all its characters.
 fn suffixed(name: &str, unit: &str, kind: Kind) -> String {
     let mut name = name;
     let mut last = "";
@@ -145,17 +147,17 @@ fn suffixed(name: &str, unit: &str, kind: Kind) -> String {
     named + last
 }
 
-/// The name without the suffix and the character before it, if more than that is left.
+/// Removes the suffix and the character before it, unless this would remove everything.
 fn trimmed<'a>(name: &'a str, suffix: &str) -> &'a str {
     match name.strip_suffix(suffix) {
-        // Prometheus cuts one byte; a character that is longer is left whole.
+        // Prometheus cuts one byte. If this is not a complete character, the name is unchanged.
         Some(rest) if rest.len() > 1 => rest.get(..rest.len() - 1).unwrap_or(name),
         _ => name,
     }
 }
 
-/// The suffixes of a unit such as `By/s`: of the unit, and with `per_` of what it is divided by.
-/// Annotations in braces have none.
+/// Returns the suffixes for a unit such as `By/s`: for the unit itself, and with `per_` for its
+/// divisor. Annotations in braces yield no suffix.
 fn unit_suffixes(unit: &str) -> (Cow<'_, str>, Cow<'_, str>) {
     let (main, per) = unit.split_once('/').unwrap_or((unit, ""));
     let is_unit = |text: &&str| !text.is_empty() && !text.contains(['{', '}']);
@@ -169,7 +171,7 @@ fn word<'a>(words: &[(&str, &'a str)], unit: &'a str) -> &'a str {
     words.iter().find(|(short, _)| *short == unit).map_or(unit, |(_, word)| word)
 }
 
-/// A unit with underscores for other characters, not several in a row, and none at the start.
+/// Replaces other characters in a unit by single underscores, but not at the start.
 fn clean_unit(unit: &str) -> String {
     let mut clean = String::with_capacity(unit.len());
     for c in unit.chars() {
@@ -210,7 +212,8 @@ fn escaped_label(key: &str) -> Cow<'_, str> {
     if reserved.is_some() { format!("__{escaped}__").into() } else { escaped.into() }
 }
 
-/// The unit of UCUM for words, such as `By/s` for `bytes_per_second`; other words are kept.
+/// Returns the UCUM unit for words, such as `By/s` for `bytes_per_second`. Unknown words are
+/// unchanged.
 pub fn ucum(unit: &str) -> Cow<'_, str> {
     let short = |units: &[(&'static str, &str)], unit: &str| {
         units.iter().find(|(_, word)| *word == unit).map(|(short, _)| *short)
@@ -228,7 +231,7 @@ pub fn ucum(unit: &str) -> Cow<'_, str> {
     }
 }
 
-/// Words for the units of UCUM.
+/// UCUM units and their words.
 const UNITS: &[(&str, &str)] = &[
     ("d", "days"),
     ("h", "hours"),
@@ -258,7 +261,7 @@ const UNITS: &[(&str, &str)] = &[
     ("%", "percent"),
 ];
 
-/// Words for what a unit is divided by.
+/// UCUM divisors and their words.
 const PER_UNITS: &[(&str, &str)] = &[
     ("s", "second"),
     ("m", "minute"),
@@ -271,7 +274,7 @@ const PER_UNITS: &[(&str, &str)] = &[
 
 /// The attribute of a resource that becomes `job`.
 pub const NAME: &str = "service.name";
-/// The attribute that comes before [`NAME`] in `job`, with a slash.
+/// The attribute that precedes [`NAME`] in `job`, separated by a slash.
 pub const NAMESPACE: &str = "service.namespace";
 /// The attribute that becomes `instance`.
 pub const INSTANCE: &str = "service.instance.id";
@@ -346,7 +349,8 @@ mod tests {
         assert_eq!(["ratio", "", "parsecs", "a_per_b"].map(ucum), ["1", "", "parsecs", "a_per_b"]);
     }
 
-    /// `make judge-otlp` runs it, with names that Prometheus' own package translated.
+    /// Compares with names that Prometheus' own package translated. You can run this with `make
+    /// judge-otlp`.
     #[test]
     #[ignore = "needs the names of a program in Go"]
     fn prometheus_translates_names_alike() {

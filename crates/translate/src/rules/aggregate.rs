@@ -1,15 +1,16 @@
-//! Aggregation: series with fewer labels, which samples are added to as they come.
+//! Aggregation: adds samples to series with fewer labels as they arrive.
 //!
-//! | output | of | gives |
+//! | output | input | result |
 //! |---|---|---|
-//! | `sum` | increments, and what totals have grown by | the same, under the same name |
+//! | `sum` | increments, and the growth of totals | the same, under the same name |
 //! | `count` | all | a counter of samples, `_samples_total` |
-//! | `last`, `min`, `max`, `avg` | values: gauges that are set, and observations | a gauge with that suffix |
+//! | `last`, `min`, `max`, `avg` | values: gauges that are set, and observations | a gauge with this suffix |
 //! | `histogram` | values | a classic histogram, `_histogram` |
 //! | `quantiles` | values | a summary, `_quantiles` |
 //!
-//! The intake keeps the last total of each source, without showing it. A sample of which an output
-//! cannot be made is kept as it is.
+//! The intake keeps the last total of each source without showing it, because growth is the
+//! difference from this total. If an output cannot be made of a sample, the sample is kept
+//! unchanged.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -23,12 +24,12 @@ use super::file;
 use super::output::Output;
 use super::pattern::anchored;
 
-/// An aggregation.
+/// A single aggregation rule.
 #[derive(Debug)]
 pub(super) struct Aggregation {
     pattern: Regex,
     labels: Which,
-    /// `sum` comes first, so that nothing is made of a sample that cannot be added.
+    /// `sum` is first. If the sum fails, no other output is made of the sample.
     outputs: Vec<OutputState>,
     pub(super) keep_input: bool,
 }
@@ -39,7 +40,7 @@ enum Which {
     Without(Vec<String>),
 }
 
-/// An output, with the shape of its observations.
+/// An output and the shape of its observations.
 #[derive(Debug)]
 struct OutputState {
     output: Output,
@@ -59,29 +60,29 @@ pub(super) struct Sample<'a> {
 pub(super) enum Input<'a> {
     /// A complete value, with the start of its source.
     Value(&'a InputValue<'a>, Mode, Option<Timestamp>),
-    /// What a total has grown by.
+    /// The growth of a total.
     Growth(&'a InputValue<'a>),
 }
 
-/// What became of a sample in some aggregations.
+/// The result of some aggregations of a sample.
 #[derive(Debug, Default)]
 pub(super) struct AggregateResult {
-    /// Whether any output was made.
+    /// Whether at least one output was made.
     pub(super) any: bool,
-    /// Whether an output cannot be made of such a sample.
+    /// Whether an output does not support such samples.
     pub(super) is_partial: bool,
-    /// Why an output could not be made of this one.
+    /// The reason why an output could not be made.
     pub(super) fault: Option<Rejection>,
 }
 
-/// The time that quantiles cover.
+/// The time range of quantiles.
 const WINDOW: Duration = Duration::from_secs(600);
 
 impl Aggregation {
-    /// Checks an aggregation.
+    /// Checks an aggregation rule.
     ///
     /// # Errors
-    /// The key, and what is wrong with it.
+    /// The key and its problem.
     pub(super) fn new(rule: &file::AggregationConfig) -> Result<Self, String> {
         let pattern = anchored(&rule.pattern).map_err(|error| format!("key `match`: {error}"))?;
         let labels = match (&rule.by, &rule.without) {
@@ -117,7 +118,7 @@ impl Aggregation {
         self.pattern.is_match(name)
     }
 
-    /// Whether it adds up what totals have grown by.
+    /// Returns whether this adds up the growth of totals.
     pub(super) fn sums(&self) -> bool {
         self.outputs.iter().any(|made| made.output == Output::Sum)
     }
@@ -130,7 +131,7 @@ impl Aggregation {
         };
         let labels = sample.labels.iter().copied().filter(|(name, _)| is_wanted(name));
         let labels: Vec<_> = labels.collect();
-        // The time of the sample is that of one source among many.
+        // The time is dropped, because it belongs to one source among many.
         let metric = Metric { time: None, ..sample.metric };
         let sample = Sample { metric, labels: &labels, ..*sample };
         let mut outcome = AggregateResult::default();
@@ -141,7 +142,7 @@ impl Aggregation {
                 Err(refused) => {
                     outcome.fault.get_or_insert(refused);
                     if !outcome.any {
-                        // The whole sample is refused.
+                        // The sample is refused completely.
                         break;
                     }
                 }
@@ -152,7 +153,7 @@ impl Aggregation {
 }
 
 impl OutputState {
-    /// Makes the output of a sample. Returns false if there is none of such a sample.
+    /// Makes the output of a sample. Returns false if the output does not support such samples.
     fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
         let Sample { metric, labels, input } = *sample;
         match self.output {
@@ -176,7 +177,7 @@ impl OutputState {
             (Output::Last, _) => level(intake, metric, labels, value, |_, new| new)?,
             (Output::Min, _) => level(intake, metric, labels, value, f64::min)?,
             (Output::Max, _) => level(intake, metric, labels, value, f64::max)?,
-            // What is not a number has no place in a mean or a bucket.
+            // Means and buckets cannot include a value that is not a number.
             (Output::Avg, _) if value.is_finite() => {
                 intake.average(metric, labels, value, weight)?;
             }
@@ -191,7 +192,7 @@ impl OutputState {
     }
 }
 
-/// The value of a sample that has one, and its weight.
+/// Returns the value of a sample and its weight, or `None` if it has no single value.
 fn value(input: Input<'_>) -> Option<(f64, f64)> {
     match input {
         Input::Value(
@@ -204,21 +205,21 @@ fn value(input: Input<'_>) -> Option<(f64, f64)> {
     }
 }
 
-/// The width of the zero bucket of sums: the default of Prometheus' libraries, 2^-128.
+/// The width of the zero bucket in sums, 2^-128. This is the default of Prometheus' libraries.
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 
 fn sum(intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
     let Sample { metric, labels, input } = *sample;
     match input {
         Input::Value(&InputValue::Summary { count, sum, .. }, Mode::Add, _) => {
-            // Quantiles of several sources have no sum.
+            // The quantiles of several sources cannot be added.
             let given = InputValue::Summary { quantiles: &[], count, sum };
             intake.take(metric, labels, &given, Mode::Add, None)?;
         }
         Input::Value(given, Mode::Add, _) | Input::Growth(given) => {
             let mut given = *given;
             if let InputValue::Native { buckets, .. } = &mut given {
-                // Sources that differ in it have one sum.
+                // A common threshold, because sources with different thresholds share one sum.
                 buckets.zero_threshold = ZERO_THRESHOLD;
             }
             intake.take(metric, labels, &given, Mode::Add, None)?;
@@ -228,7 +229,7 @@ fn sum(intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
     Ok(true)
 }
 
-/// Sets a gauge to what `combine` makes of its value and the new one.
+/// Sets a gauge. `combine` computes the value from the current and the new one.
 fn level(
     intake: &mut Intake,
     metric: Metric<'_>,
@@ -236,7 +237,7 @@ fn level(
     new: f64,
     combine: fn(f64, f64) -> f64,
 ) -> Result<(), Rejection> {
-    /// Reading and setting is one step: no other thread sets the gauge in between.
+    /// Makes reading and setting one step, so no other thread can set the gauge in between.
     static STEP: Mutex<()> = Mutex::new(());
     let _step = STEP.lock().unwrap_or_else(PoisonError::into_inner);
     let mut before = None;

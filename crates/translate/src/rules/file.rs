@@ -1,9 +1,9 @@
-//! The files of rules as they are written. Relabelling has the keys of Prometheus.
+//! The syntax of rule files. Relabelling uses the same keys as Prometheus.
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-/// The whole file. An unknown key is an error.
+/// A complete file. An unknown key is an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -11,14 +11,14 @@ pub(super) struct File {
     pub(super) aggregations: Option<Vec<Spanned<AggregationConfig>>>,
 }
 
-/// The whole file of rules for samples that are sent.
+/// A complete file of rules for samples that are sent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteFile {
     pub(super) write_relabel_configs: Option<Vec<Spanned<RelabelConfig>>>,
 }
 
-/// One of `metric_relabel_configs` or `write_relabel_configs`.
+/// An entry of `metric_relabel_configs` or `write_relabel_configs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RelabelConfig {
@@ -31,11 +31,11 @@ pub(super) struct RelabelConfig {
     pub(super) action: Option<String>,
 }
 
-/// One of `aggregations`.
+/// An entry of `aggregations`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AggregationConfig {
-    /// A regular expression for the whole name.
+    /// A regular expression that must match the whole name.
     #[serde(rename = "match")]
     pub(super) pattern: String,
     pub(super) by: Option<Vec<String>>,

@@ -1,11 +1,11 @@
-//! The labels of a sample while rules change them. The name is the label `__name__`.
+//! The labels of a sample while rules change them. The metric's name is the label `__name__`.
 
 use std::borrow::Cow;
 
-/// The label that has the name of the metric.
+/// The label that contains the metric's name.
 pub(super) const NAME: &str = "__name__";
 
-/// Labels. None is empty.
+/// Labels. No value is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Labels<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -16,12 +16,12 @@ impl<'a> Labels<'a> {
         let filled = labels.iter().filter(|(_, value)| !value.is_empty());
         let named = [(NAME, name)].into_iter().chain(filled.copied());
         let mut pairs: Vec<_> = named.map(|(name, value)| (name.into(), value.into())).collect();
-        // Prometheus goes through labels in their order, which decides which of two wins.
+        // Sorted like in Prometheus, because the order can decide which label wins.
         pairs.sort();
         Self { pairs }
     }
 
-    /// The labels of a series, with its name among them.
+    /// Converts the labels of a series, which include its name.
     pub(super) fn of_series(labels: &[(&'a str, &'a str)]) -> Self {
         let pairs = labels.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let mut pairs: Vec<_> = pairs.collect();
@@ -29,24 +29,24 @@ impl<'a> Labels<'a> {
         Self { pairs }
     }
 
-    /// All of them, in order, the name included.
+    /// Returns all labels in order, including the name.
     pub(super) fn into_sorted(mut self) -> Vec<(Cow<'a, str>, Cow<'a, str>)> {
         self.pairs.sort();
         self.pairs
     }
 
-    /// The value of a label, empty if it is not there.
+    /// Returns the value of a label, or an empty string if it is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         self.pairs.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
 
-    /// The value, which stays when the labels change.
+    /// Returns a value that remains valid when you change the labels.
     pub(super) fn copy(&self, name: &str) -> Cow<'a, str> {
         let found = self.pairs.iter().find(|(other, _)| other == name);
         found.map_or(Cow::Borrowed(""), |(_, value)| value.clone())
     }
 
-    /// Sets a label; an empty value removes it. Returns whether that is a change.
+    /// Sets a label; an empty value removes it. Returns whether this changed the labels.
     pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         if self.get(name) == value {
             return false;
@@ -61,19 +61,19 @@ impl<'a> Labels<'a> {
         true
     }
 
-    /// Keeps the labels whose names are wanted. Returns whether that is a change.
+    /// Keeps only the labels whose names are wanted. Returns whether this changed the labels.
     pub(super) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) -> bool {
         let before = self.pairs.len();
         self.pairs.retain(|(name, _)| is_wanted(name));
         self.pairs.len() < before
     }
 
-    /// All of them, the name included.
+    /// Returns all labels, including the name.
     pub(super) fn all(&self) -> &[(Cow<'a, str>, Cow<'a, str>)] {
         &self.pairs
     }
 
-    /// All but the name.
+    /// Returns all labels except the name.
     pub(super) fn pairs(&self) -> Vec<(&str, &str)> {
         let others = self.pairs.iter().filter(|(name, _)| name != NAME);
         others.map(|(name, value)| (&**name, &**value)).collect()

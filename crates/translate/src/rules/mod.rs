@@ -1,8 +1,8 @@
-//! Rules for all samples that come in: relabelling, then aggregation.
+//! Rules for all incoming samples: first relabelling, then aggregation.
 //!
-//! A sample is a counter, a gauge, or a whole histogram or summary: rules see it once, under its
-//! name, and without `le` or `quantile`. Pushed groups are not subject to rules, since their labels
-//! are how they are replaced.
+//! A sample is a counter, a gauge, or a whole histogram or summary. Rules process a sample once,
+//! under its name and without `le` or `quantile`. Pushed groups are exempt from rules, because a
+//! new push must find their labels unchanged to replace them.
 
 mod aggregate;
 mod file;
@@ -32,11 +32,11 @@ pub struct Rules {
     aggregations: Vec<(Aggregation, Counts)>,
 }
 
-/// What a rule did: samples that it changed or aggregated, and samples that it dropped or, in an
-/// aggregation, kept. `None` in rules that are only checked.
+/// Counters of a rule's effects: how many samples it changed or aggregated, and how many it dropped
+/// or (in an aggregation) kept. `None` in rules that are only checked.
 type Counts = Option<[Counter; 2]>;
 
-/// Why a file of rules cannot be used.
+/// The reason why you cannot use a file of rules.
 #[derive(Debug)]
 pub struct Error {
     path: PathBuf,
@@ -44,11 +44,11 @@ pub struct Error {
     message: String,
 }
 
-/// The largest file that is read.
+/// The size limit of a file.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Rules {
-    /// Reads a file.
+    /// Reads a file of rules.
     ///
     /// # Errors
     /// [`Error`], with the line, the key and the remedy.
@@ -68,10 +68,10 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Counts what each rule does, in the daemon's own metrics.
+    /// Counts the effects of each rule in the daemon's own metrics.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// When there is not enough memory.
     pub fn count(&mut self, registry: &Registry) -> Result<(), quipu::Error> {
         let changed = ("quipu_rule_changed", "Samples that a rule of relabelling changed.");
         let dropped = ("quipu_rule_dropped", "Samples that a rule of relabelling dropped.");
@@ -92,10 +92,10 @@ impl Rules {
         Ok(())
     }
 
-    /// Takes a value that is complete in itself, as [`Intake::take`] does.
+    /// Accepts a complete value, like [`Intake::take`].
     ///
     /// # Errors
-    /// As [`Intake::take`].
+    /// Fails like [`Intake::take`].
     pub fn take(
         &self,
         intake: &mut Intake,
@@ -109,7 +109,7 @@ impl Rules {
         let is_once = metric.streams && metric.time.is_some() && mode == Mode::Add;
         let own = (metric, labels);
         let streams = metric.streams && !is_once;
-        // A rule may lead two series into one: their samples may have one time.
+        // A rule can merge two series, so two samples can share a time.
         let order = metric.order.min(Order::Latest);
         let metric = Metric { name: relabelled.get(NAME), streams, order, ..metric };
         let labels = &*relabelled.pairs();
@@ -121,14 +121,15 @@ impl Rules {
             Ok(())
         };
         if is_once {
-            // Under its own labels, because a rule can give the series of many senders the same.
+            // Checked under the original labels, because a rule can merge the series of many
+            // senders.
             return intake.add_once(own.0, own.1, take);
         }
         take(intake)
     }
 
-    /// Calls `act` with the name and the labels of a series after relabelling. `None` if a rule
-    /// drops it.
+    /// Calls `act` with the name and the labels of a series after relabelling. Returns `None` if a
+    /// rule drops the series.
     pub fn with_relabelled<R>(
         &self,
         name: &str,
@@ -139,13 +140,13 @@ impl Rules {
         Some(act(sample.get(NAME), &sample.pairs()))
     }
 
-    /// The sample after relabelling; `None` if it is dropped, or has no name.
+    /// Relabels a sample. Returns `None` if it is dropped or loses its name.
     fn relabelled<'a>(&self, name: &'a str, labels: &[(&'a str, &'a str)]) -> Option<Labels<'a>> {
         let mut labels = Labels::new(name, labels);
         (self.relabel.apply(&mut labels) && !labels.get(NAME).is_empty()).then_some(labels)
     }
 
-    /// Makes the outputs of the aggregations that match. Returns whether the sample itself is kept.
+    /// Makes the outputs of all matching aggregations. Returns whether to keep the sample itself.
     fn aggregate(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
         let Sample { metric, labels, input } = *sample;
         let matching = self.aggregations.iter().filter(|(one, _)| one.matches(metric.name));
@@ -153,7 +154,7 @@ impl Rules {
         if matching.is_empty() {
             return Ok(true);
         }
-        // Of a sample that arrives late, or again, no output is made.
+        // No output is made of a sample that arrives late or again.
         let mut is_kept = Ok(matching.iter().any(|(one, _)| one.keep_input));
         let (given, start) = match input {
             Input::Value(given, Mode::Follow, start)
@@ -174,7 +175,8 @@ impl Rules {
             let any;
             let grown = Sample { input: Input::Growth(grown), ..*sample };
             (any, is_kept) = give(&matching, intake, &grown);
-            // Once it is in one sum, it must not come again with the next total of its source.
+            // Once the growth is in one sum, it must not be counted again with the next total of
+            // the source.
             match is_kept {
                 Err(refused) if !any => Err(refused),
                 _ => Ok(()),
@@ -184,10 +186,10 @@ impl Rules {
     }
 }
 
-/// What is wrong with the text of a file, and on which line.
+/// The line of a fault in a file, and its description.
 type Fault = (Option<u64>, String);
 
-/// Reads a file of rules, which has a bound.
+/// Reads a file of rules up to the size limit.
 fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, Fault>) -> Result<T, Error> {
     let error = |line, message| Error { path: path.into(), line, message };
     let length = path.metadata().map_err(|e| error(None, e.to_string()))?.len();
@@ -206,8 +208,8 @@ fn parse<T: Default + DeserializeOwned>(text: &str) -> Result<T, Fault> {
     Ok(file.unwrap_or_default())
 }
 
-/// Makes the outputs of aggregations. Returns whether any was made, and whether the sample itself
-/// is kept.
+/// Makes the outputs of aggregations. Returns whether at least one was made, and whether to keep
+/// the sample itself.
 fn give(
     aggregations: &[&(Aggregation, Counts)],
     intake: &mut Intake,

@@ -1,10 +1,10 @@
-//! What an aggregation makes of samples: names as in vmagent's stream aggregation, where it has
-//! them.
+//! The outputs of aggregations. If vmagent's stream aggregation offers an output too, the name is
+//! the same.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An output.
+/// An output of an aggregation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Output {
     Sum,
@@ -13,19 +13,19 @@ pub(super) enum Output {
     Min,
     Max,
     Avg,
-    /// With these upper bounds, in ascending order.
+    /// A histogram with these upper bounds, in ascending order.
     Histogram(Vec<f64>),
-    /// With these quantiles, in ascending order.
+    /// A summary with these quantiles, in ascending order.
     Quantiles(Vec<f64>),
 }
 
-/// The most numbers of an output.
+/// The most bounds or quantiles of an output.
 const MOST: usize = 100;
 const KNOWN: &str =
     "sum, count, last, min, max, avg, histogram(BOUND, ...) and quantiles(QUANTILE, ...)";
 
 impl Output {
-    /// Its name, which the names of most outputs end in.
+    /// Returns the name. Most outputs append this to the metric's name.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -40,14 +40,14 @@ impl Output {
     }
 }
 
-/// What is wrong with an output.
+/// The problem with an output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong(String);
 
 impl FromStr for Output {
     type Err = Wrong;
 
-    /// Reads `sum`, `quantiles(0.5, 0.9)` and the like.
+    /// Reads an output such as `sum` or `quantiles(0.5, 0.9)`.
     fn from_str(text: &str) -> Result<Self, Wrong> {
         let wrong = |reason: &str| Wrong(format!("{text:?} {reason}"));
         let (name, numbers) = match text.trim().split_once('(') {
@@ -87,8 +87,8 @@ impl FromStr for Output {
     }
 }
 
-/// Reads numbers between commas, in any order. `None` if there are none or too many, if one is not
-/// good, or if one is there twice.
+/// Reads numbers between commas, in any order. Returns `None` if there are none or too many, or if
+/// a number is not accepted or occurs twice.
 fn ascending(numbers: Option<&str>, is_good: impl Fn(f64) -> bool) -> Option<Vec<f64>> {
     let numbers = numbers?.split(',').take(MOST + 1);
     let mut numbers: Vec<f64> =

@@ -1,20 +1,21 @@
-//! Regular expressions as Prometheus reads them: anchored at both ends, a dot matches a line feed,
-//! and `\d`, `\w`, `\s` and `\b` are ASCII, as in Go.
+//! Regular expressions with Prometheus' rules: they are anchored at both ends, a dot matches a line
+//! feed, and `\d`, `\w`, `\s` and `\b` are ASCII, because Go defines them this way.
 
 use regex::Regex;
 
-/// The expression for a whole text.
+/// Compiles an expression that must match the whole string.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem with the expression.
 pub(super) fn anchored(expression: &str) -> Result<Regex, String> {
-    // Alone first: an expression such as `a)|(b` must not become valid by what is put around it.
+    // Compiled without anchors first. For example, `a)|(b` is invalid, but would become valid
+    // within parentheses.
     let ascii = with_ascii_classes(expression);
     Regex::new(&ascii).map_err(|error| error.to_string())?;
     Regex::new(&format!("^(?s:{ascii})$")).map_err(|error| error.to_string())
 }
 
-/// The same with other words for the classes that Rust reads as Unicode's.
+/// Replaces the classes that Rust interprets as Unicode by their ASCII versions.
 fn with_ascii_classes(expression: &str) -> String {
     let mut out = String::with_capacity(expression.len());
     let mut chars = expression.chars();

@@ -1,5 +1,5 @@
-//! Relabelling, as Prometheus does it after a scrape (`metric_relabel_configs`): its package
-//! `model/relabel`, version 0.312.
+//! Relabelling with the rules that Prometheus applies after a scrape (`metric_relabel_configs`).
+//! This follows its package `model/relabel`, version 0.312.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::file;
 use super::labels::Labels;
 use super::pattern::anchored;
 
-/// A rule.
+/// A relabelling rule.
 #[derive(Debug)]
 pub(super) struct Relabel {
     source: Vec<String>,
@@ -19,12 +19,12 @@ pub(super) struct Relabel {
     target: String,
     replacement: String,
     action: Action,
-    /// Whether it sets a label, whatever its source is: there is neither an expression nor a
-    /// reference to one.
+    /// Whether the rule sets a label independently of its source, because it contains neither an
+    /// expression nor a reference.
     is_plain: bool,
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Replace,
@@ -40,7 +40,7 @@ enum Action {
     Uppercase,
 }
 
-/// What a rule did to a sample.
+/// The effect of a rule on a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Same,
@@ -58,7 +58,7 @@ impl Relabel {
     /// Checks a rule.
     ///
     /// # Errors
-    /// The key, and what is wrong with it.
+    /// The key and its problem.
     pub(super) fn new(rule: &file::RelabelConfig) -> Result<Self, String> {
         let name = rule.action.as_deref().unwrap_or("replace").to_lowercase();
         let modulus = rule.modulus.unwrap_or(0);
@@ -96,7 +96,7 @@ impl Relabel {
         Ok(Self { is_plain, ..this })
     }
 
-    /// Checks that the keys are those of the action.
+    /// Checks that the action supports all given keys.
     fn check_keys(&self, name: &str, rule: &file::RelabelConfig) -> Result<(), String> {
         use Action::{
             DropEqual, HashMod, KeepEqual, LabelDrop, LabelKeep, LabelMap, Lowercase, Replace,
@@ -135,7 +135,7 @@ impl Relabel {
         }
     }
 
-    /// The name of the action.
+    /// Returns the name of the action.
     pub(super) fn name(&self) -> &'static str {
         match self.action {
             Action::Replace => "replace",
@@ -172,7 +172,7 @@ impl Relabel {
         if changed { Outcome::Changed } else { Outcome::Same }
     }
 
-    /// The values of the source labels, joined.
+    /// Joins the values of the source labels.
     fn value<'a>(&self, labels: &Labels<'a>) -> Cow<'a, str> {
         match &self.source[..] {
             [] => "".into(),
@@ -212,14 +212,14 @@ fn dropped(is_dropped: bool) -> Outcome {
     if is_dropped { Outcome::Dropped } else { Outcome::Same }
 }
 
-/// The last 8 bytes of the MD5, as Prometheus has it.
+/// Returns the last 8 bytes of the MD5, like Prometheus.
 fn hash(value: &str) -> u64 {
     let hash: [u8; 16] = Md5::digest(value.as_bytes()).into();
     // The conversion keeps the lowest 64 bits.
     u128::from_be_bytes(hash) as u64
 }
 
-/// In lower case, character by character, as Go does it: one character stays one.
+/// Converts to lower case, like Go: each character remains a single character.
 fn lowercase(text: &str) -> String {
     text.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect()
 }
@@ -242,7 +242,7 @@ pub(super) mod tests {
         Relabel::new(&rule)
     }
 
-    /// What rules make of `hits{a="foo",b="bar",c="baz"}`: the labels in order, or nothing.
+    /// Applies rules to `hits{a="foo",b="bar",c="baz"}`. Returns the labels in order, or `None`.
     fn relabelled(yaml: &str) -> Option<String> {
         let mut labels = Labels::new("hits", &[("c", "baz"), ("a", "foo"), ("b", "bar")]);
         if rule(yaml).unwrap().apply(&mut labels) == Outcome::Dropped {

@@ -1,4 +1,4 @@
-//! Rules of relabelling in their order, and what each did.
+//! A list of relabelling rules, and counters of their effects.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -10,12 +10,12 @@ use super::labels::Labels;
 use super::relabel::{Outcome, Relabel};
 use super::{Counts, Error, Fault, file, number_text, parse, read};
 
-/// The rules of a list. Without any, all stays as it is.
+/// The rules in the order of the file. An empty list changes no sample.
 #[derive(Debug, Default)]
 pub struct Relabelling(Vec<(Relabel, Counts)>);
 
 impl Relabelling {
-    /// Reads a file with `write_relabel_configs`: rules for samples that are sent.
+    /// Reads a file with `write_relabel_configs`, the rules for samples that are sent.
     ///
     /// # Errors
     /// [`Error`], with the line, the key and the remedy.
@@ -34,11 +34,11 @@ impl Relabelling {
         rules.unwrap_or_default().into_iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Counts what each rule does, in counters with these names and helps: samples that it changed,
-    /// and samples that it dropped.
+    /// Counts the effects of each rule in counters with these names and descriptions: changed
+    /// samples, and dropped samples.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// When there is not enough memory.
     pub fn count(
         &mut self,
         registry: &Registry,
@@ -57,8 +57,8 @@ impl Relabelling {
         Ok(())
     }
 
-    /// The labels of a series after relabelling, in order; `None` if it is dropped. Its name is
-    /// among them, before and after, unless a rule removes it.
+    /// Returns the labels of a series after relabelling, in order. Returns `None` if the series is
+    /// dropped. The labels include the name, unless a rule removes it.
     pub fn series<'a>(
         &self,
         labels: &[(&'a str, &'a str)],

@@ -1,4 +1,4 @@
-//! Rules over an intake.
+//! Tests of rules with an intake.
 
 use quipu::intake::{Limits, Mode, Shape};
 use quipu::snapshot::{Native, Value};
@@ -19,7 +19,7 @@ aggregations:
 - {match: 'level', by: [], outputs: [avg, 'histogram(4)']}
 ";
 
-/// Rules, and an intake for them.
+/// Rules with their intake.
 struct Bench {
     rules: Rules,
     intake: Intake,
@@ -38,7 +38,7 @@ impl Bench {
         self.rules.take(&mut self.intake, metric, labels, &given, mode, None).unwrap();
     }
 
-    /// The samples of names that do not begin with `quipu_`, or of those that do.
+    /// Returns the samples whose names begin with `quipu_`, or all others.
     fn shown(&self, own: bool) -> Vec<String> {
         let text = self.intake.registry().text();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -84,7 +84,7 @@ fn increments_and_growing_totals_are_summed() {
     };
     follow("a", 7.0, "13");
     follow("b", 1.0, "14");
-    // The same again, more, and a restart.
+    // The same total again, a larger one, and a restart.
     follow("a", 7.0, "14");
     follow("a", 7.5, "14.5");
     follow("b", 0.5, "15");
@@ -121,7 +121,7 @@ fn histograms_and_summaries_that_are_followed_are_summed() {
 #[test]
 fn native_histograms_that_are_followed_are_summed() {
     let mut bench = Bench::new("aggregations: [{match: '.*', without: [pod], outputs: [sum]}]");
-    // The restart of a source, and one whose values near zero are no longer told apart from it.
+    // The restart of a source, and a source that merges its values near zero into the zero bucket.
     for (pod, schema, zero_count, positive, sum, expected) in [
         ("a", 0, 1, &[(1, 2)][..], 3.0, [3, 3]),
         ("b", 3, 0, &[(1, 4), (9, 1)], 5.0, [8, 8]),
@@ -152,13 +152,13 @@ fn native_histograms_that_are_followed_are_summed() {
     assert!(own.contains(&"quipu_rule_aggregated_total{aggregation=\"1\"} 6".into()), "{own:#?}");
 }
 
-/// A sum that has no room takes nothing of a total; the next total brings all of it.
+/// If a sum does not fit, no growth is taken from the total. The next total includes it.
 #[test]
 fn what_a_total_has_grown_by_waits_for_room() {
     let rules = "aggregations: [{match: '.*', by: [job], outputs: [count, sum]}]";
     let registry = Registry::new();
     let rules = Rules::parse(rules).unwrap();
-    // The source, and a series of another name: the sum would be the third.
+    // The source and a series of another name. The sum would be the third.
     let limits = Limits { series: 2, ..Limits::default() };
     let mut intake = Intake::new(&registry, limits).unwrap();
     intake.take(Metric::new("other"), &[], &InputValue::Gauge(1.0), Mode::Set, None).unwrap();
@@ -169,7 +169,7 @@ fn what_a_total_has_grown_by_waits_for_room() {
     };
     assert_eq!(follow(&mut intake, 5.0), Err(Rejection::Series));
     assert_eq!(intake.remove("other", &[]).unwrap(), 1);
-    // The sum has room, the counter of samples has none: what was added is not added again.
+    // The sum fits, but the counter of samples does not. The added growth is not added again.
     assert_eq!(follow(&mut intake, 6.0), Err(Rejection::Series));
     assert_eq!(follow(&mut intake, 8.0), Err(Rejection::Series));
     assert!(registry.text().contains("x_total{job=\"a\"} 8\n"), "{}", registry.text());
@@ -210,7 +210,7 @@ fn gauges_and_observations_are_aggregated() {
         let avg = shown.iter().find_map(|line| line.strip_prefix(name)).unwrap();
         assert!((avg.parse::<f64>().unwrap() - 7.0 / 3.0).abs() < 1e-12, "{name}{avg}");
     }
-    // A value that is not a number changes no mean and no bucket.
+    // A value that is not a number affects no mean and no bucket.
     bench.take("level", &[], InputValue::Gauge(f64::NAN), Mode::Set);
     assert!(bench.shown(false).contains(&"level_histogram_count 3".into()));
 }
@@ -224,7 +224,7 @@ fn a_value_that_is_sent_again_is_aggregated_once() {
         let (labels, given) = ([("instance", "a"), ("pod", pod)], InputValue::Gauge(value));
         bench.rules.take(&mut bench.intake, metric, &labels, &given, Mode::Set, None).unwrap();
     };
-    // A rule leads two pods into one series, whose last value counts.
+    // A rule merges two pods into one series, whose last value wins.
     for (pod, value, time) in
         [("x", 5.0, 100), ("x", 3.0, 200), ("x", 3.0, 200), ("x", 5.0, 100), ("y", 4.0, 200)]
     {
@@ -270,7 +270,8 @@ fn files_that_cannot_be_used_name_the_line_and_the_key() {
     assert!(Rules::read(&path).is_ok());
 }
 
-/// `make judge-relabel` runs it, with rules that Prometheus' own package applied.
+/// Compares with rules that Prometheus' own package applied. You can run this with `make
+/// judge-relabel`.
 #[test]
 #[ignore = "needs the samples of a program in Go"]
 fn prometheus_relabels_alike() {
@@ -281,7 +282,7 @@ fn prometheus_relabels_alike() {
     for line in samples.lines() {
         let (rule, before, mut after): (String, Pairs, Option<Pairs>) =
             serde_json::from_str(line).unwrap();
-        // Prometheus' labelmap makes labels without a name, which no format can show.
+        // Prometheus' labelmap creates labels without a name, which no format can represent.
         after.as_mut().map(|after| after.remove(""));
         let rules = Rules::parse(&format!("metric_relabel_configs: [{rule}]"));
         let ours = rules.map(|rules| {
