@@ -1,8 +1,8 @@
-//! A state with a thread of its own, which does what may wait for a file system that hangs.
+//! A state with a separate thread, for work that can block on a file system that hangs.
 //!
-//! A thread that hangs in the kernel cannot be ended. So there is one for each state, for good: it
-//! takes the state with each errand, and gives it back. While it hangs, the state is away, and its
-//! owner goes on without it.
+//! You cannot end a thread that hangs in the kernel. Because of this, each state keeps one thread
+//! forever: the thread takes the state with each errand and returns it afterwards. While the thread
+//! hangs, the state is away, and its owner continues without it.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,39 +12,40 @@ use std::time::{Duration, Instant};
 
 use tracing::error;
 
-/// A state that is here, or with its thread. Dropping it ends the thread, without waiting for it.
+/// A state that is here, or away in its thread. Dropping this ends the thread without waiting.
 #[derive(Debug)]
 pub struct Apart<S> {
-    /// `None` while the thread has it.
+    /// `None` while the thread holds the state.
     state: Option<S>,
     errands: Sender<(S, Errand<S>)>,
-    /// States, and whether their errand was done.
+    /// Returned states, and whether their errand succeeded.
     back: Receiver<(S, bool)>,
-    /// Whether the last errand failed that came back.
+    /// Whether the last returned errand failed.
     has_failed: bool,
-    /// Whether the state was away when that was asked last.
+    /// Whether the state was away at the last call of `take_back`.
     is_late: bool,
 }
 
-/// The age from which the last reading of a thread is no longer shown. Prometheus gives its last
-/// samples the same age.
+/// The age after which the last reading of a thread is no longer shown. Prometheus uses the same
+/// limit for its last samples.
 pub const STALE: Duration = Duration::from_secs(5 * 60);
 
-/// What a thread does with its state.
+/// A function that the thread runs on its state.
 type Errand<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 impl<S: Send + 'static> Apart<S> {
     /// Starts the thread.
     ///
     /// # Errors
-    /// That of the system if it has no thread.
+    /// The system's error, if it cannot create a thread.
     pub fn start(name: &str, state: S) -> io::Result<Self> {
         let (errands, all) = channel::<(S, Errand<S>)>();
         let (done, back) = channel();
         let run = move || {
             let mut is_logged = false;
             for (mut state, errand) in all {
-                // What it reads was written by others: a flaw must not end the thread.
+                // Catches a panic. The errand reads input from other programs, and a flaw must not
+                // end the thread.
                 let is_done = catch_unwind(AssertUnwindSafe(|| errand(&mut state))).is_ok();
                 if !is_done && !std::mem::replace(&mut is_logged, true) {
                     let thread = thread::current();
@@ -59,25 +60,25 @@ impl<S: Send + 'static> Apart<S> {
         Ok(Self { state: Some(state), errands, back, has_failed: false, is_late: false })
     }
 
-    /// The state if it is here. One that came back is, once [`Apart::wait`] has taken it.
+    /// Returns the state if it is here. A returned state only counts as here after [`Apart::wait`].
     pub fn here(&self) -> Option<&S> {
         self.state.as_ref()
     }
 
-    /// As [`Apart::here`].
+    /// Works like [`Apart::here`], for changes.
     pub fn here_mut(&mut self) -> Option<&mut S> {
         self.state.as_mut()
     }
 
-    /// Gives the state to its thread, for this errand. Returns false, and does nothing, if it is
-    /// away.
+    /// Passes the state to its thread for this errand. If the state is away, this returns false and
+    /// changes nothing.
     pub fn send(&mut self, errand: impl FnOnce(&mut S) + Send + 'static) -> bool {
-        // The thread ends after this sender.
+        // The thread lives longer than this sender.
         let send = |state| self.errands.send((state, Box::new(errand))).is_ok();
         self.state.take().is_some_and(send)
     }
 
-    /// Waits for the state until then, if it is away. Returns it if it is here now.
+    /// Waits until this time for a state that is away. Returns the state if it is here now.
     pub fn wait(&mut self, until: Instant) -> Option<&mut S> {
         if self.state.is_none() {
             let left = until.saturating_duration_since(Instant::now());
@@ -88,14 +89,14 @@ impl<S: Send + 'static> Apart<S> {
         self.state.as_mut()
     }
 
-    /// Takes the state if it came back. Returns whether it is away, if that has changed since the
-    /// last call.
+    /// Accepts a returned state. If the state was here before and is away now, or the reverse,
+    /// returns whether it is away.
     pub fn take_back(&mut self) -> Option<bool> {
         let is_late = self.wait(Instant::now()).is_none();
         (std::mem::replace(&mut self.is_late, is_late) != is_late).then_some(is_late)
     }
 
-    /// Whether the last errand failed that came back.
+    /// Returns whether the last returned errand failed.
     pub fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives a state an errand, and waits for it.
+    /// Runs an errand on a state and waits for it to finish.
     fn run<S: Send + 'static>(
         apart: &mut Apart<S>,
         errand: impl FnOnce(&mut S) + Send + 'static,
@@ -126,14 +127,14 @@ mod tests {
             state.push(3);
         });
         assert_eq!((apart.take_back(), apart.take_back()), (Some(true), None));
-        // It has only one thread, which is not asked for more meanwhile.
+        // The only thread is busy and accepts no other errand.
         assert!(!apart.send(|state| state.push(4)));
         assert!(apart.here().is_none() && apart.here_mut().is_none());
         release.send(()).unwrap();
         let later = Instant::now() + Duration::from_secs(60);
         assert_eq!(apart.wait(later), Some(&mut vec![1, 2, 3]));
         assert_eq!(apart.take_back(), Some(false));
-        // A flaw ends neither the thread nor the state.
+        // A panic ends neither the thread nor the state.
         let flaw = |state: &mut Vec<i32>| {
             state.clear();
             std::panic::resume_unwind(Box::new(()));

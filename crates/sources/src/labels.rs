@@ -1,5 +1,4 @@
-//! The names of metrics and labels: how the text formats show them, and which ones a reader would
-//! refuse.
+//! The names of metrics and labels in expositions, and the names that a reader would refuse.
 
 use std::borrow::Cow;
 
@@ -11,7 +10,7 @@ use super::recorded::Labels;
 /// The label of overflow series.
 pub const OVERFLOW: &str = "quipu_overflow";
 
-/// Why a reader would refuse a family beside these labels.
+/// Returns the reason why a reader would refuse a family with these additional labels.
 pub fn flaw(family: &FamilyHeader<'_>, beside: &Labels) -> Option<String> {
     let is_broken = |text: &str| text.contains(['\n', '\0']);
     if is_broken(family.name) {
@@ -20,7 +19,7 @@ pub fn flaw(family: &FamilyHeader<'_>, beside: &Labels) -> Option<String> {
     let own = match family.kind {
         Kind::Histogram => Some(Cow::Borrowed("le")),
         Kind::Summary => Some(Cow::Borrowed("quantile")),
-        // Each state is the value of a label with the name of the metric.
+        // Each state is the value of a label with the metric's name.
         Kind::StateSet => Some(escaped(family.name)),
         _ => None,
     };
@@ -46,7 +45,7 @@ pub fn flaw(family: &FamilyHeader<'_>, beside: &Labels) -> Option<String> {
     Some(format!("two labels of it are shown as {:?}", twice[0]))
 }
 
-/// The name of a metric as the text formats have it, for readers that need it escaped.
+/// Escapes the name of a metric, for readers that need this.
 pub fn escaped_metric(name: &str) -> Cow<'_, str> {
     if is_legacy_name(name) {
         return Cow::Borrowed(name);
@@ -56,16 +55,16 @@ pub fn escaped_metric(name: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The name of a label as the text formats have it.
+/// Escapes the name of a label.
 pub fn escaped(name: &str) -> Cow<'_, str> {
-    // Names of metrics may have a colon, those of labels may not.
+    // A metric's name can contain a colon, but a label's name cannot.
     match escaped_metric(name) {
         Cow::Borrowed(name) if !name.contains(':') => Cow::Borrowed(name),
         escaped => Cow::Owned(escaped.replace(':', "_")),
     }
 }
 
-/// What the samples of a family have at the end of their names, and its own name has not.
+/// Returns the suffix that the samples of a family add to its name.
 pub fn suffix(kind: Kind, bare: bool) -> &'static str {
     match kind {
         Kind::Counter if !bare => "_total",

@@ -1,14 +1,13 @@
-//! Looks for segments, and for directories with files of several processes, at the places of the
-//! settings.
+//! Looks for segments and for multi-process directories at the places in the settings.
 //!
 //! A place is a file, a directory, or a pattern of paths. In a directory, files whose names end in
 //! `.quipu` are segments, at most two directories further down. A directory with files such as
-//! `counter_1.db` or `metric_x___1.bin` is a source itself. Symbolic links are followed where a
-//! place names them: in a pattern, before its first part with a special character. They are not
-//! followed inside of directories, which other users may write to, nor in what a pattern led to.
+//! `counter_1.db` or `metric_x___1.bin` is itself a source. You can use symbolic links in the name
+//! of a place; in a pattern, only before the first part with a special character. No links are
+//! followed inside of directories or in the matches of a pattern, because other users may be able
+//! to write there.
 //!
-//! The result of a look tells whether the look was complete: otherwise, other sources may still be
-//! there.
+//! The result of a look includes whether the look was complete. If not, further sources may exist.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -24,14 +23,14 @@ use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat};
 
 use crate::segment_file::{FileId, file_id};
 
-/// A source at one of the places: a segment, or a directory with files of several processes.
+/// A source at one of the places: a segment or a multi-process directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceEntry {
     /// The path.
     pub path: PathBuf,
-    /// The beginning of the path, up to which symbolic links are followed.
+    /// The beginning of the path, where symbolic links are followed.
     pub root: PathBuf,
-    /// The path inside of the place, without the end `.quipu`.
+    /// The path inside of the place, without the suffix `.quipu`.
     pub name: String,
     /// The directory of the source below the place; empty for the place itself.
     pub branch: String,
@@ -41,7 +40,7 @@ pub struct SourceEntry {
     pub id: FileId,
     /// The time of the last change.
     pub modified: Option<SystemTime>,
-    /// Whether its beginning was read, and is not the beginning of a segment.
+    /// Whether its beginning was read and differs from the beginning of a segment.
     pub is_junk: bool,
 }
 
@@ -50,7 +49,7 @@ pub struct SourceEntry {
 pub enum Kind {
     /// A segment file.
     Segment,
-    /// A directory with files of several processes.
+    /// A directory with files from several processes.
     Directory,
 }
 
@@ -59,35 +58,34 @@ pub enum Kind {
 pub struct Look {
     /// The sources in the order of the places, and of their names.
     pub sources: Vec<SourceEntry>,
-    /// The directories in which more may appear.
+    /// The directories where more sources can appear.
     pub directories: BTreeSet<PathBuf>,
     /// The paths that could not be read, each with the reason.
     pub faults: Vec<(PathBuf, String)>,
     /// Whether the limit of a look was reached.
     pub is_cut: bool,
-    /// Whether there may be sources that this look did not find.
+    /// Whether this look may have missed sources.
     pub is_incomplete: bool,
-    /// The entries of directories that may still be looked at.
+    /// How many directory entries may still be examined.
     entries: usize,
 }
 
-/// A path that is looked at.
+/// A path to examine.
 #[derive(Debug, Clone, Copy)]
 struct Place<'a> {
     path: &'a Path,
-    /// The beginning of the path that is not part of names.
+    /// The beginning of the path that is omitted from names.
     base: &'a Path,
     /// See [`SourceEntry::root`].
     root: &'a Path,
 }
 
-/// The fault of a place that does not exist, or not yet.
+/// The fault of a place that does not exist, or does not exist yet.
 pub const NOT_THERE: &str = "nothing is there";
 const LINK: &str = "a pattern led to it, and it is a symbolic link; name it, or its target";
-/// How far below a directory segments are looked for.
+/// The depth of directories that are searched for segments.
 const DEPTH: usize = 2;
-/// The most entries of directories in one look at a place, and the most directories that are
-/// watched.
+/// The most directory entries in one look at a place, and the most watched directories.
 const MAX_ENTRIES: usize = 100_000;
 const MAX_DIRECTORIES: usize = 4096;
 
@@ -96,7 +94,7 @@ pub fn look(places: &[String]) -> Look {
     look_at_most(places, MAX_ENTRIES)
 }
 
-/// Looks at one path, whatever characters it has.
+/// Looks at one path. Special characters have no meaning here.
 pub fn look_at(path: &Path) -> Look {
     let mut look = Look::at_most(MAX_ENTRIES);
     look.place(Place { path, base: path, root: path });
@@ -106,7 +104,8 @@ pub fn look_at(path: &Path) -> Look {
 fn look_at_most(places: &[String], entries: usize) -> Look {
     let mut look = Look::at_most(entries);
     for place in places {
-        // A place with too many entries takes none from the others.
+        // Each place gets the full limit, so a place with too many entries does not affect the
+        // others.
         look.entries = entries;
         let path = Path::new(place);
         match has_special(place) {
@@ -117,7 +116,7 @@ fn look_at_most(places: &[String], entries: usize) -> Look {
     look
 }
 
-/// The text of an error, with the way out if this user may not read a file or a directory.
+/// Describes an error. If this user cannot read a file or directory, adds a remedy.
 pub fn explained(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
@@ -129,14 +128,13 @@ pub fn explained(error: &io::Error) -> String {
     }
 }
 
-/// Whether nothing is at a path, by the error of a call that was to find it. Other errors say
-/// nothing.
+/// Returns whether this error means that a path does not exist. Other errors leave this open.
 pub fn is_absent(error: &io::Error) -> bool {
     let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     is_loop || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Whether nothing is at a path.
+/// Returns whether a path does not exist.
 pub fn is_missing(path: &Path) -> bool {
     matches!(fs::symlink_metadata(path), Err(error) if is_absent(&error))
 }
@@ -154,12 +152,12 @@ fn base_of(pattern: &str) -> &Path {
     Path::new(if end == 0 { "." } else { &pattern[..end] })
 }
 
-/// The names of files that a look may find.
+/// The patterns of file names that a look can find.
 #[derive(Debug)]
 pub struct Names(Vec<Pattern>);
 
 impl Names {
-    /// Those of these places.
+    /// Collects the patterns of these places.
     pub fn from_places(places: &[String]) -> Self {
         let mut names = Vec::new();
         for place in places {
@@ -168,7 +166,7 @@ impl Names {
             while let Some(part) = parts.next() {
                 is_past |= has_special(part);
                 if is_past || parts.peek().is_none() {
-                    // A part of a pattern that was checked is one, too.
+                    // A part of a checked pattern is also a valid pattern.
                     names.extend(Pattern::new(part));
                 }
             }
@@ -176,7 +174,7 @@ impl Names {
         Self(names)
     }
 
-    /// Whether a file of that name may be found.
+    /// Returns whether a look can find a file with this name.
     pub fn has(&self, name: &str) -> bool {
         let end = Path::new(name).extension().and_then(|end| end.to_str());
         matches!(end, Some("quipu" | "db" | "bin")) || self.0.iter().any(|one| one.matches(name))
@@ -200,7 +198,7 @@ impl Look {
         while let Some(rest) = pattern.strip_prefix("./") {
             pattern = rest.trim_start_matches('/');
         }
-        // Paths in the working directory have no "." before them.
+        // A path in the working directory does not begin with ".".
         let base = Some(base_of(pattern)).filter(|base| *base != Path::new("."));
         let base = base.and_then(Path::to_str).unwrap_or("");
         let parts = pattern[base.len()..].split('/');
@@ -208,7 +206,7 @@ impl Look {
         self.matches(Path::new(base), Path::new(base), &parts);
     }
 
-    /// Looks in a directory for what these parts of a pattern lead to.
+    /// Looks in a directory for matches of these parts of a pattern.
     fn matches(&mut self, base: &Path, directory: &Path, parts: &[&str]) {
         let Some((first, rest)) = parts.split_first() else { return };
         let shown = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
@@ -219,14 +217,14 @@ impl Look {
         };
         let names = match names {
             Ok(names) => names,
-            // A place need not exist yet.
+            // A place may be created later.
             Err(error) if is_absent(&error) => return,
             Err(error) => return self.fault(shown, &error),
         };
         for name in names {
             let path = directory.join(name);
             if rest.is_empty() {
-                // A part without special characters may lead to nothing.
+                // A part without special characters need not exist.
                 let is_there = has_special(first) || !is_missing(&path);
                 if is_there {
                     self.place(Place { path: &path, base, root: base });
@@ -243,14 +241,14 @@ impl Look {
         }
     }
 
-    /// The names in a directory that match a part of a pattern, sorted.
+    /// Returns the sorted names in a directory that match a part of a pattern.
     fn names_in(&mut self, base: &Path, directory: &Path, part: &str) -> io::Result<Vec<String>> {
         let options = MatchOptions {
             case_sensitive: true,
             require_literal_separator: true,
             require_literal_leading_dot: true,
         };
-        // The settings were checked: it is a pattern.
+        // The settings were already checked, so this is a pattern.
         let Ok(part) = Pattern::new(part) else { return Ok(Vec::new()) };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         let file = match directory.as_os_str().is_empty() {
@@ -260,7 +258,7 @@ impl Look {
         let mut names = Vec::new();
         for entry in Dir::read_from(&file)? {
             let entry = entry?;
-            // Names that are not UTF-8 match nothing.
+            // Names that are not UTF-8 never match.
             let Ok(name) = entry.file_name().to_str() else { continue };
             if matches!(name, "." | "..") {
                 continue;
@@ -276,10 +274,10 @@ impl Look {
         Ok(names)
     }
 
-    /// A path that a place names, or that a pattern led to.
+    /// Examines a path that is named by a place or matches a pattern.
     fn place(&mut self, place: Place<'_>) {
         let Place { path, base, root } = place;
-        // What a pattern leads to may be a link that another user has made.
+        // A match can be a link from another user, so it is not followed.
         let is_named = path == root;
         match if is_named { fs::metadata(path) } else { fs::symlink_metadata(path) } {
             Ok(data) if data.is_dir() => return self.directory(place, DEPTH),
@@ -293,7 +291,7 @@ impl Look {
                 };
                 self.faults.push((path.to_owned(), message.to_owned()));
             }
-            // A place need not exist yet.
+            // A place may be created later.
             Err(error) if is_named && error.kind() == io::ErrorKind::NotFound => {
                 self.faults.push((path.to_owned(), NOT_THERE.to_owned()));
             }
@@ -302,7 +300,7 @@ impl Look {
         if path == base
             && let Some(parent) = path.parent()
         {
-            // It may be made, or replaced, later.
+            // The file may be created or replaced later.
             self.watch(if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
         }
     }
@@ -374,7 +372,8 @@ impl Look {
         below.iter().for_each(|path| self.directory(Place { path, ..place }, depth - 1));
     }
 
-    /// Notes what could not be looked at. Unless nothing is there, something may be there unseen.
+    /// Records a path that could not be examined. The look is then incomplete, unless the path does
+    /// not exist.
     fn fault(&mut self, path: &Path, error: &io::Error) {
         self.is_incomplete |= !is_absent(error);
         self.faults.push((path.to_owned(), explained(error)));
@@ -427,7 +426,7 @@ impl Look {
 }
 
 fn id_of(data: &Stat) -> FileId {
-    // Their types differ between systems.
+    // The types of these fields differ between systems.
     #[allow(clippy::unnecessary_cast, reason = "not everywhere")]
     (data.st_dev as u64, data.st_ino as u64)
 }
@@ -499,7 +498,7 @@ mod tests {
         let look = look_at_most(&place("*/*/*/*/*/*/*/*.quipu"), 30);
         assert_eq!((look.sources.len(), look.is_incomplete), (0, false));
         assert_eq!(look.faults.len(), 20);
-        // All entries count, also those that do not match.
+        // All entries count, even if they do not match.
         assert!(look_at_most(&place("u/x*/*"), 20).is_cut);
     }
 
@@ -514,13 +513,13 @@ mod tests {
         assert_eq!((whole.sources.len(), whole.is_cut, whole.is_incomplete), (10, false, false));
         let cut = look_at_most(&places, 9);
         assert_eq!((cut.sources.len(), cut.is_cut, cut.is_incomplete), (9, true, true));
-        // Another place is looked at nevertheless.
+        // The other place is examined nevertheless.
         let other = tempfile::tempdir().unwrap();
         fs::write(other.path().join("a.quipu"), "").unwrap();
         let both = [places[0].clone(), other.path().to_str().unwrap().to_owned()];
         let cut = look_at_most(&both, 9);
         assert_eq!((cut.sources.len(), cut.is_cut, cut.is_incomplete), (10, true, true));
-        // Nothing is missed where nothing is.
+        // A missing path does not make a look incomplete.
         assert!(!look(&["/nowhere/at/all".to_owned()]).is_incomplete);
     }
 

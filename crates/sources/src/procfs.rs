@@ -1,36 +1,37 @@
-//! The files that processes have open, and their mappings, as `/proc` shows them. It shows nothing
-//! of processes that this user may not look at.
+//! The open files and mappings of processes, from `/proc`. You only see processes that your user
+//! may inspect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::segment_file::FileId;
 
-/// The numbers of all processes.
+/// Returns the ids of all processes.
 pub fn processes() -> impl Iterator<Item = u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// A file that a process has open.
+/// An open file of a process.
 #[derive(Debug)]
 pub struct OpenFile {
     link: PathBuf,
 }
 
-/// The files that a process has open.
+/// Returns the open files of a process.
 pub fn open_files(pid: u32) -> impl Iterator<Item = OpenFile> {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     links.map(|entry| OpenFile { link: entry.path() })
 }
 
 impl OpenFile {
-    /// What tells the file from others. It does not wait for the file system, which may hang.
+    /// Returns the identity of the file. This never waits for the file system, because it may hang.
     pub fn id(&self) -> Option<FileId> {
         id_of(&self.link)
     }
 
-    /// The link in `/proc`, which opens the file also if it was removed.
+    /// Returns the link in `/proc`. You can open the file through this link even after it was
+    /// removed.
     pub fn link(&self) -> &Path {
         &self.link
     }
@@ -52,20 +53,20 @@ fn id_of(link: &Path) -> Option<FileId> {
 /// A line of `/proc/PID/maps`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping<'a> {
-    /// The addresses of its first byte and after its last one, in hexadecimal, with a dash.
+    /// The start and end addresses in hexadecimal, separated by a dash.
     pub range: &'a str,
-    /// Such as `rw-s`.
+    /// The permissions, such as `rw-s`.
     pub permissions: &'a str,
     /// The device in hexadecimal, such as `00:1b`.
     pub device: &'a str,
-    /// The inode number of the file; 0 if it is of none.
+    /// The inode number of the file; 0 if there is no file.
     pub inode: u64,
-    /// The path of the file, or a name in brackets; may be empty.
+    /// The path of the file, or a name in brackets; can be empty.
     pub path: &'a str,
 }
 
 impl<'a> Mapping<'a> {
-    /// Reads a line.
+    /// Parses a line.
     pub fn parse(line: &'a str) -> Option<Self> {
         let mut rest = line;
         let mut field = || {
@@ -79,13 +80,13 @@ impl<'a> Mapping<'a> {
         Some(Self { range, permissions, device, inode, path })
     }
 
-    /// Whether it is of a file.
+    /// Returns whether this maps a file.
     pub fn has_file(&self) -> bool {
         self.inode != 0
     }
 
-    /// What tells its file from others. Some file systems, such as btrfs and overlayfs, give their
-    /// files another device elsewhere.
+    /// Returns the identity of the mapped file. On some file systems, such as btrfs and overlayfs,
+    /// `stat` returns a different device.
     #[cfg(target_os = "linux")]
     pub fn file(&self) -> Option<FileId> {
         let (major, minor) = self.device.split_once(':')?;
@@ -94,7 +95,7 @@ impl<'a> Mapping<'a> {
         self.has_file().then_some((device, self.inode))
     }
 
-    /// As for Linux: other systems have no such lists.
+    /// Returns `None`, because only Linux offers such lists.
     #[cfg(not(target_os = "linux"))]
     pub fn file(&self) -> Option<FileId> {
         None

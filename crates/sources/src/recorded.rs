@@ -1,8 +1,8 @@
-//! Families and series that were recorded once, to be passed on in steps, under further labels.
+//! Records families and series once, to pass them on in steps and with additional labels.
 //!
-//! The recorded families were read from files that nothing vouches for: texts are UTF-8 from here
-//! on, and their properties are checked here. A reader refuses the whole exposition if a single
-//! series has two labels of one name, so families with such labels are omitted.
+//! The recorded families are read from untrusted files, so their strings and properties are checked
+//! here. A reader refuses the whole exposition if a single series repeats a label name. Because of
+//! this, families with such labels are omitted.
 
 mod numbers;
 
@@ -19,27 +19,27 @@ use quipu::snapshot::{
 
 use super::labels::{OVERFLOW, escaped, flaw};
 
-/// The metadata under which a family is shown. The name, the type and the help may come from other
-/// sources.
+/// The metadata that a family is shown with. The name, the type and the help can be taken from
+/// other sources.
 #[derive(Debug, Clone, Copy)]
 pub struct ShownMetadata<'a> {
     /// The name, without a suffix that formats add.
     pub name: &'a str,
     /// The help.
     pub help: &'a str,
-    /// The kind. A counter, a gauge and a value of unknown kind may take each other's place.
+    /// The kind. You can exchange a counter, a gauge and a value of unknown kind for each other.
     pub kind: Kind,
     /// Whether the name of a counter is shown without `_total`.
     pub bare: bool,
 }
 
-/// Labels that all series of a source get: names and values.
+/// Labels that all series of a source receive: names and values.
 pub type Labels = Vec<(String, String)>;
 
 /// The kind of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// A segment file, or a directory with files of several processes.
+    /// A segment file, or a directory with files from several processes.
     #[default]
     File,
     /// A target that is scraped, or the reports of all targets.
@@ -53,11 +53,11 @@ pub enum Origin {
 pub struct SourceSnapshot {
     /// The kind of the source.
     pub origin: Origin,
-    /// The name of the source. For a file, it is the label `segment` of all series.
+    /// The name of the source. For a file, all series show this name as the label `segment`.
     pub name: String,
     /// The absolute path; empty if the source is not a file.
     pub path: PathBuf,
-    /// The labels that all series get.
+    /// The labels that all series receive.
     pub labels: Labels,
     /// The families, with at least one series each; the families of the daemon have no series here.
     pub families: Vec<RecordedFamily>,
@@ -70,18 +70,19 @@ pub struct SourceSnapshot {
 pub struct Recorder {
     families: Vec<RecordedFamily>,
     series: usize,
-    /// The labels of the source. They are set for files, whose families are checked.
+    /// The labels of the source. They are only set for files, because only families from files are
+    /// checked.
     beside: Option<Labels>,
     /// Whether the series of the current family are omitted.
     is_skipping: bool,
-    /// The last recording of the same source, from which the sizes are predicted, and the number of
-    /// its next family.
+    /// The previous recording of the same source and the index of its next family. They are used to
+    /// predict sizes.
     before: Option<(Arc<SourceSnapshot>, usize)>,
-    /// The flaw of the first family that was omitted.
+    /// The flaw of the first omitted family.
     flaw: Option<String>,
     /// The bytes of the names and values of labels in the current family's lines.
     head: u64,
-    /// The bytes of all lines, roughly, and how many there may be.
+    /// The approximate bytes of all lines, and the limit.
     text: u64,
     most: u64,
 }
@@ -91,23 +92,23 @@ pub struct Recorder {
 pub struct RecordedFamily {
     /// The name, without a suffix that formats add.
     pub name: String,
-    /// The help; may be empty.
+    /// The help; can be empty.
     pub help: String,
     /// The kind of the values.
     pub kind: Kind,
     /// Whether the name of a counter is shown without `_total`.
     pub bare: bool,
     unit: String,
-    /// Names, and the values of a label of fixed cardinality.
+    /// Names, and the values of labels with fixed cardinality.
     labels: Vec<(String, Option<Vec<String>>)>,
     groups: u32,
-    /// The overflow series are at the end.
+    /// The series. Overflow series are at the end.
     series: Vec<OneSeries>,
     /// The number of overflow series.
     overflows: usize,
-    /// Encoded as [`Texts`].
+    /// The strings, encoded as [`Texts`].
     texts: Vec<u8>,
-    /// Whether a label may have an empty value, which is like no label.
+    /// Whether a label can have an empty value, which means the same as no label.
     has_empty: bool,
 }
 
@@ -122,7 +123,7 @@ struct OneSeries {
 
 #[derive(Debug)]
 enum OneValue {
-    /// Of a counter, a gauge, or a family of unknown kind.
+    /// The value of a counter, a gauge, or a family of unknown kind.
     Number(Number, Option<Box<OneExemplar>>),
     Info,
     States(Box<[(String, bool)]>),
@@ -170,12 +171,12 @@ struct OneExemplar {
     time: Option<Timestamp>,
 }
 
-/// Whether one of the fixed values of a label is empty.
+/// Returns whether one of the fixed values is empty.
 fn has_empty(values: &[&str]) -> bool {
     values.iter().any(|value| value.is_empty())
 }
 
-/// The bytes of a line beside its name and its labels, roughly.
+/// The approximate bytes of a line, without its name and its labels.
 const LINE: u64 = 16;
 
 impl Default for Recorder {
@@ -185,13 +186,14 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// For a file whose series get these labels. If they have more than `most` bytes of text, none
-    /// is kept: a small file can have a long value of a label, which all of its series have.
+    /// Creates a recorder for a file whose series receive these labels. If the lines exceed `most`
+    /// bytes, no series is kept. This limit is necessary because a small file can contain a long
+    /// label value that all of its series share.
     pub fn of_file(beside: &Labels, most: u64) -> Self {
         Self { beside: Some(beside.clone()), most, ..Self::unchecked() }
     }
 
-    /// For families whose labels were checked.
+    /// Creates a recorder for families whose labels are already checked.
     pub fn unchecked() -> Self {
         Self {
             families: Vec::new(),
@@ -206,12 +208,12 @@ impl Recorder {
         }
     }
 
-    /// Makes room for the number of series that the last recording of the same source has.
+    /// Reserves memory for the sizes in the previous recording of the same source.
     pub fn after(self, before: &Arc<SourceSnapshot>) -> Self {
         Self { before: Some((Arc::clone(before), 0)), ..self }
     }
 
-    /// How many series and bytes of text the family of this name had before.
+    /// Returns how many series and how many bytes of strings the family with this name had before.
     fn sizes_before(&mut self, name: &str) -> (usize, usize) {
         let Some((before, next)) = &mut self.before else { return (0, 0) };
         let Some(family) = before.families.get(*next).filter(|family| family.name == name) else {
@@ -221,22 +223,22 @@ impl Recorder {
         (family.series.len(), family.texts.len())
     }
 
-    /// The bytes that all series have as text, roughly.
+    /// Returns the approximate bytes of all series as lines of an exposition.
     pub fn text(&self) -> u64 {
         self.text
     }
 
-    /// Whether there was too much text.
+    /// Returns whether the lines exceeded the limit.
     pub fn is_over(&self) -> bool {
         self.text > self.most
     }
 
-    /// Returns the flaw of the first family that was omitted.
+    /// Returns the flaw of the first omitted family.
     pub fn flaw(&self) -> Option<&str> {
         self.flaw.as_deref()
     }
 
-    /// Returns the recorded families that have a series, and the number of all series.
+    /// Returns the recorded families that contain a series, and the number of all series.
     pub fn finish(mut self) -> (Vec<RecordedFamily>, usize) {
         self.families.retain(|family| !family.series.is_empty());
         if self.beside.is_some() {
@@ -249,17 +251,18 @@ impl Recorder {
         (self.families, self.series)
     }
 
-    /// Returns the families so far, also families without series.
+    /// Returns the families recorded so far, including families without series. You can call this
+    /// before the recording ends.
     pub fn families(&self) -> &[RecordedFamily] {
         &self.families
     }
 
-    /// Returns all recorded families, also families without series.
+    /// Returns all recorded families, including families without series.
     pub fn heads(self) -> Vec<RecordedFamily> {
         self.families
     }
 
-    /// Removes families that are there a second time: all their series would be there twice.
+    /// Removes repeated families, because all their series would be shown twice.
     fn remove_copies(&mut self) {
         let is_first: Vec<bool> = {
             let mut known = HashSet::new();
@@ -276,7 +279,8 @@ impl Recorder {
         });
     }
 
-    /// Notes the common bytes of the current family's lines, and whether the family is omitted.
+    /// Counts the bytes that the current family's lines share, and decides whether the family is
+    /// omitted.
     fn begin(&mut self, family: &FamilyHeader<'_>) {
         let Some(beside) = &self.beside else { return };
         let names = family.labels.iter().map(|label| label.name.len());
@@ -289,8 +293,8 @@ impl Recorder {
         }
     }
 
-    /// Counts the text of a series whose own texts have that many bytes. Returns whether there is
-    /// too much now.
+    /// Counts the lines of a series whose own strings take this many bytes. Returns whether the
+    /// limit is exceeded now.
     fn count_text(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>, bytes: usize) -> bool {
         let fixed = family.fixed(series.group).map(|(_, value)| value.len() as u64).sum::<u64>();
         let lines = match &series.value {
@@ -322,7 +326,7 @@ impl Sink for Recorder {
         if self.is_skipping {
             return;
         }
-        // A reader of OpenMetrics refuses a unit that is not the end of the name.
+        // An OpenMetrics reader refuses a unit that is not the end of the name.
         let is_end =
             || family.name.strip_suffix(family.unit).is_some_and(|rest| rest.ends_with('_'));
         let is_shown = self.beside.is_none() || is_legacy_name(family.unit) && is_end();
@@ -355,9 +359,9 @@ impl Sink for Recorder {
         let Some(recorded) = self.families.last_mut().filter(|it| !it.name.is_empty()) else {
             return;
         };
-        // Positions in the texts are of 32 bits.
+        // Positions in the strings are 32-bit numbers.
         let Ok(begin) = u32::try_from(recorded.texts.len()) else { return };
-        // A flag from a file is not trusted.
+        // A flag from a file cannot be trusted.
         let is_checked = self.beside.is_none();
         let mut escape_free = !is_checked || series.escape_free;
         let mut push = |text: &str, texts: &mut Vec<u8>| {
@@ -390,7 +394,7 @@ impl Sink for Recorder {
             recorded.overflows += 1;
             recorded.series.push(one);
         } else {
-            // A family has one overflow series, which is the last one as a rule.
+            // A family normally contains one overflow series, the last one.
             match recorded.overflows {
                 0 => recorded.series.push(one),
                 after => recorded.series.insert(recorded.series.len() - after, one),
@@ -403,21 +407,22 @@ impl Sink for Recorder {
 }
 
 impl RecordedFamily {
-    /// Whether it may have a series with the name and labels of another family. Both are of one
-    /// source, and their names are shown alike.
+    /// Returns whether both families can contain a series with the same name and labels. They must
+    /// belong to the same source and be shown with the same names.
     pub fn may_repeat(&self, other: &Self) -> bool {
         (&self.name, self.kind) != (&other.name, other.kind) || self.has_empty || other.has_empty
     }
 
-    /// Whether it, or one of its samples, has one of these names.
+    /// Returns whether the family or one of its samples is called like one of these names.
     pub fn is_one_of(&self, names: &[String]) -> bool {
         names.contains(&self.name)
             || ShownNames::for_family(&self.name, self.kind).any(|name| names.contains(&name))
     }
 
-    /// Passes on the series from number `from` on, until `is_full` returns true. Returns the number
-    /// of the next series; `None` after the last one. All get the labels `more`; a label of the
-    /// family that has the name of one of them is renamed, as a scrape of Prometheus does.
+    /// Passes on the series from index `from` on, until `is_full` returns true. Returns the index
+    /// of the next series, or `None` after the last one. All series receive the labels `more`. If
+    /// the family already uses such a label, its own label is renamed, like in a Prometheus scrape
+    /// (for example, `job` becomes `exported_job`).
     pub fn pass<S: Sink + ?Sized>(
         &self,
         more: &Labels,
@@ -450,8 +455,8 @@ impl RecordedFamily {
         (next < self.series.len()).then_some(next)
     }
 
-    /// Calls `pass` with the family under further labels; with the label of overflow series instead
-    /// of its own.
+    /// Calls `pass` with the family and additional labels. For overflow series, the label of
+    /// overflow series replaces the family's own labels.
     fn with_family(
         &self,
         more: &Labels,
@@ -486,14 +491,14 @@ impl RecordedFamily {
     }
 }
 
-/// Whether no character of the text is one that the text formats escape.
+/// Returns whether you can write this string without escapes, in all formats.
 pub fn is_escape_free(text: &str) -> bool {
-    // Without an early end, which would keep the compiler from looking at many bytes at once.
+    // There is no early exit, because the compiler can then examine many bytes at once.
     let is_escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | b'\n');
     !text.as_bytes().iter().fold(false, |any, byte| any | is_escaped(byte))
 }
 
-/// A value of one number, as one of this kind.
+/// Returns a single number as a value of this kind.
 fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Value<'a> {
     match kind {
         Kind::Counter => Value::Counter { total: number, exemplar },
@@ -502,7 +507,7 @@ fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Valu
     }
 }
 
-/// The value of an info. Where gauges are beside it, it is one.
+/// Returns the value of an info metric. If it is shown with gauges, this value is 1.
 pub fn info(kind: Kind) -> Value<'static> {
     match kind {
         Kind::Info => Value::Info,
@@ -510,7 +515,8 @@ pub fn info(kind: Kind) -> Value<'static> {
     }
 }
 
-/// The name of a label beside those of its source: one that no other label of its family has.
+/// Returns a new name for a label that collides with a label of its source. No other label of the
+/// family uses this name.
 fn exported(name: &str, more: &Labels, own: &[(String, Option<Vec<String>>)]) -> String {
     let mut shown = name.to_owned();
     let is_taken = |shown: &str| {
@@ -549,7 +555,7 @@ impl OneSeries {
         match &self.value {
             OneValue::Number(number, exemplar) => {
                 let exemplar = exemplar.as_deref().map(OneExemplar::shown);
-                // Other values than those of counters have no place for it.
+                // Only counters can carry this exemplar in their value.
                 let beside = exemplar.filter(|_| family.kind != Kind::Counter);
                 pass(plain(family.kind, *number, exemplar), beside);
             }
@@ -588,7 +594,7 @@ impl OneValue {
             Value::Histogram(histogram) => {
                 Self::Histogram(Box::new(OneHistogram::from_histogram(histogram)))
             }
-            // Of a later version of the library.
+            // The kind was added in a later version of the library.
             _ => number(Number::Float(f64::NAN), None),
         }
     }
@@ -666,14 +672,14 @@ mod tests {
 
     use super::*;
 
-    /// Encodes the families under these labels.
+    /// Encodes the families with these labels.
     fn text(families: &[RecordedFamily], more: &[(&str, &str)]) -> String {
         let more = more.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
         for family in families {
             let mut from = Some(0);
             while let Some(next) = from {
-                // One series at a time.
+                // Passes one series at a time.
                 let RecordedFamily { name, help, kind, bare, .. } = family;
                 let shown = ShownMetadata { name, help, kind: *kind, bare: *bare };
                 from = family.pass(&more, shown, next, &mut encoder, |_| true);
@@ -712,7 +718,7 @@ mod tests {
         }
     }
 
-    /// Encodes a file that contains a family of this kind with these labels.
+    /// Encodes a file that contains a family with this kind and these labels.
     fn of_labels(kind: Kind, labels: &[&str], value: Value<'_>) -> (String, Option<String>) {
         let labels = labels.iter().map(|name| Label { name, values: None }).collect::<Vec<_>>();
         let (name, help, unit) = ("mode", "", "");
@@ -724,7 +730,7 @@ mod tests {
         let (group, escape_free, overflow, exemplar) = (0, true, false, None);
         let beside: Labels = vec![("segment".into(), "s".into()), ("my_app".into(), "a".into())];
         let mut recorder = Recorder::of_file(&beside, u64::MAX);
-        // Once more: a copy is left out.
+        // Recorded twice, because a copy must be omitted.
         for _ in 0..2 {
             recorder.family(&family);
             let series = Series { group, texts, escape_free, overflow, start, value, exemplar };

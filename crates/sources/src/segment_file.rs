@@ -1,8 +1,9 @@
-//! A segment file of another program, which is read without any effect on that program: for the
-//! agent, and for `quipu scrape`.
+//! Reads a segment file of another program without any effect on this program. The agent and `quipu
+//! scrape` use this.
 //!
-//! The file stays open. Each reading walks over a copy: no lock is taken that the program waits
-//! for, and nothing is mapped, so that a file that is cut is an error, and ends no process.
+//! The file stays open, and each reading works on a copy. This takes no lock that the program could
+//! wait for. The file is not mapped, because a truncated mapping would kill the process; a
+//! truncated file is only an error.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -27,28 +28,28 @@ pub struct SegmentFile {
     id: FileId,
 }
 
-/// What the header of a segment says, how much of it is in use, and what was not read.
+/// The header of a segment, the bytes in use, and the number of unread series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What tells the file from all others.
+    /// The random identity of the segment.
     pub instance: [u8; 16],
-    /// Nanoseconds of Unix time at which it was made.
+    /// The creation time in nanoseconds since 1970.
     pub created: u64,
     /// The bytes in use.
     pub used: u64,
-    /// The series that the reading left out, since they changed again and again meanwhile.
+    /// The number of series that were omitted, because they kept changing during the reading.
     pub left_out: u64,
 }
 
 impl SegmentFile {
-    /// Opens a regular file for reading, by a path whose symbolic links are followed. Does not
-    /// block on a pipe without a writer.
+    /// Opens a regular file for reading and follows symbolic links. This does not block on a pipe
+    /// without a writer.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_below(path, path)
     }
 
-    /// As [`Self::open`], but symbolic links are followed up to `root` alone, which the path begins
-    /// with.
+    /// Works like [`Self::open`], but follows symbolic links only within `root`, the beginning of
+    /// the path.
     pub fn open_below(root: &Path, path: &Path) -> io::Result<Self> {
         let file = File::from(open_below(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?);
         let data = file.metadata()?;
@@ -58,60 +59,62 @@ impl SegmentFile {
         Ok(Self { path: path.to_owned(), file, id: file_id(&data) })
     }
 
-    /// What tells the file from others, whatever its name is.
+    /// Returns the identity of the file, independent of its name.
     pub fn id(&self) -> FileId {
         self.id
     }
 
-    /// Whether a process has the file open as a segment; `None` if that is not known.
+    /// Returns whether a process has this file open as a segment, or `None` if this is unknown.
     pub fn is_open(&self) -> Option<bool> {
         inspect::is_open(&self.file)
     }
 
-    /// Whether the file has no bytes.
+    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.file.metadata().is_ok_and(|data| data.len() == 0)
     }
 
-    /// Whether it begins like a segment. One that is being created may still be empty.
+    /// Returns whether the file begins like a segment. A file that is just being created may still
+    /// be empty.
     pub fn is_segment(&self) -> io::Result<bool> {
         begins_like_one(&self.file)
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub fn into_file(self) -> File {
         self.file
     }
 
-    /// Its length, and when the file was last changed, as far as the file system knows.
+    /// Returns the length and the time of the last change, as far as the file system records it.
     pub fn stamp(&self) -> (u64, Option<SystemTime>) {
         let data = self.file.metadata();
         data.map_or((0, None), |data| (data.len(), data.modified().ok()))
     }
 
-    /// The bytes of the file for which the file system has given it room.
+    /// Returns the bytes that the file system has allocated.
     pub fn allocated(&self) -> u64 {
         self.file.metadata().map_or(0, |data| data.len().min(data.blocks().saturating_mul(512)))
     }
 
-    /// The bytes that its header says are in use; 0 if it has none.
+    /// Returns the bytes in use according to the header; 0 if there is none.
     pub fn used(&self) -> u64 {
         inspect::bytes_in_use(&self.file).unwrap_or(0)
     }
 
-    /// Passes its families to a sink, as they are now.
+    /// Passes the current families to a sink.
     ///
     /// # Errors
-    /// A file that is not a segment, is damaged, or has more than `most` bytes in use: as text.
+    /// A file that is not a segment, is damaged, or uses more than `most` bytes. The error is a
+    /// message.
     pub fn visit(&self, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
         visit(&self.path, &self.file, most, sink)
     }
 }
 
-/// Does the work of [`SegmentFile::visit`] for an open file. `path` is its name, for messages.
+/// Does the work of [`SegmentFile::visit`] for an open file. `path` is only used in messages.
 ///
 /// # Errors
-/// The errors of [`SegmentFile::visit`].
+/// Fails like [`SegmentFile::visit`].
 pub fn visit(path: &Path, file: &File, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
     let copy = Segment::copy_of(path, file, most).map_err(|error| error.to_string())?;
     let (instance, created, used) = (copy.instance(), copy.created(), copy.used());
@@ -119,13 +122,13 @@ pub fn visit(path: &Path, file: &File, most: u64, sink: &mut impl Sink) -> Resul
     Ok(Header { instance, created, used, left_out: copy.left_out() })
 }
 
-/// The device and the inode number of a file.
+/// Returns the device and the inode number of a file.
 pub fn file_id(data: &Metadata) -> FileId {
     (data.dev(), data.ino())
 }
 
-/// Whether a regular file begins like a segment. A segment that is being created may still be
-/// empty.
+/// Returns whether a regular file begins like a segment. A segment that is just being created may
+/// still be empty.
 pub fn is_segment(path: &Path) -> io::Result<bool> {
     begins_like_one(&inspect::open_regular(path)?)
 }

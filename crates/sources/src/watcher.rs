@@ -1,4 +1,4 @@
-//! Looks for sources again and again: the part of a thread. A thread for each place, since file
+//! Looks for sources repeatedly, within a thread. Places are divided among threads, because file
 //! systems may hang.
 
 use std::collections::HashSet;
@@ -11,21 +11,21 @@ use crate::segment_file::file_id;
 /// Places that share a thread.
 #[derive(Debug)]
 pub struct Watcher {
-    /// The places, as the settings name them.
+    /// The places, written as in the settings.
     pub places: Vec<String>,
-    /// A file that is not a source: the caller's own.
+    /// The caller's own file, which is not a source.
     except: PathBuf,
     /// The faults of the last look.
     faults: HashSet<(PathBuf, String)>,
 }
 
-/// The most threads. More places than that share them.
+/// The most threads. If there are more places, they share threads.
 const MAX_THREADS: usize = 32;
 /// The most faults of a look that are remembered and reported.
 const MAX_FAULTS: usize = 10_000;
 
 impl Watcher {
-    /// Shares out places among threads. The file `except`, the caller's own, is not a source.
+    /// Divides places among threads. The file `except` belongs to the caller and is not a source.
     pub fn by_thread(places: &[String], except: &Path) -> Vec<Self> {
         let count = places.len().min(MAX_THREADS);
         let each = |first: usize| Self {
@@ -45,7 +45,7 @@ impl Watcher {
         look
     }
 
-    /// The faults of a look that the look before did not have.
+    /// Returns the faults that the previous look did not report.
     pub fn new_faults<'l>(&mut self, look: &'l Look) -> Vec<&'l (PathBuf, String)> {
         let faults = look.faults.iter().take(MAX_FAULTS);
         let before = std::mem::replace(&mut self.faults, faults.clone().cloned().collect());
@@ -91,7 +91,7 @@ mod tests {
         let mut watcher = Watcher::by_thread(&["none".to_owned()], Path::new("")).remove(0);
         let fault = |n: usize, text: &str| (PathBuf::from(n.to_string()), text.to_owned());
         let mut look = watcher.look();
-        // A path may have two faults.
+        // The same path can have two faults.
         look.faults = vec![fault(0, "a link"), fault(0, "not there")];
         assert_eq!([(); 2].map(|()| watcher.new_faults(&look).len()), [2, 0]);
         look.faults = (0..MAX_FAULTS + 1).map(|n| fault(n, "a link")).collect();

@@ -1,23 +1,23 @@
-//! Families whose series are there again, with other numbers.
+//! Creates families with the same series and other numbers.
 
 use quipu::snapshot::Number;
 
 use super::{OneSeries, OneValue, RecordedFamily};
 
 impl RecordedFamily {
-    /// The number of series.
+    /// Returns the number of series.
     pub fn series_count(&self) -> usize {
         self.series.len()
     }
 
-    /// Whether each series has a number and nothing beside it.
+    /// Returns whether each series consists of a single number.
     pub fn is_of_numbers(&self) -> bool {
         let mut values = self.series.iter().map(|one| &one.value);
         values.all(|value| matches!(value, OneValue::Number(_, None)))
     }
 
-    /// The same family with other numbers, in the order of the series. `None` if there is no
-    /// number for one of them.
+    /// Returns the same family with other numbers, in the order of the series. Returns `None` if
+    /// the numbers run out.
     pub fn with_numbers(&self, mut next: impl FnMut() -> Option<Number>) -> Option<Self> {
         let mut series = Vec::with_capacity(self.series.len());
         for one in &self.series {
@@ -36,7 +36,7 @@ impl RecordedFamily {
         })
     }
 
-    /// Whether the other has the same series, whatever their values are.
+    /// Returns whether the other family contains the same series, whatever their values are.
     pub fn has_series_of(&self, other: &Self) -> bool {
         let head = |one: &Self| (one.kind, one.bare, one.groups, one.overflows, one.series.len());
         head(self) == head(other)
