@@ -1,5 +1,5 @@
-//! Secrets in files, for receivers and targets. A file is read each time it is needed, so that the
-//! secret may change while the daemon runs.
+//! Secrets in files, for receivers and targets. A file is read each time the secret is needed, so
+//! you can change it while the daemon runs.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::header::HeaderValue;
 use quipu_segment::printable;
 
-/// The file with what another server knows the daemon by.
+/// The file with the credentials that another server expects from the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// A token.
@@ -21,10 +21,10 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// The value of the header field `Authorization`.
+    /// Returns the value of the header field `Authorization`.
     ///
     /// # Errors
-    /// The fault of the file, with its path and without its contents.
+    /// The fault of the file. The message contains the path, but never the contents.
     pub fn authorization(&self) -> Result<HeaderValue, String> {
         let (Self::Bearer(path) | Self::Basic(path)) = self;
         let text = read(path)?;
@@ -49,13 +49,13 @@ impl Credentials {
     }
 }
 
-/// The text of a file with a secret.
+/// Returns the contents of a file with a secret.
 ///
 /// # Errors
-/// As [`Credentials::authorization`].
+/// Fails like [`Credentials::authorization`].
 pub fn read(path: &Path) -> Result<String, String> {
     let mut text = String::new();
-    // A pipe without a writer would hold up the thread for ever.
+    // Opening a pipe without a writer would block the thread forever.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let read = file.and_then(|file| match file.metadata()?.is_file() {
@@ -72,7 +72,7 @@ pub fn read(path: &Path) -> Result<String, String> {
     }
 }
 
-/// The most bytes of a file.
+/// The size limit of a file.
 const MOST: u64 = 64 << 10;
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
         assert!(bearer.is_ok());
         let error = basic.unwrap_err();
         assert!(error.contains("secret has no colon") && !error.contains("fish"), "{error}");
-        // Also one that a password could have when it is encoded.
+        // Includes control characters that a password could still contain when it is encoded.
         for text in ["ada:swordfish\nhaddock", "ada:sword\tfish", "ada:\u{7f}fish"] {
             for error in of(text).map(Result::unwrap_err) {
                 assert!(error.contains("secret has more than a line"), "{text:?}: {error}");

@@ -1,8 +1,8 @@
-//! Requests of this program to others.
+//! Requests from this program to others.
 
 use std::io;
 
-/// Describes why there was no response. Omits `io: `, with which the message of the client begins.
+/// Describes why there was no response, without the prefix `io: ` of the client's message.
 pub(super) fn explained(error: &ureq::Error) -> String {
     let ureq::Error::Io(error) = error else { return error.to_string() };
     match error.kind() {

@@ -1,4 +1,4 @@
-//! An exposition with its format: Prometheus' text format or OpenMetrics.
+//! An exposition and its format: Prometheus' text format or OpenMetrics.
 
 use quipu_wire::remote::exposition::text::TextFormat;
 
@@ -7,16 +7,16 @@ use crate::media::Media;
 /// An exposition.
 #[derive(Debug)]
 pub struct Text {
-    /// The text.
+    /// The page.
     pub bytes: Vec<u8>,
-    /// The format of the text.
+    /// The format of the page.
     pub format: TextFormat,
-    /// The content type, if it is from a server; empty if that gave none.
+    /// The content type of a server's response; empty if the server sent none.
     pub content_type: Option<String>,
 }
 
 impl Text {
-    /// A text of this content type.
+    /// Wraps a page with this content type.
     pub fn of_type(bytes: Vec<u8>, content_type: String) -> Self {
         Self {
             bytes,
@@ -25,8 +25,8 @@ impl Text {
         }
     }
 
-    /// Wraps a page whose content determines its format: OpenMetrics if a line of it is not part of
-    /// Prometheus' format.
+    /// Wraps a page and detects its format: OpenMetrics if a line is not valid in Prometheus'
+    /// format.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let mut lines = bytes.split(|byte| *byte == b'\n');
         let format = match lines.any(is_openmetrics) {
@@ -37,7 +37,7 @@ impl Text {
     }
 }
 
-/// The format of a text of this type.
+/// Returns the format for this media type.
 pub fn text_format(media: Media<'_>) -> TextFormat {
     match media.is("application/openmetrics-text") {
         true => TextFormat::OpenMetrics,

@@ -1,4 +1,4 @@
-//! Fetches an exposition from a URL or a unix socket, within bounds of time and size.
+//! Fetches an exposition from a URL or a unix socket, with limits on time and size.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -18,33 +18,33 @@ use crate::exchange::explained;
 use crate::tls;
 use crate::via::{Loop, Via};
 
-/// The most bytes of a response that commands read.
+/// The most bytes of a response that commands accept.
 const MAX_BYTES: u64 = 256 << 20;
 /// The most redirects that are followed.
 const REDIRECTS: u32 = 3;
 
-/// Why a daemon does not take an exposition that has its own number.
+/// The reason why a daemon refuses an exposition with its own number.
 const LOOP: &str = "it shows what this daemon shows, and each scrape would add it all once more: \
                     the --scrape flags of the daemons make a loop; remove one of them";
 
-/// What to do about a target that refuses the daemon, without credentials and with them.
+/// The remedies for a target that refuses the daemon, without and with credentials.
 const REFUSED: &str = "name the file with its credentials by --scrape-bearer-file or \
                        --scrape-basic-file";
 const REFUSED_THEM: &str = "check the credentials in the file of --scrape-bearer-file or \
                             --scrape-basic-file; they are sent to the URL of the target alone, and \
                             not after a redirect";
 
-/// What a scraper asks for.
+/// The formats that a scraper accepts.
 const TEXT: &str =
     "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-/// What one asks for that wants native histograms.
+/// The format that a scraper accepts if it wants native histograms.
 const PROTOBUF: &str = "application/vnd.google.protobuf;\
     proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
-/// The path of a URL that has none, as scrapers add it.
+/// The default path of a URL, the same as in other scrapers.
 const PATH: &str = "/metrics";
 
-/// The URL with the path of metrics, if it has none.
+/// Returns the URL, with the path of metrics if it has none.
 pub fn with_path(url: &str) -> String {
     // The authority follows the two slashes of the scheme.
     let authority = url.find("://").map_or(0, |at| at + 3);
@@ -53,7 +53,7 @@ pub fn with_path(url: &str) -> String {
     [&url[..rest], path, &url[rest..]].concat()
 }
 
-/// Fetches expositions, over a new connection each.
+/// Fetches expositions, each over a new connection.
 #[derive(Debug)]
 pub struct Fetcher {
     agent: Agent,
@@ -63,19 +63,20 @@ pub struct Fetcher {
     credentials: Option<Credentials>,
 }
 
-/// Why there is no exposition.
+/// The reason why there is no exposition.
 #[derive(Debug)]
 pub struct Fault {
-    /// What failed, and what to do about it, without the URL.
+    /// The failure and a remedy, without the URL.
     pub message: String,
     /// The kind of the fault.
     pub kind: FaultKind,
 }
 
-/// The kind of a [`Fault`], whose text may differ each time: a server decides much of that.
+/// The kind of a [`Fault`]. You can compare this, because the message may differ each time: the
+/// server determines much of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// There is no connection, or no response that can be read.
+    /// There is no connection, or no readable response.
     Exchange,
     /// The response was not complete in time.
     Timeout,
@@ -83,7 +84,7 @@ pub enum FaultKind {
     Status(u16),
     /// The exposition has too many bytes.
     TooLarge,
-    /// The exposition is not one that is taken.
+    /// The exposition has unacceptable contents.
     Contents,
 }
 
@@ -93,18 +94,19 @@ impl From<String> for Fault {
     }
 }
 
-/// Fetches the exposition of a URL. The whole exchange takes at most the given time.
+/// Fetches the exposition of a URL. The complete exchange takes at most the given time.
 ///
 /// # Errors
-/// What failed, and what to do about it, without the URL.
+/// The failure and a remedy, without the URL.
 pub fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
     fetcher(url, timeout)?.fetch(url).map_err(|fault| fault.message)
 }
 
-/// As [`fetch`], in Prometheus' protobuf format; `None` if the server does not have it.
+/// Works like [`fetch`], in Prometheus' protobuf format. Returns `None` if the server does not
+/// support it.
 ///
 /// # Errors
-/// As [`fetch`].
+/// Fails like [`fetch`].
 pub fn fetch_protobuf(url: &str, timeout: Duration) -> Result<Option<Vec<u8>>, String> {
     let fetched = fetcher(url, timeout)?.fetch_as(url, PROTOBUF).map_err(|fault| fault.message);
     let is_protobuf = |of: &str| of.starts_with("application/vnd.google.protobuf");
@@ -119,16 +121,16 @@ fn fetcher(url: &str, timeout: Duration) -> Result<Fetcher, String> {
 }
 
 impl Fetcher {
-    /// A client of this unix socket, or of the hosts of URLs. An exchange takes at most this time,
-    /// and an exposition has at most that many bytes, also when it is expanded.
+    /// Creates a client for this unix socket, or for the hosts of URLs. `timeout` limits a complete
+    /// exchange. `most` limits the bytes of an exposition, also after decompression.
     pub fn new(socket: Option<&Path>, tls: TlsConfig, timeout: Duration, most: u64) -> Self {
         let config = Agent::config_builder()
             .timeout_global(Some(timeout))
             .http_status_as_error(false)
             .max_redirects(REDIRECTS)
-            // The same host may have another server, at another port.
+            // The same host can run a different server on another port.
             .redirect_auth_headers(RedirectAuthHeaders::Never)
-            // A server may close one that waits just when it is used again.
+            // A server may close an idle connection just when it is used again.
             .max_idle_connections(0)
             .proxy(None)
             .tls_config(tls)
@@ -142,8 +144,8 @@ impl Fetcher {
         Self { agent, timeout, most, via: None, credentials: None }
     }
 
-    /// For a daemon, which refuses an exposition that shows what it shows itself, and which the
-    /// server may know by these credentials.
+    /// Prepares the client for a daemon. The daemon refuses an exposition that contains its own
+    /// samples, and the server may require these credentials.
     pub fn of_daemon(self, via: &'static Via, credentials: Option<Credentials>) -> Self {
         Self { via: Some(via), credentials, ..self }
     }
@@ -154,7 +156,7 @@ impl Fetcher {
         Ok(Text::of_type(bytes, content_type))
     }
 
-    /// Fetches an exposition of a type, and returns its bytes and the type that it has.
+    /// Fetches an exposition of a type. Returns the bytes and the actual type.
     fn fetch_as(&self, url: &str, accept: &'static str) -> Result<(Vec<u8>, String), Fault> {
         let failed = |error: ureq::Error| match error {
             ureq::Error::Timeout(_) => self.too_late(),
@@ -189,7 +191,7 @@ impl Fetcher {
             value.unwrap_or_default().to_owned()
         };
         let (content_type, encoding) = (given("content-type"), given("content-encoding"));
-        // The limit counts the read at the end, too.
+        // The limit also counts the final read.
         let body = response.body_mut().with_config().limit(self.most + 1).read_to_vec();
         let body = body.map_err(failed)?;
         let bytes = match &*encoding.to_ascii_lowercase() {
@@ -206,7 +208,7 @@ impl Fetcher {
         Ok((bytes, content_type))
     }
 
-    /// Expands the body of an exchange that began then.
+    /// Decompresses the body of an exchange that began at this time.
     fn expand(&self, body: &[u8], begun: Instant) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
         let body = TimedBody { body, begun, timeout: self.timeout };
@@ -234,8 +236,8 @@ impl Fetcher {
     }
 }
 
-/// A body that is read in blocks, while there is time: one of many empty members takes long to
-/// expand, and becomes no bytes that a limit could count.
+/// A body that is read in blocks while there is time. This is necessary because a body of many
+/// empty members takes long to decompress, but yields no bytes that a size limit could count.
 struct TimedBody<'b> {
     body: &'b [u8],
     begun: Instant,

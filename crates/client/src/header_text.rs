@@ -11,16 +11,17 @@ use quipu_process::settings::Unusable;
 use crate::credentials::Credentials;
 use crate::headers::{HIDDEN, Header, Headers};
 
-/// A header field as it was given, `NAME: VALUE`. The value is not shown.
+/// An unparsed header field, `NAME: VALUE`. The value is never shown.
 ///
-/// It is checked with the other settings: a message of clap shows the argument that cannot be read.
+/// This is parsed together with the other settings, because an error of clap would show the whole
+/// argument.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(from = "String", into = "String")]
 pub struct HeaderText(String);
 
-/// The flags for one kind of receivers, as the name and the value of each.
+/// The flags for one kind of receiver: name and value of each.
 pub struct HeaderFlags<'f> {
-    /// The flag for the receivers, and how many there are.
+    /// The flag for the receivers, and their number.
     pub receivers: (&'static str, usize),
     /// The flag for header fields.
     pub header: (&'static str, Option<&'f Vec<HeaderText>>),
@@ -33,7 +34,7 @@ pub struct HeaderFlags<'f> {
 }
 
 impl HeaderFlags<'_> {
-    /// What is added to requests.
+    /// Returns the header fields to add to requests.
     pub fn resolve(&self) -> Result<Headers, Unusable> {
         let credentials = self.credentials()?;
         let fields = self.fields()?;
@@ -69,7 +70,7 @@ impl HeaderFlags<'_> {
         Ok(fields)
     }
 
-    /// The credentials for the only receiver, from the flags for either file.
+    /// Returns the credentials for the only receiver, from either of the two file flags.
     fn credentials(&self) -> Result<Option<Credentials>, Unusable> {
         let (bearer, basic) = (self.bearer, self.basic);
         let (name, credentials) = match (bearer.1, basic.1) {
@@ -84,7 +85,7 @@ impl HeaderFlags<'_> {
         self.check_one_receiver(name).map(|()| Some(credentials))
     }
 
-    /// Refuses what is for no receiver.
+    /// Refuses a setting if it applies to no receiver.
     fn check_any_receiver(&self, flag: &'static str) -> Result<(), Unusable> {
         match self.receivers {
             (name, 0) => {
@@ -94,7 +95,7 @@ impl HeaderFlags<'_> {
         }
     }
 
-    /// Refuses a secret unless it is for one receiver.
+    /// Refuses a secret unless there is exactly one receiver.
     fn check_one_receiver(&self, flag: &'static str) -> Result<(), Unusable> {
         self.check_any_receiver(flag)?;
         let (_, count) = self.receivers;
@@ -109,7 +110,7 @@ impl HeaderFlags<'_> {
     }
 }
 
-/// Reads the files with secrets. The flags are those of a token, a password, and fields.
+/// Reads the files with secrets. The flags are for a token, a password, and fields.
 pub fn check(
     headers: &Headers,
     [bearer, basic, fields]: [&'static str; 3],
@@ -117,7 +118,7 @@ pub fn check(
     if let Some(credentials) = &headers.credentials {
         check_credentials(credentials, bearer, basic)?;
     }
-    // The credentials can be read, so an error is one of the other file.
+    // The credentials are readable, so an error belongs to the other file.
     headers.read().map(drop).map_err(|reason| Unusable::new(fields, reason))
 }
 

@@ -1,4 +1,4 @@
-//! The header fields that users add to requests: tenants, API keys and credentials.
+//! Header fields that users add to requests, for example tenants, API keys and credentials.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use quipu_segment::printable;
 
 use crate::credentials::{self, Credentials};
 
-/// What requests have beside the fields that their protocol demands.
+/// Header fields in addition to those that the protocol demands.
 #[derive(Debug, Clone, Default)]
 pub struct Headers {
-    /// What the receiver knows the daemon by.
+    /// The daemon's credentials at the receiver.
     pub credentials: Option<Credentials>,
-    /// Fields, no two of one name.
+    /// Header fields with distinct names.
     pub fields: Vec<Header>,
-    /// A file with more of them, one on each line, which is read before each request.
+    /// A file with more fields, one per line. The file is read before each request.
     pub file: Option<PathBuf>,
 }
 
@@ -23,18 +23,18 @@ pub struct Headers {
 pub struct Header {
     /// The name.
     pub name: HeaderName,
-    /// The value, which is not shown.
+    /// The value, which is never shown.
     pub value: HeaderValue,
 }
 
-/// What the settings show in the place of a value.
+/// The placeholder for a value in the displayed settings.
 pub const HIDDEN: &str = "<secret>";
 
 impl Header {
-    /// Reads `NAME: VALUE`.
+    /// Parses `NAME: VALUE`.
     ///
     /// # Errors
-    /// What is wrong, without what may be a secret.
+    /// The problem, without any part that may be secret.
     pub fn parse(text: &str) -> Result<Self, String> {
         const EXAMPLE: &str = "write NAME: VALUE, such as X-Scope-OrgID: tenant-1";
         let (name, value) =
@@ -56,10 +56,10 @@ impl Header {
 }
 
 impl Headers {
-    /// The fields of a request.
+    /// Returns the fields for a request.
     ///
     /// # Errors
-    /// What is wrong with a file, without what may be a secret.
+    /// The problem with a file, without any part that may be secret.
     pub fn read(&self) -> Result<Vec<Header>, String> {
         let mut all = self.fields.clone();
         if let Some(credentials) = &self.credentials {
@@ -82,7 +82,7 @@ impl Headers {
     }
 }
 
-/// Why a field of this name cannot be added, and what to do.
+/// Returns the reason why you cannot add a field with this name, and a remedy.
 fn refusal(name: &HeaderName) -> Option<&'static str> {
     Some(match name.as_str() {
         "host" => "it is the host of the URL; give a URL with that host",

@@ -1,4 +1,4 @@
-//! One way to reach other servers: their URLs, TLS, credentials, header fields, and requests.
+//! The common way to reach other servers: URLs, TLS, credentials, header fields, and requests.
 
 pub mod credentials;
 mod exchange;

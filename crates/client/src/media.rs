@@ -7,28 +7,28 @@ use hyper::header::{CONTENT_TYPE, HeaderMap};
 pub struct Media<'t>(&'t str);
 
 impl<'t> Media<'t> {
-    /// The type in the text of a `Content-Type`.
+    /// Creates a media type from the value of a `Content-Type`.
     pub fn new(content_type: &'t str) -> Self {
         Self(content_type)
     }
 
-    /// The `Content-Type` of a request or response; empty if there is none, or if it is not text.
+    /// Returns the `Content-Type` of a request or response; empty if it is missing or not a string.
     pub fn from_headers(headers: &'t HeaderMap) -> Self {
         let given = headers.get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
         Self(given.unwrap_or_default())
     }
 
-    /// The name, without parameters.
+    /// Returns the name, without parameters.
     pub fn name(self) -> &'t str {
         self.0.split(';').next().unwrap_or_default().trim()
     }
 
-    /// Whether it has this name.
+    /// Returns whether the name is equal, ignoring case.
     pub fn is(self, name: &str) -> bool {
         self.name().eq_ignore_ascii_case(name)
     }
 
-    /// The value of a parameter, without quotes.
+    /// Returns the value of a parameter, without quotes.
     pub fn parameter(self, name: &str) -> Option<&'t str> {
         self.0.split(';').skip(1).find_map(|parameter| {
             let (found, value) = parameter.split_once('=')?;

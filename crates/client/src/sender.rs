@@ -1,4 +1,4 @@
-//! Sends requests to a receiver, over one connection that stays open.
+//! Sends requests to a receiver over one persistent connection.
 
 use std::io::Read;
 use std::time::{Duration, SystemTime};
@@ -20,14 +20,14 @@ pub struct Client {
     headers: Headers,
 }
 
-/// What a receiver responds.
+/// A receiver's response.
 #[derive(Debug)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
     /// The header fields.
     pub headers: HeaderMap,
-    /// The time to wait before the next request, if the receiver asks for that.
+    /// The time to wait before the next request, if the receiver asks for this.
     pub retry_after: Option<Duration>,
     /// The beginning of the body.
     pub body: Vec<u8>,
@@ -35,16 +35,16 @@ pub struct Answer {
 
 /// The time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How many bytes of a response are read, and how many are shown.
+/// The most bytes of a response that are read, and the most that are shown.
 const MOST_READ: u64 = 64 << 10;
 const MOST_SHOWN: usize = 256;
 
 impl Client {
-    /// A client that connects when it first sends. It uses no proxy and follows no
-    /// redirect.
+    /// Creates a client that connects before its first request. The client uses no proxy and
+    /// follows no redirect.
     ///
     /// # Errors
-    /// If the connection is to be encrypted, and the system has no certificates.
+    /// When the connection must be encrypted but the system provides no certificates.
     pub fn new(
         receiver: &ReceiverUrl,
         interval: Duration,
@@ -68,7 +68,7 @@ impl Client {
         })
     }
 
-    /// A client with a connection of its own to the same receiver.
+    /// Creates a client with a separate connection to the same receiver.
     pub fn another(&self) -> Self {
         Self {
             agent: self.agent.config().new_agent(),
@@ -77,11 +77,11 @@ impl Client {
         }
     }
 
-    /// Sends a request with these header fields and those of the user, and reads the response. It
-    /// has at most this time, or 30 seconds.
+    /// Sends a request with these header fields and the user's fields, and reads the response. The
+    /// time limit is 30 seconds unless you pass another one.
     ///
     /// # Errors
-    /// A text that says why there is no response.
+    /// A message that describes why there is no response.
     pub fn post(
         &self,
         fields: &[(HeaderName, &str)],
@@ -99,7 +99,7 @@ impl Client {
             request = request.header(header.name, header.value);
         }
         let mut response = request.send(body).map_err(|error| explained(&error))?;
-        // A connection whose response was not read cannot be used again.
+        // A connection can only be reused after its response was read.
         let mut body = Vec::new();
         let _ = response.body_mut().as_reader().take(MOST_READ).read_to_end(&mut body);
         let (head, _) = response.into_parts();
@@ -109,14 +109,14 @@ impl Client {
 }
 
 impl Answer {
-    /// The beginning of the body, as a text for logs.
+    /// Returns the beginning of the body for logs.
     pub fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.body[..self.body.len().min(MOST_SHOWN)]);
         printable(text.trim()).to_string()
     }
 }
 
-/// The time that a receiver asks to wait for: seconds, or a date.
+/// Returns the time to wait that a receiver asks for: in seconds, or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {

@@ -1,14 +1,14 @@
-//! The TLS of the daemon's and the commands' clients.
+//! TLS for the clients of the daemon and the commands.
 
 use std::sync::Arc;
 
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// TLS that verifies servers with the certificates of the system: those of `SSL_CERT_FILE` and
-/// `SSL_CERT_DIR`, if these are set.
+/// Returns TLS that verifies servers with the certificates of the system. If `SSL_CERT_FILE` or
+/// `SSL_CERT_DIR` is set, these certificates are used instead.
 ///
 /// # Errors
-/// If there are none, with the reason and the remedy.
+/// When there are no certificates. The message contains the reason and a remedy.
 pub fn of_system() -> Result<TlsConfig, String> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
@@ -21,13 +21,14 @@ pub fn of_system() -> Result<TlsConfig, String> {
     Ok(with(found.certs.iter().map(|one| Certificate::from_der(one).to_owned())))
 }
 
-/// TLS that trusts no server: for clients without it that a redirect may lead to.
+/// Returns TLS that trusts no server. This is for clients of plain HTTP, because a redirect can
+/// still lead them to HTTPS.
 pub fn without_trust() -> TlsConfig {
     with(None)
 }
 
 fn with(certificates: impl IntoIterator<Item = Certificate<'static>>) -> TlsConfig {
-    // ureq panics if it has to choose.
+    // ureq panics if it must choose a provider itself.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     TlsConfig::builder()
         .root_certs(RootCerts::from(certificates))

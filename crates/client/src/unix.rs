@@ -1,4 +1,4 @@
-//! Connections of the HTTP client to a unix socket, within its time limits.
+//! Connects the HTTP client to a unix socket, within the client's time limits.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,22 +17,22 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-/// Connects to the socket at this path, whatever the host of the URL is.
+/// Connects to the socket at this path, whatever the host in the URL.
 #[derive(Debug)]
 pub(super) struct UnixConnector(pub(super) PathBuf);
 
-/// Looks up no name: there is no host.
+/// Resolves no name, because there is no host.
 #[derive(Debug)]
 pub(super) struct NoHost;
 
-/// A connection.
+/// A connection to the socket.
 #[derive(Debug)]
 pub(super) struct UnixTransport {
     stream: UnixStream,
     buffers: LazyBuffers,
 }
 
-/// How long to wait before another attempt at a socket whose queue is full.
+/// The pause before another attempt, if the queue of the socket is full.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl<In: Transport> Connector<In> for UnixConnector {
@@ -45,7 +45,7 @@ impl<In: Transport> Connector<In> for UnixConnector {
     ) -> Result<Option<UnixTransport>, Error> {
         let begun = Instant::now();
         let address = SocketAddrUnix::new(&self.0).map_err(io::Error::from)?;
-        // A blocking call would wait for room in the queue without a limit.
+        // A blocking call would wait for room in the queue without a time limit.
         let flags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(io::Error::from)?;
@@ -95,7 +95,7 @@ impl Transport for UnixTransport {
     }
 
     fn is_open(&mut self) -> bool {
-        // No connection is used twice.
+        // Connections are never reused.
         false
     }
 }
@@ -103,7 +103,7 @@ impl Transport for UnixTransport {
 impl Resolver for NoHost {
     fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let mut addresses = self.empty();
-        // At least one is demanded. It is not used.
+        // The client demands at least one address, but does not use it.
         addresses.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
         Ok(addresses)
     }

@@ -9,17 +9,18 @@ use hyper::Uri;
 pub struct ReceiverUrl(String);
 
 impl ReceiverUrl {
-    /// The whole URL.
+    /// Returns the whole URL.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The URL without the query, which may have a secret: for logs and labels.
+    /// Returns the URL without the query, for logs and labels. The query is omitted because it may
+    /// contain a secret.
     pub fn name(&self) -> &str {
         self.0.split_once('?').map_or(&self.0, |(name, _)| name)
     }
 
-    /// Whether the URL has no path, or only `/`.
+    /// Returns whether the path is missing or only `/`.
     pub fn is_without_path(&self) -> bool {
         let name = self.name();
         // The authority follows the two slashes of the scheme.
@@ -27,7 +28,7 @@ impl ReceiverUrl {
         rest.split_once('/').is_none_or(|(_, path)| path.is_empty())
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.0.starts_with("https://")
     }
@@ -37,8 +38,8 @@ impl FromStr for ReceiverUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The scheme is compared as it is written, because `is_encrypted` looks for it there.
-        // For a URL without a scheme, the error of the parser would not help.
+        // The comparison is case-sensitive, because `is_encrypted` depends on it. For a URL without
+        // a scheme, the error of the parser would not help.
         if !text.starts_with("http://") && !text.starts_with("https://") {
             return Err(format!("it does not begin with http:// or https://; write {EXAMPLE}"));
         }
@@ -50,7 +51,7 @@ impl FromStr for ReceiverUrl {
     }
 }
 
-/// The form of a URL, for messages.
+/// The form of a URL, for error messages.
 pub const EXAMPLE: &str = "http://HOST:PORT/PATH, such as http://prometheus:9090/api/v1/write";
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! URLs of receivers and targets as they were given. They may have a secret, so errors name the
-//! flag and the number of the value instead.
+//! Unparsed URLs of receivers and targets. They can contain a secret, so errors contain the flag
+//! and the position of the value instead of the URL.
 
 use serde::{Deserialize, Serialize};
 
 use quipu_process::settings::Unusable;
 
-/// A URL as it was given, or `JOB=URL`.
+/// An unparsed URL or `JOB=URL`.
 ///
-/// It is read with the other settings: messages of clap and of the reader of TOML show what cannot
-/// be read.
+/// This is parsed together with the other settings, because errors of clap and of the TOML reader
+/// would show the invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct UrlText(String);
 
 impl UrlText {
-    /// As it was given.
+    /// Returns the unparsed value.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Leaves out the query, which may have a secret.
+    /// Removes the query, which may contain a secret.
     pub fn hide_query(&mut self) {
         self.0.truncate(self.0.find('?').unwrap_or(self.0.len()));
     }
@@ -31,7 +31,7 @@ impl From<String> for UrlText {
     }
 }
 
-/// Reads the values of a flag, and refuses URLs with passwords.
+/// Parses the values of a flag. URLs with passwords are refused.
 pub fn read<T>(
     flag: &'static str,
     given: Option<&Vec<UrlText>>,
@@ -47,12 +47,12 @@ pub fn read<T>(
     (1..).zip(given.into_iter().flatten()).map(read).collect()
 }
 
-/// Refuses several URLs with commas between them, which would be one URL with a long path. A URL
-/// may have commas of its own.
+/// Refuses several URLs with commas between them, because they would form one URL with a long path.
+/// A single URL may contain commas.
 fn check_is_one(flag: &str, text: &str) -> Result<(), String> {
     let is_url = |rest: &str| {
         let rest = rest.trim_start();
-        // A target may have a job before its URL.
+        // A target can have a job before its URL.
         let url = rest.split_once('=').filter(|(job, _)| !job.contains([':', '/', '&']));
         let url = url.map_or(rest, |(_, url)| url);
         ["http://", "https://", "unix:"].iter().any(|start| url.starts_with(start))
@@ -70,7 +70,7 @@ fn check_is_one(flag: &str, text: &str) -> Result<(), String> {
 
 /// Refuses a URL with a password.
 fn check(flag: &str, url: &str) -> Result<(), String> {
-    // The authority follows the two slashes of the scheme. An address of IPv6 has colons, in
+    // The authority follows the two slashes of the scheme. An IPv6 address contains colons within
     // brackets.
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let shown = rest.split('?').next().unwrap_or_default();
@@ -78,8 +78,8 @@ fn check(flag: &str, url: &str) -> Result<(), String> {
     let host = authority.rfind(']').unwrap_or(0);
     let port = authority[host..].split_once(':').map_or("", |(_, port)| port);
     let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    // A slash, a question mark or a number sign in a password ends the authority: what the password
-    // has before is in the place of the port, and an @ comes later.
+    // A slash, a question mark or a number sign in a password ends the authority. The part before
+    // it then looks like a port, and an @ follows later.
     if authority.contains('@') || !port.is_empty() && shown.contains('@') {
         return Err(format!(
             "the URL has a password, which others can see in the list of processes; write \

@@ -1,9 +1,10 @@
-//! Which daemons samples have gone through, so that a daemon that gets its own samples back refuses
-//! them: it would send them again, and again.
+//! The daemons on the way of samples. A daemon refuses its own samples if they return, because
+//! otherwise it would send them again and again.
 //!
-//! A daemon has a random number for as long as it runs. What it sends has the header field
-//! [`FIELD`], with that number and those of the daemons whose samples it has taken in the last
-//! minutes: it does not know which of them have a part in a request.
+//! Each daemon generates a random number at its start. Its requests contain the header field
+//! [`FIELD`] with this number, and the numbers of all daemons whose samples it accepted in the last
+//! minutes. All these numbers are necessary because a daemon does not know which senders
+//! contributed to a request.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -11,28 +12,28 @@ use std::time::{Duration, Instant};
 
 use hyper::header::{HeaderMap, HeaderName};
 
-/// The header field: numbers in hex digits, separated by commas.
+/// The header field: hexadecimal numbers, separated by commas.
 pub const FIELD: HeaderName = HeaderName::from_static("quipu-via");
 
-/// The daemon's number, and those that came in.
+/// The daemon's own number, and the received numbers.
 #[derive(Debug)]
 pub struct Via {
     own: String,
-    /// With the time at which each came in last.
+    /// Each number with the last time it was received.
     others: Mutex<Vec<(String, Instant)>>,
 }
 
-/// The numbers that a request or an exposition came with.
+/// The numbers received with a request or an exposition.
 #[derive(Debug, Default)]
 pub struct Came(Vec<String>);
 
-/// Samples of this daemon came back.
+/// The error for samples of this daemon that returned.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Loop;
 
-/// The most numbers that are kept; the oldest gives way to a new one.
+/// The most stored numbers. A new number replaces the oldest.
 const MOST: usize = 64;
-/// How long a number is sent after it came in last.
+/// How long a number is sent after it was last received.
 const KEPT: Duration = Duration::from_secs(600);
 const DIGITS: usize = 16;
 /// The response to the daemon's own samples.
@@ -42,18 +43,19 @@ pub const LOOP: &str = "these samples come from this daemon itself, which would 
 
 impl Default for Via {
     fn default() -> Self {
-        // Each state has its own random keys.
+        // Each state uses different random keys.
         let own = format!("{:016x}", RandomState::new().hash_one(0));
         Self { own, others: Mutex::new(Vec::new()) }
     }
 }
 
 impl Via {
-    /// The numbers in the head of a request, or of an exposition. They are to be noted when
-    /// something of it is taken: what is garbage says nothing of a way.
+    /// Reads the numbers in the head of a request or an exposition. Call [`note`](Self::note) once
+    /// you accept some of its contents. Don't do this for garbage, because its numbers mean
+    /// nothing.
     ///
     /// # Errors
-    /// [`Loop`], if this daemon is on the way.
+    /// [`Loop`], if the numbers include this daemon.
     pub fn check(&self, headers: &HeaderMap) -> Result<Came, Loop> {
         let fields = headers.get_all(FIELD).iter().filter_map(|field| field.to_str().ok());
         let mut came = Came::default();
@@ -66,26 +68,26 @@ impl Via {
             }
         }
         if is_loop {
-            // Those of a loop, too: if they were forgotten, it would go round once more.
+            // The numbers of a loop are stored too. Otherwise the samples would go round once more.
             self.note(&mut came);
             return Err(Loop);
         }
         Ok(came)
     }
 
-    /// Notes the numbers of what was taken. Later calls do nothing.
+    /// Stores the numbers of accepted contents. Further calls have no effect.
     pub fn note(&self, came: &mut Came) {
         if !came.0.is_empty() {
             self.note_at(came, Instant::now());
         }
     }
 
-    /// The number of this daemon alone.
+    /// Returns the number of this daemon.
     pub fn own(&self) -> &str {
         &self.own
     }
 
-    /// The value of the field: this daemon, and those before it.
+    /// Returns the value of the field: this daemon and the daemons before it.
     pub fn field(&self) -> String {
         self.field_at(Instant::now())
     }
