@@ -1,10 +1,10 @@
-//! Addresses to listen on, and of clients: which client an address belongs to, for limits that each
-//! client has, and what else is a source.
+//! Addresses of listeners and clients. For the limits on each client, this determines the client of
+//! an address, and the other kinds of sources.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The address that identifies a client. For an IPv6 address, it is the network of 64 bits: a
-/// client may have all addresses of that network.
+/// Returns the address that identifies a client. For IPv6, this is the /64 network, because a
+/// client can use all addresses of such a network.
 pub fn identity(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -14,25 +14,26 @@ pub fn identity(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What the limits on a source count by.
+/// The unit that source limits apply to.
 #[derive(Debug, Hash)]
 pub enum Source<'a> {
-    /// The identity of a client, whatever way it takes in.
+    /// The identity of a client, whatever input it uses.
     Client(IpAddr),
     /// A listener whose clients have no address.
     Listener(&'a str),
-    /// What a push or a resource of OTLP says that it is of.
+    /// The job according to a push or an OTLP resource.
     Job(&'a str),
 }
 
 impl<'a> Source<'a> {
-    /// A client by the text of its identity, or a listener by its name.
+    /// Returns a client if this is an address, otherwise a listener with this name.
     pub fn named(text: &'a str) -> Self {
         text.parse().map_or(Self::Listener(text), Self::Client)
     }
 }
 
-/// An address to listen on. A port alone is completed with the loopback address.
+/// Returns an address to listen on. If it is only a port, for example `9090`, the loopback address
+/// is added.
 pub fn with_host(address: &str) -> String {
     match address.parse::<u16>() {
         Ok(port) if address.bytes().all(|byte| byte.is_ascii_digit()) => {

@@ -1,9 +1,9 @@
-//! A thread beside the server's, which ends when its handle is dropped.
+//! A background thread that ends when you drop its handle.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
-/// The running thread. Dropping this stops the thread and waits for it.
+/// The running thread. Dropping this stops the thread and waits for its end.
 #[derive(Debug)]
 pub struct Background {
     stop: Option<Sender<()>>,
@@ -11,10 +11,10 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts a thread. `run` returns when the receiver is disconnected.
+    /// Starts a thread. `run` must return when the receiver is disconnected.
     ///
     /// # Errors
-    /// That of the system if it cannot create a thread.
+    /// The system's error, if it cannot create a thread.
     pub fn start(
         name: &str,
         run: impl FnOnce(Receiver<()>) + Send + 'static,

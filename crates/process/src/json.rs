@@ -1,5 +1,6 @@
-//! JSON for terminals and logs: escapes characters that control a terminal or change the direction
-//! of text. JSON itself requires this only for C0, and a parser reads both forms alike.
+//! JSON for terminals and logs. This escapes characters that control a terminal or change the
+//! direction of text. JSON itself only requires this for C0, but a parser reads both forms the same
+//! way.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};

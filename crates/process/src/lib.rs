@@ -1,4 +1,4 @@
-//! The needs of each part of the daemon and its commands: addresses, settings, times, signals,
+//! Code that each part of the daemon and its commands needs: addresses, settings, times, signals,
 //! threads, memory, temporary files.
 
 pub mod address;

@@ -1,4 +1,4 @@
-//! The memory of the process: whether there is room for more, and what is freed goes back to the
+//! The memory of the process: checks for free address space, and the return of freed memory to the
 //! system.
 
 use std::hint::black_box;
@@ -6,36 +6,36 @@ use std::hint::black_box;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use rustix::process::{Resource, getrlimit};
 
-/// From how many bytes on an allocation has pages of its own, which go back when it is freed. The
-/// buffers of most requests are smaller; those of an exposition of many series are larger.
+/// The smallest allocation with separate pages, which are returned when it is freed. The buffers of
+/// most requests are smaller. The buffer for an exposition of many series is larger.
 const LARGE: i32 = 8 << 20;
-/// The same while the daemon starts.
+/// The same limit while the daemon starts.
 const LARGE_AT_START: i32 = 32 << 10;
-/// How many free bytes stay at the end of the heap.
+/// The free bytes that stay at the end of the heap.
 const SPARE: i32 = 16 << 20;
 
-/// Address space that is taken, and given back when this is dropped.
+/// Reserved address space, released on drop.
 pub struct Room {
     _bytes: Vec<u8>,
 }
 
-/// Takes address space for this many bytes in one piece. None if the process finds no such piece:
-/// most allocations then end it.
+/// Reserves address space for this many bytes in one piece. Returns `None` if the process has no
+/// such piece. Most other allocations would then end the process.
 pub fn take_room(bytes: usize) -> Option<Room> {
     let mut room: Vec<u8> = Vec::new();
     let taken = room.try_reserve_exact(bytes);
-    // The compiler may leave out an allocation that nothing uses, and take it to succeed.
+    // Without this, the compiler may remove an unused allocation and assume that it succeeds.
     black_box(&room);
     taken.ok().map(|()| Room { _bytes: room })
 }
 
-/// Whether the process finds address space for this many bytes in one piece.
+/// Returns whether the process has address space for this many bytes in one piece.
 pub fn has_room(bytes: usize) -> bool {
     take_room(bytes).is_some()
 }
 
-/// Makes room for more bytes in a buffer. Returns false if the process would then find too little
-/// address space for anything else: an allocation that fails ends it.
+/// Makes room for more bytes in a buffer. Returns false if this would leave too little address
+/// space for other allocations, because a failed allocation ends the process.
 pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> bool {
     let whole = buffer.len().saturating_add(more);
     if whole <= buffer.capacity() {
@@ -48,52 +48,52 @@ pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> bool {
     buffer.try_reserve(more).is_ok()
 }
 
-/// The least size of a buffer that [`reserve`] is careful about, and the room that it leaves.
+/// The smallest buffer that [`reserve`] checks, and the room that it leaves.
 const CHECKED: usize = 256 << 10;
 const FOR_OTHERS: usize = 8 << 20;
 
-/// Gives the tables that the daemon makes at its start pages of their own: those that begin with
-/// zeros then take memory only where they are used.
+/// Gives the tables that the daemon allocates at its start separate pages. Tables of zeros then
+/// only take memory where they are used.
 pub fn spread_tables() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: As in `return_large`.
+    // SAFETY: The same as in `return_large`.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_AT_START);
     }
 }
 
-/// Lets all threads share one heap if the process may not have as much address space as it likes.
-/// glibc's allocator otherwise reserves 64 MiB and more for each thread that finds the heap in use,
-/// and a start would go well or not by chance. Has to be called before threads start.
+/// Makes all threads share one heap if the process has a limit on its address space. Otherwise
+/// glibc reserves 64 MiB or more for each thread that finds the heap in use, and a start could fail
+/// by chance. You must call this before threads start.
 pub fn share_heap_if_limited() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if getrlimit(Resource::As).current.is_some() {
-        // SAFETY: As in `return_large`.
+        // SAFETY: The same as in `return_large`.
         unsafe {
             libc::mallopt(libc::M_ARENA_MAX, 1);
         }
     }
 }
 
-/// Gives large allocations pages of their own, for good. glibc's allocator otherwise takes those of
-/// up to 32 MiB from the heap as soon as it has seen one of that size, and the heap keeps them: the
-/// daemon would be as large as its largest response for ever.
+/// Permanently gives large allocations separate pages. Otherwise, once glibc has seen an allocation
+/// of up to 32 MiB, it takes allocations of this size from the heap. The heap keeps them, so the
+/// daemon would stay as large as its largest response.
 pub fn return_large() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: The calls take no pointers. They change how the allocator works from now on, and what
-    // it has given out stays valid.
+    // SAFETY: The calls take no pointers. They only change later allocations, and existing ones
+    // stay valid.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
         libc::mallopt(libc::M_TRIM_THRESHOLD, SPARE);
     }
 }
 
-/// Returns the free pages of the heap to the system. glibc's allocator otherwise keeps them as long
-/// as anything above them in the heap is in use: after 10,000 connections, a single one that is
-/// left would hold the memory of all.
+/// Returns the free pages of the heap to the system. Otherwise glibc keeps them while anything
+/// above them is in use. For example, after 10,000 connections, a single remaining one would hold
+/// the memory of all.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: The call takes no pointers, and locks the heap as an allocation does.
+    // SAFETY: The call takes no pointers, and locks the heap like an allocation.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(buffer, [1; 10]);
     }
 
-    /// With optimisation, this fails if the compiler leaves the allocation out.
+    /// With optimisation, this fails if the compiler removes the allocation.
     #[test]
     fn there_is_room_for_some_bytes_and_not_for_half_of_all() {
         assert!(has_room(1 << 20));

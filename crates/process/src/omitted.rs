@@ -1,4 +1,4 @@
-//! Logs which families a page omits, because a scraper would refuse the page with them.
+//! Logs the families that a page omits, because a scraper would otherwise refuse the page.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,12 +7,11 @@ use quipu::exposition::{Omissions, Rule};
 use quipu_segment::printable;
 use tracing::warn;
 
-/// The families that were logged, so that each is logged once.
+/// The families logged so far. Each family is logged once.
 #[derive(Debug, Default)]
 pub struct OmittedFamilies(Mutex<HashSet<(String, Rule)>>);
 
-/// The most families that are remembered. Later ones are counted in `quipu_series_omitted`, and not
-/// logged.
+/// The most remembered families. Later ones are only counted in `quipu_series_omitted`.
 const MAX_REMEMBERED: usize = 1000;
 
 impl OmittedFamilies {

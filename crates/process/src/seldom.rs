@@ -1,21 +1,21 @@
-//! Lines of the log that clients can cause, at a bounded rate.
+//! Limits the rate of log lines that clients can cause.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Limits a line of the log that clients can cause: to one a minute.
+/// Limits a log line that clients can cause to one a minute.
 #[derive(Debug, Default)]
 pub struct Seldom(Mutex<Option<Instant>>);
 
 impl Seldom {
-    /// No line was logged yet.
+    /// Creates a limit without a logged line.
     pub const fn new() -> Self {
         Self(Mutex::new(None))
     }
 
-    /// Whether the line can be logged at this time; notes that it is.
+    /// Returns whether you can log the line at this time. If so, the line counts as logged.
     pub fn is_due(&self, now: Instant) -> bool {
-        // A thread that finds the lock taken need not wait: another one logs the line.
+        // A thread that finds the lock taken need not wait, because another one logs the line.
         let Ok(mut last) = self.0.try_lock() else { return false };
         let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
         if is_due {
@@ -25,7 +25,7 @@ impl Seldom {
     }
 }
 
-/// The least time between two lines that clients can cause.
+/// The shortest time between two such lines.
 const PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

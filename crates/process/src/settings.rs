@@ -1,9 +1,9 @@
-//! The settings of a part of the daemon. A part declares its settings with [`flags!`](crate::flags)
-//! in its own folder, and makes its options of them. [`join_flags!`](crate::join_flags) joins the
-//! settings of several parts.
+//! The settings of a part of the daemon. Each part declares its settings with
+//! [`flags!`](crate::flags) in its own folder, and converts them to its options. Use
+//! [`join_flags!`](crate::join_flags) to join the settings of several parts.
 //!
-//! Values of a settings file may have the forms that people write: `true` for a switch that is on,
-//! and a text alone for a list of one.
+//! A settings file can use convenient forms of values, such as `true` for a switch that is on, or a
+//! single string for a list.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,10 +19,10 @@ use crate::time::Time;
 pub use toml;
 
 /// Declares the settings of a part: each is a flag, an environment variable and a key of the
-/// settings file. A value after `=` is its default, which the help has to name as well.
+/// settings file. A value after `=` is the default. You must also write it in the help.
 ///
-/// The fields become optional. `or` fills in the settings of another source, and `defaults` has the
-/// defaults.
+/// The fields become optional. `or` fills in the settings of another source, and `defaults` returns
+/// the defaults.
 #[macro_export]
 macro_rules! flags {
     (
@@ -40,22 +40,23 @@ macro_rules! flags {
         }
 
         impl $name {
-            /// Returns these settings, with those of `other` where these are absent.
+            /// Returns these settings, and the settings of `other` where these are missing.
             pub fn or(self, other: Self) -> Self {
                 Self { $($field: self.$field.or(other.$field),)* }
             }
 
-            /// The defaults that the help names, except for those that depend on other settings.
+            /// Returns the defaults in the help, without defaults that depend on other settings.
             pub fn defaults() -> Self {
                 Self { $($field: $crate::flags!(@default $($default)?),)* }
             }
 
-            /// The names of the settings in a file.
+            /// Returns the names of the settings in a file.
             pub fn names() -> Vec<String> {
                 vec![$(stringify!($field).replace('_', "-")),*]
             }
 
-            /// Reads these settings from the TOML of a settings file, and ignores all others.
+            /// Reads these settings from the TOML of a settings file. All other settings are
+            /// ignored.
             ///
             /// # Errors
             /// A string that is not TOML, or an unusable value.
@@ -63,7 +64,7 @@ macro_rules! flags {
                 $crate::settings::toml::from_str(toml)
             }
 
-            /// The settings as a settings file.
+            /// Returns the settings as a settings file.
             ///
             /// # Errors
             /// A path that is not UTF-8.
@@ -76,8 +77,8 @@ macro_rules! flags {
     (@default $default:expr) => { Some($default) };
 }
 
-/// Joins the settings of parts, in the order in which the help shows them. The result has the
-/// methods of a part. Settings are keys without tables, because `to_toml` concatenates the parts.
+/// Joins the settings of parts, in the order of the help. The result offers the same methods as a
+/// part. Settings are keys without tables, because `to_toml` concatenates the parts.
 #[macro_export]
 macro_rules! join_flags {
     (
@@ -92,26 +93,27 @@ macro_rules! join_flags {
             $($(#[$part_meta])* #[command(flatten)] pub $part: $type,)*
         }
 
-        // The attributes of a field are its documentation, which expressions ignore, and maybe a
-        // `cfg`, which has to apply here as well.
+        // The attributes of a field are its documentation, which expressions ignore, and possibly a
+        // `cfg`, which must apply here as well.
         #[allow(unused_doc_comments)]
         impl $name {
-            /// Returns these settings, with those of `other` where these are absent.
+            /// Returns these settings, and the settings of `other` where these are missing.
             pub fn or(self, other: Self) -> Self {
                 Self { $($(#[$part_meta])* $part: self.$part.or(other.$part),)* }
             }
 
-            /// The defaults that the help names, except for those that depend on other settings.
+            /// Returns the defaults in the help, without defaults that depend on other settings.
             pub fn defaults() -> Self {
                 Self { $($(#[$part_meta])* $part: <$type>::defaults(),)* }
             }
 
-            /// The names of the settings in a file.
+            /// Returns the names of the settings in a file.
             pub fn names() -> Vec<String> {
                 [$($(#[$part_meta])* <$type>::names()),*].concat()
             }
 
-            /// Reads these settings from the TOML of a settings file, and ignores all others.
+            /// Reads these settings from the TOML of a settings file. All other settings are
+            /// ignored.
             ///
             /// # Errors
             /// A string that is not TOML, or an unusable value.
@@ -119,7 +121,7 @@ macro_rules! join_flags {
                 Ok(Self { $($(#[$part_meta])* $part: <$type>::from_toml(toml)?,)* })
             }
 
-            /// The settings as a settings file.
+            /// Returns the settings as a settings file.
             ///
             /// # Errors
             /// A path that is not UTF-8.
@@ -130,17 +132,17 @@ macro_rules! join_flags {
     };
 }
 
-/// A setting that has an unusable value, or contradicts another one.
+/// A setting that is unusable or contradicts another one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unusable {
-    /// Its flag, without the dashes.
+    /// The flag, without the dashes.
     pub flag: &'static str,
     /// The fault and the remedy.
     pub reason: String,
 }
 
 impl Unusable {
-    /// A setting that is unusable for this reason.
+    /// Creates the error for this flag and reason.
     pub fn new(flag: &'static str, reason: impl Into<String>) -> Self {
         Self { flag, reason: reason.into() }
     }
@@ -154,7 +156,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// A setting after the defaults were filled in.
+/// Returns a setting after the defaults were filled in.
 ///
 /// # Panics
 /// If the setting has no default.
@@ -162,10 +164,10 @@ pub fn set<T>(value: Option<T>) -> T {
     value.expect("the defaults have a value for it")
 }
 
-/// A length of time that has a lower bound.
+/// Returns a length of time after checking its lower bound.
 ///
 /// # Errors
-/// A shorter one.
+/// When the time is shorter.
 pub fn at_least(
     flag: &'static str,
     value: Option<Time>,
@@ -179,10 +181,10 @@ pub fn at_least(
     Ok(value.0)
 }
 
-/// A number that has bounds.
+/// Returns a number after checking its bounds.
 ///
 /// # Errors
-/// A number out of them.
+/// When the number is out of bounds.
 pub fn in_range(
     flag: &'static str,
     value: Option<usize>,
@@ -197,26 +199,26 @@ pub fn in_range(
     Ok(value)
 }
 
-/// Whether something is done. A settings file may also have `true` or `false`.
+/// Whether something is on. A settings file can also use `true` or `false`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
-    /// Yes; also written as true.
+    /// On, also written as true.
     #[value(alias = "true")]
     On,
-    /// No; also written as false.
+    /// Off, also written as false.
     #[value(alias = "false")]
     Off,
 }
 
 impl Switch {
-    /// Whether it is on.
+    /// Returns whether the switch is on.
     pub fn is_on(self) -> bool {
         self == Self::On
     }
 }
 
-/// Reads a list of texts, or one text as a list of one.
+/// Reads a list of strings, or a single string as a list.
 ///
 /// # Errors
 /// Any other value.

@@ -20,7 +20,7 @@ impl Signals {
     /// Begins to watch the signals.
     ///
     /// # Errors
-    /// Returns the error of the system if it refuses a handler.
+    /// The system's error, if it refuses a handler.
     pub fn watch() -> io::Result<Self> {
         exit_at_second(&[SIGTERM, SIGINT])?;
         // Losing the terminal (SIGHUP) costs only the log.
@@ -42,7 +42,7 @@ impl Signals {
 /// handles the first one.
 ///
 /// # Errors
-/// Returns the error of the system if it refuses a handler.
+/// The system's error, if it refuses a handler.
 pub fn exit_at_second(signals: &[i32]) -> io::Result<()> {
     let seen = Arc::new(AtomicBool::new(false));
     for &number in signals {

@@ -1,4 +1,4 @@
-//! Files under temporary names. They are removed in the end, even if a signal ends the command.
+//! Files with temporary names. They are always removed, even if a signal ends the command.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,16 +19,17 @@ use crate::signals::not_ignored;
 pub struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Creates a file next to another one, which only this user may read.
+    /// Creates a file next to another one. Only this user can read it.
     ///
     /// # Errors
-    /// The errors of the system, without a path: name the other file, because a user does not know
-    /// the temporary name.
+    /// The system's error, without a path. Add the path of the other file, because users do not
+    /// know the temporary name.
     pub fn next_to(path: &Path) -> io::Result<(Self, File)> {
         watch()?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
-        // A signal waits, so that it finds the name of each file that is there.
+        // Holds the lock until the name is stored, because a signal must find the name of each
+        // existing file.
         let mut names = names();
         let mut number = 0;
         loop {
@@ -48,7 +49,7 @@ impl Temporary {
         }
     }
 
-    /// Its path. The file can be renamed, or get another name.
+    /// Returns the path. You can rename the file, or give it another name.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -62,16 +63,16 @@ impl Drop for Temporary {
     }
 }
 
-/// The names of all files that are there.
+/// The names of all existing files.
 static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn names() -> MutexGuard<'static, Vec<PathBuf>> {
-    // No change of the list can panic half way.
+    // No change of the list can panic halfway.
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a thread that removes the files after a signal and then ends the process by this signal.
-/// Once for the whole process.
+/// Starts a thread, once per process. After a signal, this thread removes the files and then ends
+/// the process with the same signal.
 fn watch() -> io::Result<()> {
     static WATCHED: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
     let watched = WATCHED.get_or_init(|| start().map_err(|error| error.kind()));
@@ -95,14 +96,14 @@ fn start() -> io::Result<()> {
         let Some(number) = signals.forever().next() else { return };
         let names = names();
         names.iter().for_each(|name| drop(fs::remove_file(name)));
-        // Holds the lock to the end, so that no other file is created.
+        // Holds the lock until the end, so no other file can be created.
         let _ = low_level::emulate_default_handler(number);
         low_level::exit(128 + number);
     };
     thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
-/// Makes a new name of a file last over a power loss.
+/// Makes a new file name survive a power loss.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()

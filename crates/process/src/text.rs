@@ -1,6 +1,6 @@
-//! Texts of others in messages.
+//! Shortens strings from others for messages.
 
-/// The beginning of a text that a client sent, short enough for a message: at most this many bytes.
+/// Returns the beginning of a client's string, at most this many bytes. This keeps messages short.
 pub fn cut(text: &str, bytes: usize) -> &str {
     let mut ends = (0..=bytes.min(text.len())).rev();
     &text[..ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0)]

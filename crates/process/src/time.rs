@@ -1,4 +1,4 @@
-//! Lengths of time in settings, and the time now.
+//! Durations in settings, and the current time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// A length of time as people write it: `200ms`, `1m 30s`, `1h`.
+/// A duration in human form: `200ms`, `1m 30s`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Time(pub Duration);
@@ -28,7 +28,8 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// Reads a time of a TOML file, where a number without quotes has no unit.
+/// Reads a duration in a TOML file. The quotes are required, because a number without quotes lacks
+/// a unit.
 struct InQuotes;
 
 impl Visitor<'_> for InQuotes {
@@ -55,13 +56,13 @@ impl fmt::Display for Time {
     }
 }
 
-/// The time now, in nanoseconds since 1970.
+/// Returns the current time in nanoseconds since 1970.
 pub fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time now, in milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
