@@ -322,8 +322,8 @@ impl MappedFile {
         })
     }
 
-    /// Checks that the path still names this file, for example after a rename, and that the file
-    /// still holds `size` bytes.
+    /// Checks that the path still names this file, and not for example a replacement, and that the
+    /// file still holds `size` bytes.
     pub(crate) fn check(&self, size: u64) -> Result<(), Error> {
         let Some(path) = self.path() else { return Ok(()) };
         let named = match path.metadata() {

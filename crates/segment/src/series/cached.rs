@@ -1,8 +1,9 @@
 //! Series of processes: a handle that finds its series again after a fork, and the lock for folding
 //! the series that ended processes left.
 //!
-//! A cached series does not bind its series, which may be removed and made again at any time: it
-//! remembers where the series was, and checks that it is still there.
+//! A cached series does not bind its series, which can be removed and created again at any time.
+//! The handle stores the place where the series was found, and checks that the series is still
+//! there.
 
 use super::cells::SeriesCells;
 use super::family::{ClaimOrLock, ClaimedCells, Family, Series};
@@ -15,20 +16,20 @@ use crate::lock::{self, Guard};
 use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where a series was last found. Always used with the same family, and with the same labels until
-/// [`CachedSeries::forget`] is called.
+/// The place where a series was last found. You must always use it with the same family, and with
+/// the same labels until you call [`CachedSeries::forget`].
 ///
 /// Unlike a [`SeriesHandle`](super::SeriesHandle), it does not keep the record of a removed series:
-/// if the series is gone, it is made again.
+/// if the series is gone, it is created again.
 #[derive(Debug, Default)]
 pub struct CachedSeries {
-    /// The generation of the process that found it, plus one; 0 if none did.
+    /// The generation of the process that found the series, plus one; 0 if none did.
     process: AtomicU64,
     /// The record, and its generation in the upper half.
     spot: AtomicU64,
 }
 
-/// Lets one thread, of all threads of all processes, fold the series that ended processes left.
+/// Lets a single thread of all processes fold the series that ended processes left.
 #[must_use]
 pub struct FoldGuard<'f>(#[expect(dead_code, reason = "it is held until it is dropped")] Guard<'f>);
 
@@ -39,9 +40,8 @@ impl std::fmt::Debug for FoldGuard<'_> {
 }
 
 impl Family {
-    /// Changes the cells of the series with the labels that `labels` writes, as
-    /// [`Family::update_shown`] does, but looks first where `cached` last found it. In a child of a
-    /// fork, `labels` is called again.
+    /// Changes the cells of the series with these labels, like [`Family::update_shown`], but first
+    /// checks the place that `cached` stores. In a child of a fork, this calls `labels` again.
     #[inline]
     pub fn follow(
         &self,
@@ -77,14 +77,14 @@ impl Family {
         }
     }
 
-    /// The cells of the series that has these labels, if there is one. If all labels have
-    /// fixed values, there always is one.
+    /// Returns the cells of the series with these labels, if it exists. If all labels have fixed
+    /// values, it always exists.
     ///
     /// # Errors
-    /// Those of the lock. It is taken while the family's index is changing, and by a thread that
-    /// cannot get a claim, since the segment is full. With
-    /// [`ErrorKind::Held`](crate::ErrorKind::Held), another thread has the lock, and it is unknown
-    /// whether the series is there.
+    /// Returns the errors of the lock. This takes the lock while the family's index is changing, or
+    /// if this thread gets no claim because the segment is full.
+    /// [`ErrorKind::Held`](crate::ErrorKind::Held) means that another thread holds the lock, so you
+    /// do not know whether the series exists.
     pub fn find(
         &self,
         labels: impl Fn(&mut KeyWriter<'_>),
@@ -117,7 +117,7 @@ impl Family {
         })
     }
 
-    /// Keeps label values, to be written again.
+    /// Keeps label values, so you can write them again.
     pub fn values(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Values {
         let mut texts = Texts::new(self.inner.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
@@ -126,8 +126,8 @@ impl Family {
     }
 
     /// Takes the lock for folding the series of ended processes. Returns `None` if another thread
-    /// has it, which may be stopped. The death of its owner releases it: the next owner must expect
-    /// half-done work.
+    /// holds it, for example one that is stopped. If its owner dies, the lock is released, and the
+    /// next owner must expect half-done work.
     pub fn try_folding(&self) -> Option<FoldGuard<'_>> {
         let (word, broken) = self.inner.folding_words();
         let segment = self.segment();
@@ -141,20 +141,20 @@ impl Family {
 }
 
 impl CachedSeries {
-    /// Forgets where the series was found: from now on, it may be used with other labels.
+    /// Forgets the place of the series. From now on, you can use this value with other labels.
     pub fn forget(&self) {
         self.process.store(0, Ordering::Relaxed);
     }
 
     #[inline]
     fn found(&self, keyed: &DynamicSeries, hold: impl Fn(WordOffset)) -> Option<FoundRecord> {
-        // Acquire: a thread that sees the process sees the spot that it stored, and not its
-        // parent's.
+        // Acquire: a thread that sees the process sees the spot that this process stored, and not
+        // its parent's.
         if self.process.load(Ordering::Acquire) != u64::from(fork::generation()) + 1 {
             return None;
         }
         let spot = self.spot.load(Ordering::Relaxed);
-        // Truncation is meant: each half has 32 bits.
+        // The truncation is intended: each half contains 32 bits.
         keyed.find_at(WordOffset::unpack(spot), (spot >> 32) as u32, hold)
     }
 

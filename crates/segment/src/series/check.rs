@@ -1,7 +1,7 @@
-//! Checks all families when a file is opened, and mends those that need it before they are used.
+//! Checks all families when a file is opened, and mends families before they are used if necessary.
 //!
-//! The check lists the *extents* of records, families and claims, which are the words that they
-//! occupy: none may overlap, or end outside of the bytes in use. `all_families` opens each family,
+//! The check lists the *extents* of records, families and claims: the words that they occupy.
+//! Extents must not overlap, or end outside of the bytes in use. `all_families` opens each family,
 //! which checks the kind and version of its record.
 
 use std::ops::Range;
@@ -17,9 +17,8 @@ use crate::offset;
 use crate::segment::{Job, Segment, ToDo};
 use crate::sync::Ordering;
 
-/// Validates all families, without changing any. If power was lost, what it may have destroyed is
-/// cut off later, when the families are mended. Lists the families with which something is to be
-/// done before they are used.
+/// Validates all families, without changing any, and returns the jobs to do before they are used.
+/// Parts that a power loss may have destroyed are cut off later, when the families are mended.
 pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
     let mut jobs = Vec::new();
     let mut extents = Vec::new();
@@ -55,8 +54,8 @@ pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
         let torn = segment.may_have_lost_power();
         let to_do = match &family.inner.layout {
             Series::Dense(dense) => {
-                // A power loss may have set back the number of words in use: of its slab, or of the
-                // segment, after the slab earned lanes there.
+                // After a power loss, the number of used words may be outdated: of its slab, or of
+                // the segment where the slab earned lanes.
                 let used = offset::words(segment.used());
                 let is_lost = |words: &Range<u64>| torn && words.end > used;
                 let has_lost_lanes = dense.earned_words().any(|words| is_lost(&words));
@@ -83,8 +82,8 @@ pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
     Ok(jobs)
 }
 
-/// What is wrong with the extents, which it sorts: they overlap, or end outside of the bytes in
-/// use.
+/// Explains the first fault of the extents: they overlap, or end outside of the bytes in use. This
+/// sorts them.
 fn overlap(segment: &Segment, extents: &mut [Range<u64>]) -> Option<String> {
     let used = offset::words(segment.used());
     if let Some(extent) = extents.iter().find(|extent| extent.end > used) {
@@ -109,7 +108,7 @@ pub(super) fn mend(segment: &Segment, jobs: &[Job]) -> Result<(), Error> {
     let families = jobs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let blocks = segment.claim_blocks();
     if segment.may_have_lost_power() {
-        // The words there may now belong to something else.
+        // After a power loss, the words there may belong to something else.
         blocks.root.store(0, Ordering::Relaxed);
     } else {
         blocks.free_all();

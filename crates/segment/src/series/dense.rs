@@ -1,7 +1,7 @@
-//! The series of a family whose labels are all of fixed cardinality: a slot for each combination of
-//! values, and one more, the overflow, for anything else.
+//! The series of a family whose labels all have fixed values: a slot for each combination of
+//! values, and one more, the overflow, for all other values.
 //!
-//! On a machine with few CPUs, the cells lie in lanes if the family is additive and not too large.
+//! On a machine with few CPUs, the cells are in lanes if the family is additive and not too large.
 //! Several small families share one *slab* of lanes, so a counter takes 8 bytes per CPU instead of
 //! a line. All other families begin with one lane. If they are additive, each of their slabs can
 //! [earn](super::lanes) more.
@@ -25,7 +25,7 @@ use crate::rseq::Sequence;
 use crate::segment::{Record, Segment};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// A slab: a cell with the number of words in use, one with the numbers of lanes, and then the
+/// A slab: a cell with the number of words in use, a cell with the numbers of lanes, and then the
 /// lanes.
 const SLAB: Kind = Kind::new(*b"LANE", 1);
 const SLAB_NAME: &str = "lanes";
@@ -40,7 +40,7 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    /// The slab in a record, if the record is a slab and says how many lanes it has.
+    /// Returns the slab in a record, if the record is a slab and contains its number of lanes.
     pub(crate) fn from_record(record: &Record) -> Option<Self> {
         let cells = record.cells();
         if record.kind() != SLAB || cells.len() < SLAB_HEAD {
@@ -54,7 +54,7 @@ impl Slab {
         (lanes > 0 && words <= cells.len()).then_some(Self { first, numbers, cells })
     }
 
-    /// The words of its first lane, which represent those of all lanes.
+    /// Returns the words of the first lane, which represent the words of all lanes.
     pub(crate) fn lane(&self) -> Range<u64> {
         self.first..self.first + LANE_WORDS as u64
     }
@@ -66,7 +66,7 @@ impl Slab {
         }
     }
 
-    /// Whether the words of a family lie in this slab, and are not marked as in use.
+    /// Returns whether the words of a family lie in this slab, and are not marked as in use.
     pub(crate) fn has_lost(&self, dense: &Dense) -> bool {
         self.has(dense) && self.cells[0].load(Ordering::Relaxed) < self.end_of(dense)
     }
@@ -86,30 +86,30 @@ impl Slab {
 #[derive(Debug)]
 pub(crate) struct Dense {
     first: NonNull<AtomicU64>,
-    /// A bit for each slot that is shown although it is zero; then what the lanes of each slot held
-    /// when it was last reset; then the time of that reset; then the lanes that each slab earned.
+    /// A bit for each slot that is shown although it is zero; then the values of each slot's lanes
+    /// at the last reset; then the time of that reset; then the lanes that each slab earned.
     marks: NonNull<AtomicU64>,
     /// The word offsets of `first` and `marks`.
     offsets: [u64; 2],
     slots: u32,
-    /// How many of them, without the overflow's, lie in the first slab: one after the other.
+    /// The number of adjacent slots in the first slab, without the overflow's.
     near: u32,
     cells: NonZeroU32,
     pairs: u32,
     slots_per_slab: u32,
     /// The lanes of the first slab.
     lanes: Lanes,
-    /// The lanes of all slabs; none if the family is not additive, and has one lane.
+    /// The lanes of all slabs; empty if the family is not additive, and uses one lane.
     sets: Arc<[LaneSet]>,
 }
 
-// SAFETY: it gives out only shared atomics of a region that its family keeps alive.
+// SAFETY: this value lends only shared atomics of a region that its family keeps alive.
 unsafe impl Send for Dense {}
 // SAFETY: as above.
 unsafe impl Sync for Dense {}
 
 impl Dense {
-    /// The number of words of the marks, bases, times and earned lanes.
+    /// Returns the number of words of the marks, bases, times and earned lanes.
     pub(crate) fn mark_words(slots: u32, cells: u16) -> u64 {
         let slabs = slots.div_ceil(LANE_WORDS as u32 / u32::from(cells));
         let slots = u64::from(slots);
@@ -128,7 +128,7 @@ impl Dense {
             ..=cpus::FEW => cpus::places(Sequence::find().is_some()),
             _ => (0, 1),
         };
-        // There are few of both.
+        // The casts are safe, because there are few of both.
         let (cpus, lanes) = (cpus as u16, (cpus + shared) as u16);
         let words = slabs * u64::from(lanes) * LANE_WORDS as u64;
         let small = slabs == 1;
@@ -151,7 +151,7 @@ impl Dense {
                 continue;
             }
             let cells = record.cells();
-            // Relaxed: only one thread at a time makes a family.
+            // Relaxed: only one thread at a time creates a family.
             let mut at = cells[0].load(Ordering::Relaxed);
             if schema.pairs > 0 {
                 // A pair on a multiple of 16 bytes never crosses a cache line. A slab begins on a
@@ -161,7 +161,8 @@ impl Dense {
             let end = at.saturating_add(used.into());
             if end <= LANE_WORDS as u64 {
                 cells[0].store(end, Ordering::Relaxed);
-                // The record is within the reach of word offsets: `take` below made sure of it.
+                // The record is within the reach of word offsets, because `take` below checked
+                // that.
                 let first = record.offset().words() + SLAB_HEAD as u64 + at;
                 let first = WordOffset::new(u32::try_from(first).unwrap_or(u32::MAX));
                 return Ok(Layout { first, cpus, lanes });
@@ -178,7 +179,7 @@ impl Dense {
         Ok(Layout { first: WordOffset::new(first), cpus, lanes })
     }
 
-    /// Opens the slots of a family. `None` if they do not lie inside the segment.
+    /// Opens the slots of a family. Returns `None` if they lie outside of the segment.
     pub(crate) fn open(
         segment: &Segment,
         schema: &Schema,
@@ -202,7 +203,7 @@ impl Dense {
             let before = u64::from(slab) * u64::from(layout.lanes) * LANE_WORDS as u64;
             let first = u64::from(layout.first.get()) + before;
             let word = mark_words as usize - (slabs - slab) as usize;
-            // SAFETY: `first_of` checked that the marks are there.
+            // SAFETY: `first_of` checked that the marks exist.
             (first, used, unsafe { kept.add(word) })
         };
         let sets = if schema.additive {
@@ -214,7 +215,7 @@ impl Dense {
         } else {
             return None;
         };
-        // SAFETY: the sets live as long as the cells that this gives out.
+        // SAFETY: the sets live as long as the cells that this value lends.
         let lanes = sets.first().map_or(Lanes::ONE, |set| unsafe { Lanes::new(set) });
         Some(Self {
             first,
@@ -240,13 +241,13 @@ impl Dense {
         self.sets.first().into_iter().for_each(LaneSet::make_room);
     }
 
-    /// Gives lanes to the slabs whose threads asked for them while the segment had no room.
+    /// Gives lanes to the slabs whose threads asked for them while the segment was full.
     pub(crate) fn earn_wanted(&self) {
         self.sets.iter().for_each(LaneSet::earn_if_wanted);
     }
 
-    /// The words that it occupies, without earned lanes. Inside a slab, those in the first lane
-    /// represent all lanes.
+    /// Returns the words that the family occupies, without earned lanes. In a slab, the words of
+    /// the first lane represent all lanes.
     pub(crate) fn extents(&self, slabs: &[Slab]) -> impl Iterator<Item = Range<u64>> {
         let [first, marks] = self.offsets;
         let words = if slabs.iter().any(|slab| slab.has(self)) {
@@ -254,18 +255,19 @@ impl Dense {
         } else {
             words(self.slots, self.cells.get(), self.lanes.count().into())
         };
-        // The number of cells came as 16 bits.
+        // The cast is safe, because the number of cells was a u16.
         let kept = Self::mark_words(self.slots, self.cells.get() as u16);
         [first..first + words, marks..marks + kept].into_iter()
     }
 
-    /// The words of the lanes that were earned, as their slabs' words state them.
+    /// Returns the words of the earned lanes, according to their slabs' words.
     pub(crate) fn earned_words(&self) -> impl Iterator<Item = Range<u64>> {
         self.sets.iter().filter_map(LaneSet::earned_words)
     }
 
-    /// Forgets lanes that end past the first `used` words. Returns the slots of their slabs: bases
-    /// of these may include counts of the lanes. No other process may have the words.
+    /// Drops lanes that end after the first `used` words. Returns the slots of their slabs, because
+    /// the bases of these slots may include counts of the lanes. No other process may use the
+    /// words.
     pub(crate) fn forget_lanes_beyond(&self, used: u64) -> Vec<Range<u32>> {
         let mut slots = Vec::new();
         for (first, set) in (0..self.slots).step_by(self.slots_per_slab as usize).zip(&*self.sets) {
@@ -277,55 +279,56 @@ impl Dense {
         slots
     }
 
-    /// The words of the marks, of the bases, of the times, and of the slabs.
+    /// Returns the words of the marks, of the bases, of the times, and of the slabs.
     #[cfg(unix)]
     pub(crate) fn kept_words(&self) -> [Range<u64>; 4] {
         let (begin, slots) = (self.offsets[1], u64::from(self.slots));
         let bases = begin + slots.div_ceil(64);
         let starts = bases + self.used();
         let slabs = starts + slots;
-        // The number of cells came as 16 bits.
+        // The cast is safe, because the number of cells was a u16.
         let end = begin + Self::mark_words(self.slots, self.cells.get() as u16);
         [begin..bases, bases..starts, starts..slabs, slabs..end]
     }
 
-    /// The words from the first cell to the last one. In a slab, cells of other families lie among
-    /// them.
+    /// Returns the words from the first cell to the last. In a slab, cells of other families lie
+    /// between them.
     #[cfg(unix)]
     pub(crate) fn lane_words(&self) -> Range<u64> {
         let first = self.offsets[0];
         first..first + words(self.slots, self.cells.get(), self.lanes.count().into())
     }
 
-    /// The words of all slots, in one lane.
+    /// Returns the words of all slots, in one lane.
     fn used(&self) -> u64 {
         u64::from(self.slots) * u64::from(self.cells.get())
     }
 
-    /// The number of slots. The last one is the overflow.
+    /// Returns the number of slots. The last slot is the overflow.
     pub(crate) fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// The number of cells of a slot.
+    /// Returns the number of cells of a slot.
     #[inline]
     pub(crate) fn cells(&self) -> usize {
         self.cells.get() as usize
     }
 
-    /// The lanes of the first slab.
+    /// Returns the number of lanes of the first slab.
     #[inline]
     pub(crate) fn lanes(&self) -> u32 {
         let earned = self.lanes.set().and_then(LaneSet::earned).map_or(0, |earned| earned.lanes);
         u32::from(self.lanes.count()) + u32::from(earned)
     }
 
-    /// The number of slots from an existing one to the last one of its slab.
+    /// Returns the number of slots from an existing slot to the last of its slab.
     pub(crate) fn slots_after(&self, slot: u32) -> u32 {
         (self.slots_per_slab - slot % self.slots_per_slab).min(self.slots.saturating_sub(slot))
     }
 
-    /// The bases of `words` cells from the first one of a slot on; none if these do not exist.
+    /// Returns the bases of `words` cells from the first cell of a slot on; none if these do not
+    /// exist.
     pub(crate) fn bases(&self, slot: u32, words: usize) -> &[AtomicU64] {
         let (first, count) = (slot as usize * self.cells(), self.used() as usize);
         if self.sets.is_empty() || first.saturating_add(words) > count {
@@ -338,18 +341,18 @@ impl Dense {
         }
     }
 
-    /// Calls `visit` with each lane of `words` cells from the first one of a slot on, all in the
-    /// slab of that slot.
+    /// Calls `visit` with each lane of `words` cells from the first cell of a slot on, all in the
+    /// slab of this slot.
     pub(crate) fn visit_lanes(&self, slot: u32, words: usize, mut visit: impl FnMut(&[AtomicU64])) {
         let cells = self.cells_at(slot);
         assert!(words <= self.slots_after(slot) as usize * self.cells());
         for lane in cells.first_of_lanes() {
-            // SAFETY: the lane has all cells of the slab.
+            // SAFETY: the lane contains all cells of the slab.
             visit(unsafe { std::slice::from_raw_parts(lane.as_ptr(), words) });
         }
     }
 
-    /// The cells of a slot; those of the last one if there is no such slot.
+    /// Returns the cells of a slot, or of the last slot if there is no such slot.
     #[inline]
     pub(crate) fn cells_at(&self, slot: u32) -> SeriesCells<'_> {
         let slot = slot.min(self.slots - 1);
@@ -359,28 +362,29 @@ impl Dense {
         })
     }
 
-    /// The cells of a slot, if it is in the first slab, where most families have all their slots:
-    /// by arithmetic alone.
+    /// Returns the cells of a slot in the first slab, where most families have all their slots.
+    /// This only needs arithmetic.
     #[inline]
     pub(crate) fn cells_near(&self, slot: u32) -> Option<SeriesCells<'_>> {
         (slot < self.near).then(|| self.at(slot, (slot * self.cells.get()) as usize, self.lanes))
     }
 
-    /// The number of words from the first cell of slot 0 to that of an existing slot, and the lanes
-    /// of its slab.
+    /// Returns the number of words from the first cell of slot 0 to the first cell of an existing
+    /// slot, and the lanes of its slab.
     #[cold]
     #[inline(never)]
     fn far(&self, slot: u32) -> (usize, Lanes) {
         let (slab, rest) = (slot / self.slots_per_slab, slot % self.slots_per_slab);
         let words = slab as usize * usize::from(self.lanes.count()) * LANE_WORDS
             + (rest * self.cells.get()) as usize;
-        // SAFETY: as in `open`.
+        // SAFETY: like in `open`.
         let lanes = self.sets.get(slab as usize).map(|set| unsafe { Lanes::new(set) });
         let lanes = lanes.unwrap_or(Lanes::ONE);
         (words, lanes)
     }
 
-    /// The cells of an existing slot, which begin `words` words after those of slot 0.
+    /// Returns the cells of an existing slot, which begin `words` words after the first cell of
+    /// slot 0.
     #[inline]
     fn at(&self, slot: u32, words: usize, lanes: Lanes) -> SeriesCells<'_> {
         let base = (!self.sets.is_empty()).then(|| {
@@ -389,14 +393,14 @@ impl Dense {
             unsafe { self.marks.add(at as usize) }
         });
         // SAFETY: `open` checked that all slots in all lanes lie inside the region, which the
-        // family keeps alive for longer than this borrow. `Schema::check` made sure that the cells
+        // family keeps alive for longer than this borrow. `Schema::check` ensured that the cells
         // are enough for the pairs.
         unsafe {
             SeriesCells::new(self.first.add(words), self.cells, lanes, base).with_pairs(self.pairs)
         }
     }
 
-    /// Whether the slot is shown even if it is zero.
+    /// Returns whether the slot is shown even if it is zero.
     #[inline]
     pub(crate) fn is_marked(&self, slot: u32) -> bool {
         self.mark_of(slot).load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
@@ -406,27 +410,28 @@ impl Dense {
     #[inline]
     pub(crate) fn mark(&self, slot: u32) {
         let slot = slot.min(self.slots - 1);
-        // A load first: a slot is marked only once, and all threads share the word.
+        // Load first, because a slot is marked only once, and all threads share the word.
         if !self.is_marked(slot) {
             self.mark_of(slot).fetch_or(1 << (slot % 64), Ordering::Relaxed);
         }
     }
 
-    /// Resets a slot: unmarked, and zero, except for the cells for which `is_kept` returns true.
+    /// Resets a slot: unmarks it, and sets it to zero, except for the cells where `is_kept` returns
+    /// true.
     pub(crate) fn reset(&self, slot: u32, floats: u64, now: u64, is_kept: impl Fn(usize) -> bool) {
         let slot = slot.min(self.slots - 1);
-        // The value first: an old value is never shown with the new start.
+        // Reset the value first, because an old value must never be shown with the new start.
         self.cells_at(slot).reset(floats, is_kept);
         self.start_of(slot).store(now, Ordering::Release);
         self.mark_of(slot).fetch_and(!(1 << (slot % 64)), Ordering::Release);
     }
 
-    /// Notes that a slot counts from zero since `now`.
+    /// Stores `now` as the start of a slot.
     pub(crate) fn restart(&self, slot: u32, now: u64) {
         self.start_of(slot.min(self.slots - 1)).store(now, Ordering::Release);
     }
 
-    /// When a slot was last reset; 0 if it never was.
+    /// Returns the time of a slot's last reset; 0 if it never was reset.
     pub(crate) fn start(&self, slot: u32) -> u64 {
         // Acquire: a reader that finds the new time finds the new bases.
         self.start_of(slot).load(Ordering::Acquire)
@@ -447,8 +452,8 @@ impl Dense {
     }
 }
 
-/// The words of `slots` slots in all lanes. In the last lane, a small family uses no more than its
-/// slots.
+/// Returns the words of `slots` slots in all lanes. In the last lane, a small family uses only the
+/// words of its slots.
 fn words(slots: u32, cells: u32, lanes: u64) -> u64 {
     let slabs = u64::from(slots.div_ceil(LANE_WORDS as u32 / cells));
     match slabs {

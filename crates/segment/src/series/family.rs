@@ -1,8 +1,8 @@
 //! A family: its description, and all operations on its series.
 //!
-//! A family is opened or made by [`Segment::family`]. An update first looks for the series without
-//! a lock; what that does not find goes through `update_slowly`, which makes the series, or counts
-//! in the overflow series.
+//! You open or create a family with [`Segment::family`]. An update first looks up the series
+//! without a lock. If it does not find the series, `update_slowly` creates it or counts in the
+//! overflow series.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -32,10 +32,10 @@ use crate::segment::{Record, RegistrationGuard, Segment};
 use crate::slots::Claim;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// The record of a family.
+/// The kind of a family's record.
 pub(crate) const FAMILY: Kind = Kind::new(*b"FMLY", 5);
 
-/// The words of a family's head.
+/// Indexes into a family's head.
 pub(crate) mod at {
     pub(crate) const SCHEMA_BYTES: usize = 0;
     pub(crate) const DENSE: usize = 1;
@@ -44,7 +44,7 @@ pub(crate) mod at {
     pub(crate) const FOLDING: usize = 5;
     pub(crate) const OVERFLOWED: usize = 14;
     pub(crate) const FOLDING_BROKEN: usize = 15;
-    /// Of a family that was freed: the offset of the next one's record.
+    /// In a freed family: the offset of the next freed family's record.
     pub(crate) const NEXT_FREED: usize = FOLDING_BROKEN;
     pub(crate) const END: usize = 16;
 }
@@ -64,27 +64,27 @@ pub(super) struct Inner {
     pub(super) created: u64,
     pub(super) layout: Series,
     clock: Option<TestClock>,
-    /// Set by the thread that makes the handle, before any other thread has it: no thread waits for
-    /// it.
+    /// Set by the thread that creates the handle, before any other thread can use the handle. So no
+    /// thread waits here.
     #[allow(
         clippy::disallowed_types,
         reason = "no child of a fork has a handle in which it is being set"
     )]
     sides: std::sync::OnceLock<Arc<dyn SideAllocations>>,
-    /// For the lock of [`Family::try_folding`].
+    /// The tracker for the lock of [`Family::try_folding`].
     pub(super) folding: StuckLock,
-    /// The offset of its record, which is unique to it.
+    /// The offset of the family's record, which is unique.
     id: u64,
 }
 
-/// How its series are stored.
+/// The storage of the series.
 pub(super) enum Series {
     Dense(Dense),
     Dynamic(DynamicSeries),
 }
 
-/// The cells of a series that was found. Until this is dropped, they belong to that series, or to
-/// no series once it is removed.
+/// The cells of a series that was found. As long as this value lives, no other series can use the
+/// cells, even if the series is removed.
 pub struct ClaimedCells<'f> {
     cells: SeriesCells<'f>,
     _by: ClaimOrLock<'f>,
@@ -96,13 +96,13 @@ impl fmt::Debug for ClaimedCells<'_> {
     }
 }
 
-/// What keeps the record of a series from being reused.
+/// A reason why the record of a series cannot be reused now.
 #[expect(dead_code, reason = "they are held until they are dropped")]
 pub(super) enum ClaimOrLock<'f> {
     Claim(Claim<'f>),
     /// The family's lock, for a thread that cannot get a claim.
     Lock(lock::Guard<'f>),
-    /// It has no record, and always exists.
+    /// A dense series is not stored in a record, and always exists.
     Arithmetic,
 }
 
@@ -121,76 +121,77 @@ impl<'f> std::ops::Deref for ClaimedCells<'f> {
 }
 
 impl Segment {
-    /// Opens the family of that name, or makes it. A family that is to stand
-    /// [apart](Identity::Apart) is always made.
+    /// Opens the family of that name, or creates it. A family that stands [apart](Identity::Apart)
+    /// is always created.
     ///
     /// # Errors
-    /// A description that no family can have or that contradicts the existing family, a full
-    /// segment, and the errors of the disk.
+    /// If the description is invalid or contradicts the existing family, or if the segment is full.
+    /// Also returns the errors of the disk.
     pub fn family(&self, schema: &Schema) -> Result<Family, Error> {
         Family::open_or_make(self, Cow::Borrowed(schema), None)
     }
 
-    /// As [`Segment::family`], for a description that you do not need afterwards: a new family
-    /// keeps it instead of a copy.
+    /// Like [`Segment::family`], but takes the description. Use this if you do not need the
+    /// description afterwards, because a new family then keeps it instead of a copy.
     ///
     /// # Errors
-    /// The errors of [`Segment::family`].
+    /// Returns the errors of [`Segment::family`].
     pub fn family_of(&self, schema: Schema) -> Result<Family, Error> {
         Family::open_or_make(self, Cow::Owned(schema), None)
     }
 
-    /// As [`Segment::family`], with a clock that is set by hand, for tests.
+    /// Like [`Segment::family`], with a clock that your test sets.
     ///
     /// # Errors
-    /// Those of [`Segment::family`].
+    /// Returns the errors of [`Segment::family`].
     pub fn family_at(&self, schema: &Schema, clock: TestClock) -> Result<Family, Error> {
         Family::open_or_make(self, Cow::Borrowed(schema), Some(clock))
     }
 
-    /// The families, in the order in which they were made.
+    /// Returns the families, oldest first.
     ///
     /// # Errors
-    /// A family whose record contradicts itself.
+    /// If the record of a family contradicts itself.
     pub fn families(&self) -> Result<Vec<Family>, Error> {
         self.ensure_marked_open()?;
         all_families(self)
     }
 
-    /// The families that were made after the record with that number, in order, and the number of
-    /// the newest record now. 0 stands for the time before the first record.
+    /// Returns the families created after the record with this number, oldest first, and the number
+    /// of the newest record. Pass 0 for all families.
     ///
     /// # Errors
-    /// A family whose record contradicts itself.
+    /// If the record of a family contradicts itself.
     pub fn families_since(&self, newest: u64) -> Result<(Vec<Family>, u64), Error> {
         self.ensure_marked_open()?;
         families_since(self, newest)
     }
 
-    /// The number of the newest record. As long as it is the same, there are no new families. It
-    /// does not always increase: a record may be reserved before another one, and published after
-    /// it.
+    /// Returns the number of the newest record. While this number stays the same, there are no new
+    /// families. It can decrease, because a record can be reserved before another one, and
+    /// published after it.
     pub fn newest(&self) -> u64 {
         self.root()
     }
 }
 
 impl RegistrationGuard<'_> {
-    /// As [`Segment::family`], for a caller that looked at the other families while it held this.
+    /// Like [`Segment::family`], for a caller that looked at other families while it held this
+    /// guard.
     ///
     /// # Errors
-    /// Those of [`Segment::family`].
+    /// Returns the errors of [`Segment::family`].
     pub fn family(&self, schema: &Schema) -> Result<Family, Error> {
         FamilyRequest::new(self.segment(), Cow::Borrowed(schema), None)?.find_or_make(self)
     }
 }
 
-/// A family that is to be opened, or else made. Its description was checked.
+/// A request to open or create a family. Its description was checked.
 pub(super) struct FamilyRequest<'s> {
     pub(super) schema: Cow<'s, Schema>,
     /// The number of combinations of its fixed label values.
     pub(super) groups: u32,
-    /// The name that finds a variant.
+    /// The name for looking up a variant.
     variant: Option<String>,
     pub(super) clock: Option<TestClock>,
 }
@@ -210,7 +211,7 @@ impl<'s> FamilyRequest<'s> {
         Ok(Self { schema, groups, variant, clock })
     }
 
-    /// The name for lookups; `None` if it is to stand apart.
+    /// Returns the name for lookups; `None` if the family must stand apart.
     pub(super) fn name(&self) -> Option<&str> {
         match self.schema.identity {
             Identity::Name => Some(&self.schema.name),
@@ -227,7 +228,7 @@ impl<'s> FamilyRequest<'s> {
         }
     }
 
-    /// The family of that name, if it exists and others can find it. Takes no lock that other
+    /// Returns the family of this name, if others can find it. This takes no lock that other
     /// processes hold, and its cost does not depend on the number of families.
     fn find(&self, segment: &Segment) -> Result<Option<Family>, Error> {
         let Some(name) = self.name() else { return Ok(None) };
@@ -237,7 +238,7 @@ impl<'s> FamilyRequest<'s> {
         };
         let family = Family::open(segment, &record, self.clock.clone())?;
         if family.inner.schema.found_by() != name {
-            // Its record has the name of another family, whose name does not fit whole.
+            // The record is another family's: only the truncated names are equal.
             return Ok(None);
         }
         match family.inner.schema.contradiction(&self.schema) {
@@ -298,8 +299,8 @@ impl Family {
         Ok(Self::with_series(segment, record, (schema, groups), series, clock))
     }
 
-    /// A handle to the family in a record, whose description was checked and whose series lie as
-    /// `layout` states.
+    /// Returns a handle to the family in a record. Its description was checked, and `layout`
+    /// describes the storage of its series.
     pub(super) fn with_series(
         segment: &Segment,
         record: &Record,
@@ -309,7 +310,7 @@ impl Family {
     ) -> Self {
         let sets = schema.labels.iter().map(|label| {
             let texts: Vec<&str> = label.values.as_ref()?.iter().map(String::as_str).collect();
-            // `check` made sure that no value occurs twice.
+            // `check` ensured that no value occurs twice.
             StringSet::new(&texts).ok()
         });
         let sets = sets.collect();
@@ -333,18 +334,18 @@ impl Family {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The description of the family.
+    /// Returns the description of the family.
     pub fn schema(&self) -> &Schema {
         &self.inner.schema
     }
 
-    /// The number of combinations of fixed label values.
+    /// Returns the number of combinations of fixed label values.
     pub fn groups(&self) -> u32 {
         self.inner.groups
     }
 
-    /// Whether its series are found by arithmetic. Then they always exist, and removing one resets
-    /// it.
+    /// Returns whether the place of each series is computed from its labels. All series then always
+    /// exist, and removing one resets it.
     pub fn is_dense(&self) -> bool {
         matches!(self.inner.layout, Series::Dense(_))
     }
@@ -358,28 +359,28 @@ impl Family {
         }
     }
 
-    /// When it was made, in nanoseconds of Unix time.
+    /// Returns the Unix time in nanoseconds of its creation.
     pub fn created(&self) -> u64 {
         self.inner.created
     }
 
-    /// A number that no other family of the segment has.
+    /// Returns a number that no other family of the segment shares.
     pub fn id(&self) -> u64 {
         self.inner.id
     }
 
-    /// The segment that contains it.
+    /// Returns the segment of the family.
     pub fn segment(&self) -> &Segment {
         &self.inner.segment
     }
 
-    /// The number of updates that went to the overflow series, because their series would have been
-    /// beyond the limit, a label was not among the fixed values, or the segment had no room.
+    /// Returns the number of updates that counted in the overflow series, because there were too
+    /// many series, a value was not among the fixed ones, or the segment was full.
     pub fn overflowed(&self) -> u64 {
         self.inner.head[at::OVERFLOWED].load(Ordering::Relaxed)
     }
 
-    /// The number of its series, including those that are idle for too long.
+    /// Returns the number of its series, including idle ones that are hidden.
     pub fn len(&self) -> u64 {
         match &self.inner.layout {
             Series::Dense(dense) => {
@@ -392,25 +393,25 @@ impl Family {
         }
     }
 
-    /// Whether it has no series.
+    /// Returns whether there are no series.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds `n` to a cell of the series with the labels that `labels` writes.
+    /// Adds `n` to a cell of the series with these labels.
     #[inline(always)]
     pub fn add(&self, labels: impl Fn(&mut KeyWriter<'_>), cell: usize, n: u64) {
         self.update(labels, move |cells| cells.add(cell, n));
     }
 
-    /// Changes the cells of the series with the labels that `labels` writes; the series is made if
-    /// there is none. Takes no lock, except to make a series.
+    /// Calls `act` on the cells of the series with these labels, and creates the series if
+    /// necessary. This takes no lock, except to create a series.
     ///
-    /// `act` changes only that series, however long it takes. If the series is removed meanwhile,
-    /// the change may be lost with it.
+    /// `act` changes only this series, even if it takes long. If the series is removed in the
+    /// meantime, the change may be lost.
     ///
-    /// It is always inlined, so that the labels stay in registers; all but arithmetic and additions
-    /// is in functions of its own.
+    /// This function is always inlined, so that the labels stay in registers. Everything except
+    /// arithmetic and additions is in separate functions.
     #[inline(always)]
     pub fn update(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
         match &self.inner.layout {
@@ -419,8 +420,8 @@ impl Family {
         }
     }
 
-    /// Like [`Family::update`], but ignores a family with a dynamic label. This takes less code
-    /// where it is inlined.
+    /// Like [`Family::update`], but ignores a family with a dynamic label. You can use this to
+    /// inline less code.
     #[inline(always)]
     pub fn update_dense(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
         if let Series::Dense(dense) = &self.inner.layout {
@@ -444,15 +445,15 @@ impl Family {
         }
     }
 
-    /// [`Family::update`] of a slot that is not in the first slab, or that does not exist.
+    /// [`Family::update`] for a slot beyond the first slab, or for one that does not exist.
     #[cold]
     #[inline(never)]
     fn update_far(&self, dense: &Dense, group: Option<u32>, act: impl Fn(SeriesCells<'_>)) {
         act(dense.cells_at(self.inner.slot(group, dense)));
     }
 
-    /// [`Family::update`] if a label is dynamic. A separate function, so that the one above is
-    /// small enough to be inlined.
+    /// [`Family::update`] if a label is dynamic. Out of line, because this keeps `update` small
+    /// enough for inlining.
     #[inline(never)]
     fn update_dynamic(
         &self,
@@ -469,15 +470,15 @@ impl Family {
             && let Some(cells) = keyed.find_cells(group, &mut texts, claim.hold())
         {
             act(cells);
-            // It is on the stack alone, since the key was short: this saves the look.
+            // The short key is only on the stack, so skip the check for a spilled one.
             mem::forget(texts);
             return;
         }
         self.update_unfound(keyed, group, &mut texts, act);
     }
 
-    /// Changes the cells of a series that was not found at once. It takes all arguments by value,
-    /// so that they stay in registers until then.
+    /// Changes the cells of a series that was not found at once. Takes all arguments by value,
+    /// because they then stay in registers until this call.
     #[cold]
     #[inline(never)]
     fn update_unfound(
@@ -491,7 +492,7 @@ impl Family {
         let _ = self.update_slowly(keyed, key, &act);
     }
 
-    /// As [`Family::update`], for values that are to be shown even if they are zero.
+    /// Like [`Family::update`], for values that must be shown even if they are zero.
     #[inline]
     pub fn update_shown(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
         let inner = &*self.inner;
@@ -506,8 +507,8 @@ impl Family {
         }
     }
 
-    /// Binds a handle to the series with the labels that `labels` writes. The series is made if
-    /// there is none, and is shown from now on.
+    /// Returns a handle to the series with these labels. Creates the series if necessary, and shows
+    /// it from now on.
     pub fn bind(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> SeriesHandle {
         let inner = &self.inner;
         let mut texts = Texts::new(inner.secrets());
@@ -538,10 +539,9 @@ impl Family {
         SeriesHandle::new(self, cells, (record, slot), claim)
     }
 
-    /// Reads the cells of the series with the labels that `labels` writes. Returns `None`, and
-    /// makes no series, if there is none. Takes a lock only while the family's index is changing,
-    /// and never waits for it: also returns `None` if it cannot be told whether the series is
-    /// there.
+    /// Reads the cells of the series with these labels. Returns `None` if there is no such series,
+    /// and does not create it. This takes a lock only while the family's index is changing, and
+    /// never waits for the lock. It returns `None`, too, if the lock would be needed to find out.
     pub fn read<R>(
         &self,
         labels: impl Fn(&mut KeyWriter<'_>),
@@ -567,21 +567,21 @@ impl Family {
         }
     }
 
-    /// Removes the series with the labels that `labels` writes. Returns false if there is none. A
-    /// later update makes a new series, which starts at zero.
+    /// Removes the series with these labels. Returns false if there is no such series. A later
+    /// update creates a new series, which starts at zero.
     ///
     /// # Errors
-    /// Those of the lock of a file: [`ErrorKind::Held`](crate::ErrorKind::Held) if another process,
-    /// which may be stopped, holds it for a second.
+    /// [`ErrorKind::Held`](crate::ErrorKind::Held) if another process holds the lock of a file for
+    /// a second, for example because it is stopped. Also returns other errors of the lock.
     pub fn remove(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<bool, Error> {
         self.remove_within(labels, lock::REMOVAL)
     }
 
-    /// As [`Family::remove`], unless another thread has the family's lock: then it returns
-    /// [`ErrorKind::Held`](crate::ErrorKind::Held) at once. This is for scrapes, which never wait.
+    /// Like [`Family::remove`], but returns [`ErrorKind::Held`](crate::ErrorKind::Held) at once if
+    /// another thread holds the family's lock. Use this in scrapes, because they never wait.
     ///
     /// # Errors
-    /// Those of [`Family::remove`].
+    /// Returns the errors of [`Family::remove`].
     pub fn try_remove(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<bool, Error> {
         self.remove_within(labels, lock::SCRAPE)
     }
@@ -612,11 +612,11 @@ impl Family {
         }
     }
 
-    /// Removes all series for which `keep` returns false, and returns their number. Series may come
-    /// and go meanwhile; a series that comes may stay without a call of `keep`.
+    /// Removes all series where `keep` returns false, and returns their number. Other threads can
+    /// add and remove series at the same time; an added series may stay without a call of `keep`.
     ///
     /// # Errors
-    /// Those of [`Family::remove`].
+    /// Returns the errors of [`Family::remove`].
     pub fn retain(&self, mut keep: impl FnMut(&View<'_>) -> bool) -> Result<u64, Error> {
         let inner = &*self.inner;
         match &inner.layout {
@@ -638,16 +638,16 @@ impl Family {
     /// Removes all series.
     ///
     /// # Errors
-    /// Those of [`Family::remove`].
+    /// Returns the errors of [`Family::remove`].
     pub fn clear(&self) -> Result<u64, Error> {
         self.retain(|_| false)
     }
 
-    /// Resets all series. Those that handles are bound to stay, at zero; others with dynamic labels
-    /// are removed. What other threads add at the same time may be lost, or stay.
+    /// Resets all series. A series with a handle, or without a dynamic label, stays at zero, and
+    /// the others are removed. Additions of other threads at the same time may be lost, or stay.
     ///
     /// # Errors
-    /// Those of [`Family::remove`].
+    /// Returns the errors of [`Family::remove`].
     pub fn reset(&self) -> Result<(), Error> {
         let inner = &*self.inner;
         inner.head[at::OVERFLOWED].store(0, Ordering::Relaxed);
@@ -666,15 +666,15 @@ impl Family {
         }
     }
 
-    /// Hides the series that were idle for longer than the family's description allows; those with
-    /// cells that are not sums are removed. A hidden series that changes is shown again, and
+    /// Hides the series that were idle for longer than the description allows. Series with cells
+    /// that are not sums are removed instead. If a hidden series changes, it is shown again, and
     /// continues from its last total.
     ///
-    /// It never waits: series that it skips, because another thread has the family's lock, are left
-    /// to the next sweep.
+    /// This never waits. If another thread holds the family's lock, the skipped series are left to
+    /// the next sweep.
     ///
     /// # Errors
-    /// Those of [`Family::remove`].
+    /// Returns the errors of [`Family::remove`].
     pub fn sweep(&self) -> Result<(), Error> {
         match &self.inner.layout {
             Series::Dense(_) => Ok(()),
@@ -684,14 +684,14 @@ impl Family {
 }
 
 impl Family {
-    /// Sets, once, which side allocations the series have. Then the side allocations of a removed
-    /// series are emptied for the next series in its record, instead of being allocated again, and
-    /// those of a series that is reset are emptied with it.
+    /// Sets, once, the kinds of side allocations that the series use. The side allocations of a
+    /// removed series are then emptied for the next series in its record, instead of being
+    /// allocated again. If a series is reset, its side allocations are emptied, too.
     pub fn set_side_allocations(&self, sides: Arc<dyn SideAllocations>) {
         let _ = self.inner.sides.set(sides);
     }
 
-    /// Finds the series of a key, and claims it by `hold`; makes it if there is none. `None` if the
+    /// Finds the series of a key, or creates it, and claims it with `hold`. Returns `None` if the
     /// update counts in the overflow series.
     pub(super) fn find_or_make(
         &self,
@@ -705,8 +705,8 @@ impl Family {
             .or_else(|| keyed.find_or_make(&key, hold, || self.inner.now(), self.sides()))
     }
 
-    /// Changes the cells of a series as [`Family::update`] does, if it was not found at once.
-    /// Returns the series, unless it was the overflow series.
+    /// Changes the cells of a series that [`Family::update`] did not find at once. Returns the
+    /// series, unless it was the overflow series.
     #[cold]
     pub(super) fn update_slowly(
         &self,
@@ -725,7 +725,7 @@ impl Family {
             return None;
         }
         act(keyed.cells_at(self.inner.overflow_of(keyed).at));
-        // A reset may have hidden it meanwhile.
+        // A reset may have hidden the overflow series in the meantime.
         keyed.find_overflow();
         None
     }
@@ -745,7 +745,7 @@ impl Family {
 }
 
 impl Inner {
-    /// What is secret of the hash of keys, for families that have keys.
+    /// Returns the secrets of the hash of keys, for families with keys.
     pub(super) fn secrets(&self) -> &Secrets {
         match &self.layout {
             Series::Dense(_) => &Secrets::NONE,
@@ -753,7 +753,7 @@ impl Inner {
         }
     }
 
-    /// The slot of the labels that were written; the overflow's slot if they are unknown.
+    /// Returns the slot of the written labels; the overflow's slot if they are unknown.
     #[inline]
     fn slot(&self, group: Option<u32>, dense: &Dense) -> u32 {
         match group {
@@ -768,7 +768,7 @@ impl Inner {
         dense.slots() - 1
     }
 
-    /// The words of the lock of [`Family::try_folding`].
+    /// Returns the words of the lock of [`Family::try_folding`].
     pub(super) fn folding_words(&self) -> (&AtomicU64, &AtomicU64) {
         (&self.head[at::FOLDING], &self.head[at::FOLDING_BROKEN])
     }
@@ -790,7 +790,7 @@ impl fmt::Debug for Family {
     }
 }
 
-/// The families, in the order in which they were made, whether mended or not.
+/// Returns the families, oldest first, whether mended or not.
 pub(super) fn all_families(segment: &Segment) -> Result<Vec<Family>, Error> {
     families_since(segment, 0).map(|(families, _)| families)
 }
@@ -812,16 +812,16 @@ fn families_since(segment: &Segment, last: u64) -> Result<(Vec<Family>, u64), Er
     Ok((families, newest.unwrap_or(0)))
 }
 
-/// Whether the series of a family are found by arithmetic.
+/// Returns whether the place of each series is computed from its labels.
 pub(crate) fn is_dense(schema: &Schema, groups: u32) -> bool {
     let words = (u64::from(groups) + 1) * u64::from(schema.cells);
     words <= MAX_DENSE_WORDS && schema.labels.iter().all(|label| label.values.is_some())
 }
 
-/// The most words, in one lane, of a family whose series are found by arithmetic.
+/// The most words, in one lane, of a dense family.
 const MAX_DENSE_WORDS: u64 = 1 << 16;
 
-/// The time now, by the clock that is set by hand, if there is one, or else by the machine's.
+/// Returns the current time of the test's clock, if there is one, or of the machine.
 pub(super) fn moment(segment: &Segment, clock: Option<&TestClock>) -> Moment {
     match clock {
         Some(clock) => Moment { unix: clock.unix(), time: clock.now() },
@@ -829,7 +829,7 @@ pub(super) fn moment(segment: &Segment, clock: Option<&TestClock>) -> Moment {
     }
 }
 
-/// The slots that the head of a family names. `None` if they do not lie inside the segment.
+/// Returns the slots in the head of a family; `None` if they lie outside of the segment.
 pub(super) fn open_dense(
     segment: &Segment,
     head: &Cells,
@@ -842,7 +842,7 @@ pub(super) fn open_dense(
     Dense::open(segment, schema, groups + 1, layout, marks)
 }
 
-/// The bytes of the description in a family's head; `None` if they do not lie inside it.
+/// Returns the bytes of the description in a family's head; `None` if they lie outside of the head.
 fn schema_bytes(head: &Cells, is_dense: bool) -> Option<Vec<u8>> {
     let start = if is_dense { at::END } else { keyed::head::END };
     let length = usize::try_from(head[at::SCHEMA_BYTES].load(Ordering::Relaxed)).ok()?;
@@ -856,8 +856,8 @@ fn schema_bytes(head: &Cells, is_dense: bool) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The name by which the family in a record is found, if the record has one: the whole name if the
-/// record can be read.
+/// Returns the name for lookups of a record's family; the whole name if the record is readable.
+/// Returns `None` if the record is not a family's.
 pub(crate) fn name_in(record: &Record) -> Option<String> {
     if record.kind().tag() != FAMILY.tag() {
         return None;
@@ -872,7 +872,7 @@ pub(crate) fn name_in(record: &Record) -> Option<String> {
     }
 }
 
-/// The part of a name that fits into the name of a record.
+/// Returns the part of a name that fits into a record's header.
 pub(super) fn record_name(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES);
     while !name.is_char_boundary(end) {

@@ -1,14 +1,15 @@
-//! Families that were freed: their records wait, with their blocks and their tables, for new
-//! families whose series lie in memory as theirs did.
+//! Freed families: their records wait, with their blocks and tables, for new families with the same
+//! layout in memory.
 //!
-//! A freed family has no series. One store takes it off the list of records, so that no walk and no
-//! lookup comes across it; then it goes to a list of its own, which begins in the header of the
-//! segment. A new family of the same *shape* takes its record off that list, describes itself in
-//! it, and is published as any other. So a process that dies at any moment leaves at most one
-//! family on neither list, whose memory is lost.
+//! A freed family contains no series. One store removes it from the list of records, so no walk or
+//! lookup reaches it. Then it is added to a separate list, which begins in the header of the
+//! segment. A new family of the same *shape* takes its record from this list, writes its
+//! description there, and is published like any other. If a process dies at any moment, at most one
+//! family is on neither list, and its memory is lost.
 //!
-//! Other processes may have handles to a family, and would count in the one that took its record.
-//! So only a process that has the segment alone frees families, and uses them again.
+//! Other processes may have handles to a family, and would count in the family that reused its
+//! record. Only a process that has the segment to itself can therefore free families, and reuse
+//! them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::iter;
@@ -26,28 +27,30 @@ use crate::offset::{self, ByteOffset};
 use crate::segment::{Draft, Job, Segment, ToDo};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The freed families, as this process knows them.
+/// The freed families, cached in this process.
 #[derive(Debug, Default)]
 pub(super) struct FreedFamilies {
     /// The offsets of their records, by shape and by length.
     by_shape: BTreeMap<(Vec<u8>, u64), Vec<u64>>,
-    /// The records before and after each one on the list; 0 at its ends.
+    /// The records before and after each record on the list; 0 at its ends.
     beside: HashMap<u64, [u64; 2]>,
 }
 
 impl Segment {
-    /// Frees families that are no longer used: removes all of their series, hidden ones included,
-    /// and gives their memory to new families whose series have the same kind, cells and settings.
-    /// Their names are free at once. Returns how many it freed: families with a label of fixed
-    /// cardinality stay, and so do those whose overflow series was used or to which a handle is
-    /// bound.
+    /// Frees unused families. This removes all of their series, including hidden ones, and gives
+    /// their memory to new families whose series have the same kind, cells and settings. Their
+    /// names are free at once. Returns the number of freed families. A family stays if one of its
+    /// labels has fixed values, if its overflow series was used, or if a handle to one of its
+    /// series exists.
     ///
-    /// No handle to one of these families may be used after this: it would count in another one.
-    /// So this is for a program that has just opened its segment. What a flight recorder recorded
-    /// of them is shown under the name of the family that has the record next.
+    /// After this, you must not use any handle to one of these families, because it would count in
+    /// another family. Call this when your program has just opened its segment. The flight
+    /// recorder's ticks of a freed family are shown under the name of the family that reuses its
+    /// record.
     ///
     /// # Errors
-    /// A segment that other processes may have open, or children of a fork; the errors of the disk.
+    /// If other processes, or children of a fork, may have the segment open. Also returns the
+    /// errors of the disk.
     pub fn free_families(&self, unused: &[Family]) -> Result<u64, Error> {
         if unused.is_empty() {
             return Ok(0);
@@ -71,13 +74,13 @@ impl Segment {
         let unlinked = self.unlink(&records);
         self.note_unlinked();
         Names::in_segment(self).forget(self)?;
-        // Before one of them is used again, the disk must know that they are unused.
+        // Before one of them is reused, the disk must know that they are unused.
         self.sync()?;
         unlinked
     }
 
-    /// Takes records off the list, and puts them on that of freed families. Returns how many; the
-    /// others are still on the list.
+    /// Moves records from the list to the list of freed families. Returns their number; the others
+    /// are still on the list.
     fn unlink(&self, records: &HashSet<u64>) -> Result<u64, Error> {
         let fail = |kind| Error::new(self.path(), kind);
         let root = self.region.cell(crate::layout::at::ROOT);
@@ -91,7 +94,7 @@ impl Segment {
                     link = Some(next);
                     continue;
                 }
-                // Release, here and below: as for a record that is published.
+                // Release, here and below: like for a record that is published.
                 match link {
                     Some(link) => self.region.cell(link).store(record.next, Ordering::Release),
                     None => {
@@ -99,12 +102,12 @@ impl Segment {
                         let swapped =
                             root.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
                         if swapped.is_err() {
-                            // Another thread has just published a record that leads here.
+                            // Another thread has just published a record that links here.
                             continue 'walks;
                         }
                     }
                 }
-                // From here on, nothing leads to it: its own link still leads on.
+                // The record is unlinked from here on, while its own link is still valid.
                 let first = self.freed_word();
                 let next = next_word(self, record.offset);
                 next.store(first.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -116,10 +119,10 @@ impl Segment {
         Ok(freed)
     }
 
-    /// The number of families that were [freed](Segment::free_families) and not used again.
+    /// Returns the number of [freed](Segment::free_families) families that were not reused yet.
     ///
     /// # Errors
-    /// A damaged list of records.
+    /// If the list of records is damaged.
     pub fn freed_families(&self) -> Result<u64, Error> {
         if self.freed_word().load(Ordering::Relaxed) == 0 {
             return Ok(0);
@@ -128,14 +131,14 @@ impl Segment {
     }
 }
 
-/// How often the list is walked if other threads publish records meanwhile.
+/// The most walks of the list, because other threads may publish records in the meantime.
 const UNLINK_ATTEMPTS: usize = 16;
 
 impl Family {
-    /// Whether all series are hidden, and have been for that long: sweeps hid them, and none has
-    /// changed since. Series of a family that shows them for ever are never unused. After a reboot,
-    /// the time ends at the last sync before it: the wall clock may be wrong, and the time in which
-    /// no program ran says nothing.
+    /// Returns whether all series were hidden for at least this long: sweeps hid them, and none has
+    /// changed since. If a family's series do not expire, they are never unused. After a reboot,
+    /// only the time up to the last sync counts, because the wall clock may be wrong, and no
+    /// program could count while the machine was off.
     pub fn is_unused(&self, least: Duration) -> bool {
         match &self.inner.layout {
             Series::Dense(_) => self.is_empty(),
@@ -147,7 +150,7 @@ impl Family {
         }
     }
 
-    /// Removes all series. Returns whether its memory may then belong to another family.
+    /// Removes all series. Returns whether another family can then use its memory.
     fn become_free(&self) -> Result<bool, Error> {
         if shape(&self.inner.schema).is_none() {
             return Ok(false);
@@ -166,7 +169,7 @@ impl Family {
 }
 
 impl FreedFamilies {
-    /// Reads the list. What follows an error is not used.
+    /// Reads the list up to the first error.
     pub(super) fn read(segment: &Segment) -> Self {
         let mut freed = Self::default();
         let mut before = 0;
@@ -184,7 +187,7 @@ impl FreedFamilies {
         freed
     }
 
-    /// Takes a record of at least `length` bytes off the list, the shortest of that shape.
+    /// Takes a record of at least `length` bytes from the list, the shortest of this shape.
     fn take(&mut self, segment: &Segment, shape: Vec<u8>, length: u64) -> Option<u64> {
         let longest = (shape.clone(), u64::MAX);
         let mut fitting = self.by_shape.range_mut((shape, length)..=longest);
@@ -192,7 +195,7 @@ impl FreedFamilies {
         let [before, after] = self.beside.remove(&at)?;
         let link = if before == 0 { segment.freed_word() } else { next_word(segment, before) };
         if link.load(Ordering::Relaxed) != at {
-            // Never, unless something else wrote into the segment: then nothing is known.
+            // This happens only if something else wrote into the segment. Clear the cache then.
             *self = Self::default();
             return None;
         }
@@ -208,9 +211,9 @@ impl FreedFamilies {
     }
 }
 
-/// Takes the record of a freed family, for a new one with `words` words of head and description.
-/// `None` if none fits, or if the disk may not know that they were freed. Requires the lock of
-/// registration.
+/// Takes the record of a freed family for a new one, whose head and description are `words` words
+/// long. Returns `None` if none fits, or if the disk may not have the unlinkings yet. The caller
+/// must hold the registration lock.
 pub(super) fn reuse(segment: &Segment, schema: &Schema, name: &str, words: usize) -> Option<Draft> {
     if segment.freed_word().load(Ordering::Relaxed) == 0 || !segment.is_alone() {
         return None;
@@ -223,8 +226,8 @@ pub(super) fn reuse(segment: &Segment, schema: &Schema, name: &str, words: usize
     Some(draft).filter(|draft| draft.cells().len() >= words)
 }
 
-/// Validates the freed families as those in use, whose words are `extents`. `None` if something
-/// contradicts the layout: then the list is not used.
+/// Validates the freed families like the ones in use, whose words are `extents`. Returns `None` if
+/// something contradicts the layout; the list is then not used.
 pub(super) fn inspect(
     segment: &Segment,
     slabs: &[Slab],
@@ -235,7 +238,7 @@ pub(super) fn inspect(
         return Some(jobs);
     }
     if segment.may_have_lost_power() {
-        // Some of them may be in use as well.
+        // Some of them may be in use, too.
         return None;
     }
     for family in list(segment) {
@@ -260,15 +263,15 @@ pub(super) fn inspect(
     Some(jobs)
 }
 
-/// What is to be done if the list cannot be used.
+/// The job that drops an unusable list.
 pub(super) const FORGET: Job = Job { to_do: ToDo::Forget, record: 0 };
 
-/// Forgets the list. The memory of its families is lost.
+/// Drops the list. The memory of its families is lost.
 pub(super) fn forget(segment: &Segment) {
     segment.freed_word().store(0, Ordering::Release);
 }
 
-/// The freed families. The last item may be an error.
+/// Returns the freed families. The last item may be an error.
 fn list(segment: &Segment) -> impl Iterator<Item = Result<Family, Error>> {
     let mut next = segment.freed_word().load(Ordering::Acquire);
     let mut seen = HashSet::new();
@@ -289,19 +292,19 @@ fn list(segment: &Segment) -> impl Iterator<Item = Result<Family, Error>> {
     })
 }
 
-/// The link of a freed family, in a word of its head that it does not use.
+/// Returns the link of a freed family, in a word of its head that it does not use.
 fn next_word(segment: &Segment, record: u64) -> &AtomicU64 {
     let head = ByteOffset::new(record.saturating_add(RECORD_BYTES));
     segment.region.cell(head.plus(offset::bytes(at::NEXT_FREED as u64)))
 }
 
-/// What two families have in common of which one can have the memory of the other. `None` if none
-/// can.
+/// Returns the settings that two families must share if one is to reuse the memory of the other;
+/// `None` if the memory cannot be reused.
 fn shape(schema: &Schema) -> Option<Vec<u8>> {
     if schema.labels.iter().any(|label| label.values.is_some()) {
         return None;
     }
-    // Those without labels are found by arithmetic, and all others by keys of texts.
+    // Families without labels are dense, and all others use keys of dynamic values.
     let any = schema.labels.first().map(|_| Label { name: String::new(), values: None });
     let shape = Schema {
         kind: schema.kind,
@@ -310,7 +313,7 @@ fn shape(schema: &Schema) -> Option<Vec<u8>> {
         pairs: schema.pairs,
         additive: schema.additive,
         settings: schema.settings.clone(),
-        // Then records have a word more.
+        // With an idle time, each record is a word longer.
         idle: schema.idle.map(|_| Duration::ZERO),
         labels: any.into_iter().collect(),
         ..Schema::default()

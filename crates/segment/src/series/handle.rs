@@ -1,7 +1,7 @@
-//! Handles: a series that is looked up once and then updated at the cost of the addition.
+//! Handles: a series that you look up once, and then update at the cost of the addition.
 //!
-//! A handle has a claim on the record of its series, if the series has one. A child of a fork has
-//! the handle, but not the claim, and makes one of its own at the first use.
+//! A handle claims the record of its series, if there is one. A child of a fork inherits the
+//! handle, but not the claim, and makes a separate claim at the first use.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -16,27 +16,27 @@ use crate::offset::WordOffset;
 use crate::slots::HandleClaim;
 use crate::sync::{AtomicU64, Ordering};
 
-/// A handle to one series, which is looked up only once: an update through it costs only the
+/// A handle to one series. You look up the series only once, and an update then costs only the
 /// addition.
 ///
-/// Removing the series does not harm the handle. What it counts afterwards is not shown. In a
-/// family whose labels all have fixed cardinality it is: the series starts again from zero with the
-/// handle's next update.
+/// You can remove the series while there are handles. Their counts are not shown afterwards, unless
+/// all labels of the family have fixed values: the series then restarts from zero with the handle's
+/// next update.
 pub struct SeriesHandle {
     cells: SeriesCells<'static>,
-    /// The record of the series, and the generation of the record that the series has, if it has a
-    /// record.
+    /// The record of the series, and the series' generation of the record. `None` if it is not
+    /// stored in a record.
     record: Option<(WordOffset, u32)>,
-    /// The slot of the series, if it has one.
+    /// The slot of the series, if it is dense.
     slot: u32,
-    /// Lower half: the claim on the record, 0 for none. Upper half: the fork generation of the
-    /// process that made the claim.
+    /// The lower half is the claim on the record, or 0. The upper half is the fork generation of
+    /// the process that made the claim.
     claim: AtomicU64,
-    /// The cells that replace the series' own in a child of a fork, if the series was removed
-    /// before the child claimed it; null if there are none.
+    /// Other cells for a child of a fork, if the series was removed before the child claimed it;
+    /// null if there are none.
     replacement: AtomicPtr<ReplacementCells>,
-    /// The side allocation of `cells` that is at hand, 0 for none: its offset (bits 0-31), and its
-    /// numbers of words (32-47) and of cells (48-63), which are laid out as `cells` are.
+    /// The cached side allocation of `cells`, 0 for none: its offset (bits 0-31), and its numbers
+    /// of words (32-47) and of cells (48-63). Its layout is the same as for `cells`.
     side: AtomicU64,
     family: Family,
 }
@@ -56,14 +56,14 @@ impl SeriesHandle {
         claim: u64,
     ) -> Self {
         // SAFETY: the handle owns a share of the family, which keeps the region alive; `cells`
-        // gives it out for no longer than the handle lives.
+        // lends them for no longer than the handle lives.
         let cells = unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(cells) };
         let (claim, replacement) = (AtomicU64::new(claim), AtomicPtr::new(ptr::null_mut()));
         let (side, family) = (AtomicU64::new(0), family.clone());
         Self { cells, record, slot, claim, replacement, side, family }
     }
 
-    /// The cells of the series.
+    /// Returns the cells of the series.
     #[inline]
     pub fn cells(&self) -> &SeriesCells<'_> {
         // Acquire: another thread may have claimed the record before it stored this.
@@ -71,21 +71,22 @@ impl SeriesHandle {
         if process_of(claim) == fork::generation() { &self.cells } else { self.inherit() }
     }
 
-    /// The side allocation at an offset, if it is the one that [`SeriesHandle::side`] returned
-    /// last. `of` is what [`SeriesHandle::cells`] returned.
+    /// Returns the side allocation at an offset, if [`SeriesHandle::side`] cached it. `of` must be
+    /// from [`SeriesHandle::cells`].
     #[inline]
     pub fn side_at_hand(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
         let known = self.side.load(Ordering::Relaxed);
         let at = WordOffset::new(at);
-        // Cells that replace the series' own have other side allocations.
+        // Replacement cells use other side allocations.
         let is_it = WordOffset::unpack(known) == at && known != 0 && ptr::eq(of, &self.cells);
-        // Truncation is meant: each cast keeps one part.
+        // The truncation is intended: each cast keeps one part.
         let sizes = ((known >> 32) as u16, (known >> 48) as u16);
         // SAFETY: `side` found it.
         is_it.then(|| unsafe { self.family.known_side(of, at, sizes) })
     }
 
-    /// As [`Family::side`], for what [`SeriesHandle::cells`] returned. It is kept at hand.
+    /// Like [`Family::side`], for cells from [`SeriesHandle::cells`]. This caches the side
+    /// allocation.
     pub fn side(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
         let side = self.family.side(of, at)?;
         if ptr::eq(of, &self.cells)
@@ -97,13 +98,14 @@ impl SeriesHandle {
         Some(side)
     }
 
-    /// The family of the series.
+    /// Returns the family of the series.
     #[inline]
     pub fn family(&self) -> &Family {
         &self.family
     }
 
-    /// Notes that the series counts from zero as of now, after the caller has set it to zero.
+    /// Stores the current time as the start of the series. Call this after setting the cells to
+    /// zero.
     pub fn restart(&self) {
         let inner = &self.family.inner;
         match (self.record, &inner.layout) {
@@ -115,7 +117,7 @@ impl SeriesHandle {
         }
     }
 
-    /// Whether the series was removed since: then counts through the handle are not shown.
+    /// Returns whether the series was removed, so that counts of this handle are not shown.
     #[inline]
     pub fn is_removed(&self) -> bool {
         match (self.record, &self.family.inner.layout) {
@@ -124,8 +126,8 @@ impl SeriesHandle {
         }
     }
 
-    /// In a child of a fork, where the claim is its parent's: claims the record for the child, if
-    /// the series still has it.
+    /// Claims the record for a child of a fork, if the series still owns the record. The inherited
+    /// claim belongs to the parent.
     #[cold]
     fn inherit(&self) -> &SeriesCells<'_> {
         let inner = &*self.family.inner;
@@ -139,7 +141,7 @@ impl SeriesHandle {
         };
         let Series::Dynamic(keyed) = &inner.layout else { return &self.cells };
         if keyed.is_overflow(at) {
-            // It is never removed.
+            // A dense series is never removed.
             self.claim.store(pack_claim(process, None), Ordering::Release);
             return &self.cells;
         }
@@ -154,8 +156,8 @@ impl SeriesHandle {
             keyed.hold(claim, at);
             if keyed.is_series(at, generation) {
                 let after = pack_claim(process, Some(claim));
-                // Release: a thread that finds it finds the claim. Acquire: another thread may be
-                // faster.
+                // Release: a thread that finds the claim sees it complete. Acquire: another thread
+                // may be faster.
                 let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
                 if self.claim.compare_exchange(before, after, success, failure).is_err() {
                     keyed.give_back(claim);
@@ -167,12 +169,12 @@ impl SeriesHandle {
         self.replace(ReplacementCells::new(self.cells.count()))
     }
 
-    /// Puts other cells in place of the series' own, unless that was done already.
+    /// Replaces the series' own cells, unless another thread has done so.
     fn replace(&self, replacement: ReplacementCells) -> &SeriesCells<'_> {
         let null = ptr::null_mut();
         let new = Box::into_raw(Box::new(replacement));
-        // Release: a thread that finds them finds all of them. Acquire: another thread may be
-        // faster.
+        // Release: a thread that finds the replacement sees it complete. Acquire: another thread
+        // may be faster.
         let stored =
             self.replacement.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire);
         let replacement = stored.map_or_else(
@@ -189,11 +191,11 @@ impl SeriesHandle {
 }
 
 impl ReplacementCells {
-    /// Cells that are never shown.
+    /// Returns cells that are never shown.
     fn new(count: NonZeroU32) -> Self {
         let memory: Box<[AtomicU64]> = (0..count.get()).map(|_| AtomicU64::new(0)).collect();
         let first = ptr::NonNull::from(&*memory).cast();
-        // SAFETY: there is one lane of that many cells, which are freed with this.
+        // SAFETY: there is one lane of that many cells, which are freed with this value.
         Self { cells: unsafe { SeriesCells::new(first, count, Lanes::ONE, None) }, _memory: memory }
     }
 }
@@ -202,7 +204,8 @@ impl Clone for SeriesHandle {
     fn clone(&self) -> Self {
         let process = fork::generation();
         let copy = |claim| Self::new(&self.family, self.cells, (self.record, self.slot), claim);
-        // As if another process had made it: its first use claims the record.
+        // Pretend that another process made the claim, because the first use then claims the
+        // record.
         let inherited = pack_claim(!process, None);
         let is_own = ptr::eq(self.cells(), &self.cells);
         let (Some((at, generation)), Series::Dynamic(keyed)) =
@@ -227,7 +230,7 @@ impl Drop for SeriesHandle {
     fn drop(&mut self) {
         let claim = *self.claim.get_mut();
         let word = WordOffset::unpack(claim);
-        // Only the parent gives back what the parent claimed.
+        // Return the claim only in the process that made it.
         if word != WordOffset::NONE
             && process_of(claim) == fork::generation()
             && let Series::Dynamic(keyed) = &self.family.inner.layout
@@ -236,7 +239,7 @@ impl Drop for SeriesHandle {
         }
         let replacement = *self.replacement.get_mut();
         if !replacement.is_null() {
-            // SAFETY: `replace` made it from a box, and nothing uses it any more.
+            // SAFETY: `replace` made it from a box, and there are no other users any more.
             drop(unsafe { Box::from_raw(replacement) });
         }
     }
@@ -250,12 +253,12 @@ impl fmt::Debug for SeriesHandle {
     }
 }
 
-/// Packs the fork generation of a process and a claim that it made into the word `claim`.
+/// Packs the fork generation of a process and its claim into the word `claim`.
 pub(super) fn pack_claim(process: u32, claim: Option<HandleClaim>) -> u64 {
     u64::from(process) << 32 | claim.map_or(0, |claim| claim.0.pack())
 }
 
-/// The fork generation of the process that made a claim.
+/// Returns the fork generation of the process that made a claim.
 #[inline]
 fn process_of(claim: u64) -> u32 {
     (claim >> 32) as u32

@@ -2,17 +2,17 @@
 //!
 //! An open-addressed table of 64-bit entries: the upper half of the hash, and the word offset of
 //! the series' record. A lookup takes no lock and compares whole keys, so a hash collision is
-//! harmless. Changing the table requires the family's lock.
+//! harmless. To change the table, you must hold the family's lock.
 //!
-//! A table that is full is not rehashed at once: a new one takes its place, the old one becomes its
-//! predecessor, and every insertion moves a few entries over, in the order of their slots. A lookup
-//! searches the new table, then its predecessor. It may miss an entry that moves at that moment, or
-//! read a table that is reused: a thread that does not find the key searches again under the lock,
-//! and a thread that finds an entry compares the key. So a table needs no claim; a record does, see
-//! `claims.rs`.
+//! A full table is not rehashed at once. A new one replaces it, the old one becomes its
+//! predecessor, and every insertion moves a few entries, in the order of their slots. A lookup
+//! searches the new table, then its predecessor. It can miss an entry that moves at that moment, or
+//! read a table that is reused. A thread that does not find the key therefore searches again under
+//! the lock, and a thread that finds an entry compares the key. This is why a table needs no claim,
+//! but a record does, see `claims.rs`.
 //!
-//! The slot of an entry is the top bits of its hash, so that entries move to the new table in
-//! order, and touch its pages one after the other.
+//! The slot of an entry is given by the top bits of its hash, because entries then move to the new
+//! table in order, and touch its pages one after the other.
 
 use crate::claims::Memory;
 use crate::offset::WordOffset;
@@ -27,7 +27,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Makes a table from a word that `pack` made; `None` for 0, and for a word that is not a
+    /// Unpacks a table from a word made by `pack`; `None` for 0, and for a word that is not a
     /// table.
     #[inline]
     pub(crate) fn unpack(word: u64) -> Option<Self> {
@@ -39,12 +39,12 @@ impl Table {
         u64::from(self.bits) << 32 | self.at.pack()
     }
 
-    /// The number of slots.
+    /// Returns the number of slots.
     pub(crate) fn slots(self) -> u32 {
         1 << self.bits
     }
 
-    /// Its words.
+    /// Returns the table's words.
     #[cfg(not(loom))]
     pub(crate) fn words(self) -> std::ops::Range<u64> {
         let start = u64::from(self.at.get());
@@ -57,22 +57,22 @@ impl Table {
     }
 }
 
-/// The words that describe an index, and the memory that contains its tables.
+/// The words that describe an index, and the memory with its tables.
 pub(crate) struct Index<'m, M> {
     pub(crate) memory: &'m M,
-    /// The table, packed.
+    /// The current table, packed.
     pub(crate) table: &'m AtomicU64,
-    /// Its predecessor, whose entries are being moved; 0 if there is none.
+    /// The predecessor, whose entries are being moved; 0 if there is none.
     pub(crate) previous: &'m AtomicU64,
     /// The number of slots of the predecessor that were moved.
     pub(crate) migrated: &'m AtomicU64,
-    /// The number of slots of the table that are not empty.
+    /// The number of used slots of the current table.
     pub(crate) entries: &'m AtomicU64,
 }
 
-/// The size of the smallest table.
+/// The logarithm of the smallest table's slots.
 pub(crate) const MIN_BITS: u32 = 4;
-/// The size of the largest table.
+/// The logarithm of the largest table's slots.
 pub(crate) const MAX_BITS: u32 = 30;
 
 const EMPTY: u64 = 0;
@@ -80,14 +80,14 @@ const EMPTY: u64 = 0;
 const DEAD: u64 = 1;
 
 impl<M: Memory> Index<'_, M> {
-    /// Finds what `matches` accepts among the entries of a fingerprint, without the lock.
+    /// Finds the entry of a fingerprint that `matches` accepts, without the lock.
     #[inline(always)]
     pub(crate) fn find<T>(
         self,
         fingerprint: u32,
         matches: impl Fn(WordOffset) -> Option<T>,
     ) -> Option<T> {
-        // Acquire: a thread that sees a table sees what was written into it, and its predecessor.
+        // Acquire: a thread that sees a table sees its entries, and its predecessor.
         let table = Table::unpack(self.table.load(Ordering::Acquire))?;
         let found = self.probe(table, 0, fingerprint, &matches);
         if found.is_some() {
@@ -96,9 +96,8 @@ impl<M: Memory> Index<'_, M> {
         self.find_unmoved(fingerprint, matches)
     }
 
-    /// Searches the entries that have not moved. A separate function, so that the search above is
-    /// inlined into its callers. It takes all arguments by value, so that they stay in registers
-    /// there.
+    /// Searches the entries that have not moved. Out of line, because `find` can then be inlined
+    /// into its callers. Takes all arguments by value, because they then stay in registers there.
     #[cold]
     #[inline(never)]
     fn find_unmoved<T>(
@@ -111,15 +110,15 @@ impl<M: Memory> Index<'_, M> {
         self.probe(previous, self.moved(), fingerprint, &matches).map(|(_, found)| found)
     }
 
-    /// The first entry of a fingerprint between its home and the end of the table: a search that
-    /// costs little and calls no function. It may miss what [`Index::find`] finds.
+    /// Returns the first entry of a fingerprint between its home and the end of the table. This
+    /// search is cheap and calls no function, but can miss entries that [`Index::find`] finds.
     #[inline]
     pub(crate) fn first(&self, fingerprint: u32) -> Option<WordOffset> {
-        // Acquire: as in `find`.
+        // Acquire: like in `find`.
         let table = Table::unpack(self.table.load(Ordering::Acquire))?;
         let slots = self.memory.known_words(table.at, table.slots());
         for slot in slots.get(table.home(fingerprint) as usize..)? {
-            // Acquire: as in `probe`.
+            // Acquire: like in `probe`.
             let entry = slot.load(Ordering::Acquire);
             if (entry >> 32) as u32 == fingerprint {
                 return (entry > DEAD).then(|| WordOffset::unpack(entry));
@@ -131,7 +130,7 @@ impl<M: Memory> Index<'_, M> {
         None
     }
 
-    /// As [`Index::find`], but misses nothing. Requires the lock.
+    /// Like [`Index::find`], but misses no entry. The caller must hold the lock.
     pub(crate) fn find_locked<T>(
         &self,
         fingerprint: u32,
@@ -145,8 +144,8 @@ impl<M: Memory> Index<'_, M> {
         self.probe(previous, self.moved(), fingerprint, &matches).map(|(_, found)| found)
     }
 
-    /// Inserts the entry of a record that is not in the index. Requires the lock, and that
-    /// [`Index::is_crowded`] returned false.
+    /// Inserts the entry of a record that is not in the index. The caller must hold the lock, and
+    /// [`Index::is_crowded`] must have returned false.
     pub(crate) fn insert(&self, fingerprint: u32, record: WordOffset) {
         let Some(table) = Table::unpack(self.table.load(Ordering::Relaxed)) else {
             return;
@@ -154,7 +153,7 @@ impl<M: Memory> Index<'_, M> {
         self.put(table, u64::from(fingerprint) << 32 | record.pack());
     }
 
-    /// Removes the entry of a record. Requires the lock.
+    /// Removes the entry of a record. The caller must hold the lock.
     pub(crate) fn remove(&self, fingerprint: u32, record: WordOffset) {
         let is_it = |at: WordOffset| (at == record).then_some(());
         for (table, moved) in [(self.table, 0), (self.previous, self.moved())] {
@@ -166,7 +165,7 @@ impl<M: Memory> Index<'_, M> {
         }
     }
 
-    /// Whether the table has no room for another entry.
+    /// Returns whether the table is too full for another entry.
     pub(crate) fn is_crowded(&self) -> bool {
         Table::unpack(self.table.load(Ordering::Relaxed)).is_none_or(|table| {
             let most = u64::from(table.slots()) / 4 * 3;
@@ -174,9 +173,9 @@ impl<M: Memory> Index<'_, M> {
         })
     }
 
-    /// Whether the entry of a record lies within `most` slots of its home. No other thread may
-    /// change the table. A damaged one may have no empty slot to end the search, and there are many
-    /// records.
+    /// Returns whether the entry of a record lies within `most` slots of its home. No other thread
+    /// may change the table. The search is bounded, because a damaged table may contain no empty
+    /// slot, and there are many records.
     pub(crate) fn has_entry(&self, fingerprint: u32, record: WordOffset, most: u32) -> bool {
         let entry = u64::from(fingerprint) << 32 | record.pack();
         [(self.table, 0), (self.previous, self.moved())].into_iter().any(|(table, moved)| {
@@ -195,7 +194,7 @@ impl<M: Memory> Index<'_, M> {
         })
     }
 
-    /// Prefetches the slot in which a search for a fingerprint begins, in the current table.
+    /// Prefetches the slot where a search for a fingerprint begins, in the current table.
     #[inline]
     pub(crate) fn prefetch(&self, fingerprint: u32) {
         // Acquire: as in `find`.
@@ -206,36 +205,35 @@ impl<M: Memory> Index<'_, M> {
         }
     }
 
-    /// The number of slots of the table that are not empty, counted. No other thread may change it.
+    /// Counts the used slots of the table. No other thread may change it.
     pub(crate) fn used_slots(&self) -> u64 {
         let table = Table::unpack(self.table.load(Ordering::Relaxed));
         let slots = table.map_or_else(Default::default, |table| self.slots(table));
         slots.iter().map(|slot| u64::from(slot.load(Ordering::Relaxed) != EMPTY)).sum()
     }
 
-    /// Makes an empty table the current one, and the current one its predecessor. There must be no
-    /// predecessor. Requires the lock.
+    /// Installs an empty table, and makes the current one its predecessor. There must be no
+    /// predecessor yet. The caller must hold the lock.
     pub(crate) fn replace(&self, table: Table) {
         let old = self.table.load(Ordering::Relaxed);
         self.migrated.store(0, Ordering::Relaxed);
         self.entries.store(0, Ordering::Relaxed);
-        // Release: a thread that sees the predecessor or the table sees what is in it. The
-        // predecessor comes first: a thread that sees the new table sees that there is a
-        // predecessor.
+        // Release: a thread that sees the predecessor or the table sees its entries. Store the
+        // predecessor first, because a thread that sees the new table must see that there is one.
         self.previous.store(old, Ordering::Release);
         self.table.store(table.pack(), Ordering::Release);
     }
 
-    /// Moves the entries of the next `slots` slots of the predecessor, and empties those slots.
-    /// Returns the range of slots that were emptied, and whether the predecessor is now empty.
-    /// Requires the lock.
+    /// Moves the entries of the predecessor's next `slots` slots, and empties these slots. Returns
+    /// the range of emptied slots, and whether the predecessor is now empty. The caller must hold
+    /// the lock.
     pub(crate) fn migrate(&self, slots: u32) -> Option<(Table, std::ops::Range<u32>, bool)> {
         let previous = Table::unpack(self.previous.load(Ordering::Relaxed))?;
         let table = Table::unpack(self.table.load(Ordering::Relaxed))?;
-        // At most the number of slots, which is a u32.
+        // The cast is safe, because the number of slots is a u32.
         let start = (self.migrated.load(Ordering::Relaxed) as u32).min(previous.slots());
         let end = start.saturating_add(slots).min(previous.slots());
-        // Empty if the table does not lie inside the segment.
+        // Empty if the table lies outside of the segment.
         let moving = self.slots(previous).get(start as usize..end as usize).unwrap_or_default();
         for slot in moving {
             let entry = slot.load(Ordering::Relaxed);
@@ -257,9 +255,10 @@ impl<M: Memory> Index<'_, M> {
         Some((previous, start..end, is_done))
     }
 
-    /// The number of slots of the predecessor that are moved and empty. Entries whose home is one
-    /// of these, and which are not moved yet, lie right after them without a gap. So do entries
-    /// whose home is at the end of the table, and which found no room before its first slots.
+    /// Returns the number of slots of the predecessor that were moved and emptied. Entries whose
+    /// home is one of these slots, but which are not moved yet, follow right after them without a
+    /// gap. The same holds for entries that wrapped around from the end of the table and found no
+    /// room in its first slots.
     fn moved(&self) -> u32 {
         self.migrated.load(Ordering::Relaxed) as u32
     }
@@ -279,8 +278,8 @@ impl<M: Memory> Index<'_, M> {
         }
     }
 
-    /// Searches from the home of a fingerprint to the first empty slot, and skips the slots at the
-    /// start of the table that are `moved`.
+    /// Searches from the home of a fingerprint to the first empty slot, and skips the first `moved`
+    /// slots of the table.
     #[inline(always)]
     fn probe<T>(
         &self,
@@ -290,14 +289,14 @@ impl<M: Memory> Index<'_, M> {
         matches: &impl Fn(WordOffset) -> Option<T>,
     ) -> Option<(&AtomicU64, T)> {
         let slots = self.slots(table);
-        // Zero slots if the table does not lie inside the segment.
+        // There are zero slots if the table lies outside of the segment.
         let mask = slots.len().checked_sub(1)?;
         let mut slot = table.home(fingerprint).max(moved) as usize & mask;
-        // Bounded: a table that is reused meanwhile may have no empty slot at all.
+        // Bounded, because a table that is reused in the meantime may contain no empty slot.
         for _ in 0..slots.len() {
             // Acquire: a thread that finds an entry finds its record complete.
             let entry = slots[slot].load(Ordering::Acquire);
-            // The fingerprint first: an entry that has it is most likely the one.
+            // Compare the fingerprint first, because an equal one is most likely the right entry.
             if (entry >> 32) as u32 == fingerprint
                 && entry > DEAD
                 && let Some(found) = matches(WordOffset::unpack(entry))
@@ -312,7 +311,7 @@ impl<M: Memory> Index<'_, M> {
         None
     }
 
-    /// The slots of a table; empty if it does not lie inside the segment.
+    /// Returns the slots of a table; empty if it lies outside of the segment.
     #[inline]
     fn slots(&self, table: Table) -> &[AtomicU64] {
         self.memory.words(table.at, table.slots())
@@ -324,9 +323,8 @@ mod tests {
     use super::*;
     use crate::claims::WordList;
 
-    /// Entries whose home is at the end of a table and that wrap around lie after its first slots.
-    /// This moves every possible number of those, and then searches for the entries that come after
-    /// them.
+    /// Entries whose home is at the end of a table can wrap around to its first slots. This moves
+    /// every possible number of them, and then searches for the entries after them.
     #[test]
     fn what_goes_round_is_found_behind_what_has_moved() {
         const BITS: u32 = 6;
@@ -336,7 +334,7 @@ mod tests {
             let [table, previous, migrated, entries] = &head;
             let index = Index { memory: &memory, table, previous, migrated, entries };
             index.replace(Table { at: WordOffset::new(64), bits: BITS });
-            // The home of all of them is the last slot but one.
+            // All of them share a home, the last slot but one.
             let fingerprint = |record: u32| 62 << (u32::BITS - BITS) | record;
             let found = |record: u32| {
                 let is_it = |at: WordOffset| (at.get() == record).then_some(record);
@@ -357,7 +355,7 @@ mod tests {
     }
 }
 
-/// The model for loom: an index of two tables and some records, whose keys are small numbers.
+/// A model for loom: an index of two tables and some records, whose keys are small numbers.
 #[cfg(loom)]
 pub mod model {
     use loom::sync::Mutex;
@@ -376,7 +374,7 @@ pub mod model {
     /// Tables of two and of four slots.
     const TABLES: [Table; 2] =
         [Table { at: WordOffset::new(4), bits: 1 }, Table { at: WordOffset::new(6), bits: 2 }];
-    /// A record has a state and a key.
+    /// A record consists of a state and a key.
     const RECORDS: u32 = 10;
 
     impl Memory for SmallIndex {
@@ -390,7 +388,7 @@ pub mod model {
     }
 
     impl SmallIndex {
-        /// An index whose table has two slots.
+        /// Returns an index whose table has two slots.
         pub fn new(records: u32) -> Self {
             let cells = Cells::private((RECORDS + 2 * records) as usize);
             cells[0].store(TABLES[0].pack(), Ordering::Relaxed);
@@ -402,32 +400,33 @@ pub mod model {
             Index { memory: self, table, previous, migrated, entries }
         }
 
-        /// All keys have the same home, so that their entries are adjacent.
+        /// Returns the same home for all keys, because their entries are then adjacent.
         fn fingerprint(_key: u64) -> u32 {
             0b0110 << 28
         }
 
-        /// Where record `n` lies: its state, and then its key.
+        /// Returns the offset of record `n`: its state, and then its key.
         fn record(n: u32) -> WordOffset {
             WordOffset::new(RECORDS + 2 * n)
         }
 
         fn matches(&self, at: WordOffset, key: u64) -> Option<u32> {
-            // As a family does: Acquire, so that a thread that sees the record live sees its key.
+            // Acquire, like in a family: a thread that sees the record live sees its key.
             let is_live = self.word(at).load(Ordering::Acquire) == LIVE;
             (is_live && self.word(at.plus(1)).load(Ordering::Relaxed) == key)
                 .then_some((at.get() - RECORDS) / 2)
         }
 
-        /// The record of a key, without the lock.
+        /// Returns the record of a key, without the lock.
         pub fn find(&self, key: u64) -> Option<u32> {
-            // As a family does: one look at the first entry, and then a search.
+            // Like in a family: check the first entry, and then search.
             let first = self.index().first(Self::fingerprint(key));
             let found = first.and_then(|at| self.matches(at, key));
             found.or_else(|| self.index().find(Self::fingerprint(key), |at| self.matches(at, key)))
         }
 
-        /// The record of a key; if a search without the lock finds none, searches again with it.
+        /// Returns the record of a key. If a search without the lock finds none, this searches
+        /// again under the lock.
         pub fn find_surely(&self, key: u64) -> Option<u32> {
             self.find(key).or_else(|| {
                 let _lock = self.lock.lock();
@@ -435,7 +434,7 @@ pub mod model {
             })
         }
 
-        /// Makes record `n` the record of a key.
+        /// Inserts record `n` for a key.
         pub fn insert(&self, n: u32, key: u64) {
             let _lock = self.lock.lock();
             let at = Self::record(n);
@@ -444,7 +443,7 @@ pub mod model {
             self.word(at).store(LIVE, Ordering::Release);
         }
 
-        /// Removes record `n`, which has that key.
+        /// Removes record `n` of this key.
         pub fn remove(&self, n: u32, key: u64) {
             let _lock = self.lock.lock();
             let at = Self::record(n);

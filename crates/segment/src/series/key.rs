@@ -1,13 +1,14 @@
-//! A key: the label values of one series, packed and hashed once to be compared.
+//! A key: the label values of one series, packed and hashed once for comparison.
 //!
-//! All fixed values fold into one number, the *group*, in mixed radix. The texts of the dynamic
-//! ones are concatenated, each preceded by its length: one byte if it is less than 255, else the
-//! byte 255 and four little-endian bytes. Zeros fill the last word. So two different label sets
-//! never have the same key. A key lies on the stack; only long ones allocate memory.
+//! All fixed values fold into one number, the *group*, in mixed radix. The values of dynamic labels
+//! are concatenated, each preceded by its length: one byte if it is less than 255, otherwise the
+//! byte 255 and four little-endian bytes. Zeros fill the last word. This encoding is unique: two
+//! different label sets never share a key. For example, ("a", "bc") and ("ab", "c") differ in their
+//! lengths. A key lies on the stack, and only long keys allocate memory.
 //!
-//! The [hash](Secrets) is that of the texts, not of the words: a text is hashed by the loads that
-//! pack it. Reading words of which parts were just stored would wait for the stores; by the time
-//! the key is compared, they are done.
+//! The [hash](Secrets) covers the values, not the packed words: each value is hashed by the loads
+//! that pack it. Reading words that were just stored in parts would stall until the stores are
+//! done; by the time we compare the key, they are.
 
 use std::mem::MaybeUninit;
 
@@ -17,17 +18,17 @@ use super::strings::{StringSet, middle};
 
 /// Collects the label values of a series, in the order of the family's labels.
 ///
-/// It refers to the texts of dynamic labels, so that functions that change those do not have a
-/// reference to the writer: it stays in registers.
+/// The writer only refers to the values of dynamic labels. This way, the functions that change them
+/// get no reference to the writer, and the writer stays in registers.
 pub struct KeyWriter<'a> {
-    /// The sets of values of the labels; `None` where a label is dynamic.
+    /// The fixed values of each label; `None` for a dynamic label.
     sets: &'a [Option<StringSet>],
-    /// Where texts of dynamic labels go; `None` if the family has no dynamic label.
+    /// The values of dynamic labels; `None` if the family has no dynamic label.
     texts: Option<&'a mut Texts>,
     /// The number of labels that were written.
     position: usize,
     group: u32,
-    /// Whether a text was not among its label's fixed values.
+    /// Whether a value was not among its label's fixed values.
     unknown: bool,
 }
 
@@ -37,19 +38,19 @@ impl std::fmt::Debug for KeyWriter<'_> {
     }
 }
 
-/// The texts of dynamic labels, packed.
+/// The values of dynamic labels, packed.
 ///
-/// Its fields stay in this order: with `stack` between fields that begin as zeros, the compiler
-/// would zero all of it.
+/// Keep this order of fields: with `stack` between fields that begin as zeros, the compiler would
+/// zero the whole stack.
 #[repr(C)]
 pub(crate) struct Texts {
-    /// The hash of the texts so far.
+    /// The hash of the values so far.
     hash: u64,
-    /// That of [`Secrets`].
+    /// The secret for values, from [`Secrets`].
     secret: u64,
-    /// The number of texts.
+    /// The number of values.
     count: usize,
-    /// The number of bytes, at most `ROOM` as long as they are on the stack.
+    /// The number of bytes; at most `ROOM` while they are on the stack.
     length: usize,
     /// All bytes, once there are more than `ROOM`.
     #[allow(clippy::box_collection, reason = "one word to set, not three")]
@@ -57,7 +58,7 @@ pub(crate) struct Texts {
     stack: [MaybeUninit<u8>; ROOM + WORD],
 }
 
-/// Label values that were written once, to be written again with [`KeyWriter::kept`].
+/// Label values that you write once, and can write again with [`KeyWriter::kept`].
 #[derive(Debug, Clone)]
 pub struct Values {
     position: usize,
@@ -69,8 +70,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// The rest of a series' texts after these values; `None` if the series does not begin with
-    /// them.
+    /// Returns the rest of a series' dynamic values after these values; `None` if the series begins
+    /// with other values.
     pub fn rest_of<'t>(&self, group: u32, texts: &'t [u8]) -> Option<&'t [u8]> {
         if self.unknown || group != self.group {
             return None;
@@ -83,19 +84,19 @@ impl Values {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key<'k> {
     pub(crate) group: u32,
-    /// The texts.
+    /// The packed values.
     pub(crate) words: &'k [[u8; WORD]],
     pub(crate) hash: u64,
 }
 
 const WORD: usize = 8;
-/// The most bytes of texts that are on the stack, where zeros follow that fill the last word.
+/// The most bytes of values on the stack. Zeros that fill the last word can follow.
 const ROOM: usize = 248;
-/// The longest text that is packed without a loop.
+/// The longest value that is packed without a loop.
 const SHORT: usize = 32;
 
 impl<'a> KeyWriter<'a> {
-    /// A writer of labels of fixed cardinality alone, whose key is the group.
+    /// Returns a writer for fixed labels only, where the key is just the group.
     #[inline]
     pub(crate) fn of_group(sets: &'a [Option<StringSet>]) -> Self {
         Self { sets, texts: None, position: 0, group: 0, unknown: false }
@@ -106,8 +107,8 @@ impl<'a> KeyWriter<'a> {
         Self { texts: Some(texts), ..Self::of_group(sets) }
     }
 
-    /// The index of the one value that `write` writes: its own, or the index of its text in `set`,
-    /// which is of one label. `None` if the text is not in the set.
+    /// Returns the index of the single value that `write` writes, either given as an index or found
+    /// in `set`, the values of one label. Returns `None` if the value is not in the set.
     pub fn index_of(
         set: &'a [Option<StringSet>; 1],
         write: impl FnOnce(&mut KeyWriter<'_>),
@@ -117,16 +118,16 @@ impl<'a> KeyWriter<'a> {
         writer.group().filter(|_| writer.position == 1)
     }
 
-    /// Writes a value of fixed cardinality: value number `index` of `of` values.
+    /// Writes fixed value number `index` of `of` values.
     #[inline]
     pub fn index(&mut self, index: u32, of: u32) {
         self.position += 1;
         self.group = self.group.wrapping_mul(of).wrapping_add(index);
     }
 
-    /// Writes a text: one of the label's fixed values if it has them, else any text.
+    /// Writes a value: one of the label's fixed values if there are any, otherwise any string.
     ///
-    /// A text that is not one of the fixed values goes to the family's overflow series.
+    /// A string that is not one of the fixed values leads to the family's overflow series.
     #[inline]
     pub fn text(&mut self, text: &str) {
         let set = self.sets.get(self.position).and_then(Option::as_ref);
@@ -147,8 +148,8 @@ impl<'a> KeyWriter<'a> {
         }
     }
 
-    /// Writes all labels of a series at once, as a [`View`](super::View) has them: the group, and
-    /// the texts preceded by their lengths.
+    /// Writes all labels of a series at once, in the form of a [`View`](super::View): the group,
+    /// and the dynamic values preceded by their lengths.
     pub fn series(&mut self, group: u32, texts: &[u8]) {
         self.position = self.sets.len();
         self.group = group;
@@ -160,7 +161,7 @@ impl<'a> KeyWriter<'a> {
         }
     }
 
-    /// Writes kept values. Must be called before anything else is written.
+    /// Writes kept values. You must call this before you write anything else.
     pub fn kept(&mut self, values: &Values) {
         debug_assert_eq!(self.position, 0);
         (self.position, self.group, self.unknown) = (values.position, values.group, values.unknown);
@@ -169,7 +170,7 @@ impl<'a> KeyWriter<'a> {
         (texts.count, texts.hash) = (values.texts, values.hash);
     }
 
-    /// Keeps what was written so far.
+    /// Keeps the values that were written so far.
     pub(crate) fn keep(self) -> Values {
         let Self { position, group, unknown, texts, .. } = self;
         let (texts, hash, bytes) = texts
@@ -177,13 +178,13 @@ impl<'a> KeyWriter<'a> {
         Values { position, texts, group, unknown, hash, bytes }
     }
 
-    /// The group of all fixed labels; `None` if a text was unknown.
+    /// Returns the group of all fixed labels; `None` if a value was unknown.
     #[inline]
     pub(crate) fn group(&self) -> Option<u32> {
         (!self.unknown).then_some(self.group)
     }
 
-    /// The key, packed.
+    /// Packs the key.
     #[inline]
     pub(crate) fn finish(self, secrets: &Secrets, texts: usize) -> Option<Key<'a>> {
         let group = self.group()?;
@@ -199,7 +200,7 @@ impl Texts {
         Self { hash: seed, secret: text, count: 0, length: 0, spill: None, stack }
     }
 
-    /// Packs the key. `None` if the number of texts is not `texts`.
+    /// Packs the key. Returns `None` if the number of values is not `texts`.
     #[inline]
     pub(crate) fn finish(
         &mut self,
@@ -216,7 +217,7 @@ impl Texts {
         Some(Key { group, words: bytes.as_chunks().0, hash })
     }
 
-    /// As [`Texts::finish`], for a key on the stack: without a call.
+    /// Like [`Texts::finish`], but only for a key on the stack, and without a call.
     #[inline]
     pub(crate) fn finish_short(
         &mut self,
@@ -228,8 +229,8 @@ impl Texts {
             return None;
         }
         let words = self.length.div_ceil(WORD);
-        // SAFETY: the zeros end `WORD` bytes after ROOM at most. All bytes before them were
-        // written: `append` and `push` wrote `length` of them.
+        // SAFETY: the zeros end at most `WORD` bytes after ROOM. `append` and `push` wrote all
+        // `length` bytes before the zeros.
         let words = unsafe {
             self.stack.as_mut_ptr().add(self.length).cast::<[u8; WORD]>().write([0; WORD]);
             std::slice::from_raw_parts(self.stack.as_ptr().cast(), words)
@@ -245,7 +246,7 @@ impl Texts {
         }
     }
 
-    /// Appends a length and a text.
+    /// Appends a length and a value.
     #[inline(never)]
     fn push(&mut self, text: &[u8]) {
         self.count += 1;
@@ -256,8 +257,8 @@ impl Texts {
         self.length = at + 1 + length;
         let start = (&raw mut self.stack).cast::<u8>();
         let put = |offset, word: u64| {
-            // SAFETY: all words lie in the text, or are the only one of a text that is shorter than
-            // a word. So they end at most `1 + SHORT` bytes after `at`, and inside the stack.
+            // SAFETY: each word lies in the value, or is the only one of a value that is shorter
+            // than a word. So it ends at most `1 + SHORT` bytes after `at`, and inside the stack.
             unsafe { start.add(at + 1 + offset).cast::<[u8; WORD]>().write(word.to_le_bytes()) };
         };
         // SAFETY: as above.
@@ -285,8 +286,8 @@ impl Texts {
         };
     }
 
-    /// Appends a long text, or one for which the stack may have no room. A separate function, so
-    /// that the one above calls none, and saves no registers.
+    /// Appends a long value, or one that may not fit on the stack. Out of line, so that `push`
+    /// calls no function and saves no registers.
     #[cold]
     #[inline(never)]
     fn push_long(&mut self, text: &[u8]) {
@@ -294,7 +295,7 @@ impl Texts {
             Ok(length) if length < u8::MAX => self.append(&[length]),
             _ => {
                 self.append(&[u8::MAX]);
-                // A key that does not fit into a record is refused there, because of its length.
+                // A key of this length does not fit into a record, and is refused there.
                 let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
                 self.append(&length.to_le_bytes());
             }
@@ -319,15 +320,16 @@ impl Texts {
     }
 }
 
-/// What is secret of the hash of a segment's keys, so that no outsider can choose keys that
+/// The secrets of the hash of a segment's keys. Without them, an outsider could choose keys that
 /// collide.
 ///
-/// As in rapidhash and foldhash, a step multiplies two words of 64 bits, which are XORed with the
-/// hash so far and with a secret, and folds the product. A text begins with its length, multiplied
-/// by the secret and XORed into the hash so far; then there is a step for each 16 bytes, the last
-/// of which are the last 16 of the text, and may be in two steps. The first word of a step is that
-/// of lower addresses. A text of 8 to 15 bytes is the words at its start and at its end; a shorter
-/// one is one word, filled up with zeros, and a zero. The last step is for the group.
+/// Like in rapidhash and foldhash, a step XORs two words of 64 bits with the current hash and a
+/// secret, multiplies them, and folds the product. For each value, its length is multiplied by the
+/// secret and XORed into the hash. Then follows a step for each 16 bytes. The last step takes the
+/// last 16 bytes of the value, which may overlap the step before. The first word of a step is at
+/// the lower address. For a value of 8 to 15 bytes, the two words are at its start and at its end;
+/// a shorter value is a single word, filled with zeros, and a zero. The final step is for the
+/// group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Secrets {
     seed: u64,
@@ -336,17 +338,17 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// For a family without keys.
+    /// The secrets of a family without keys.
     pub(crate) const NONE: Self = Self { seed: 0, text: 0, group: 0 };
 
-    /// Those of rapidhash.
+    /// Derives the secrets from a seed like rapidhash.
     pub(crate) fn new(seed: u64) -> Self {
         let RapidSecrets { seed, secrets: [text, group, ..] } = RapidSecrets::seed(seed);
-        // Odd, so that different lengths have different products.
+        // The secret is odd, because different lengths then have different products.
         Self { seed, text: text | 1, group }
     }
 
-    /// The hash of a key, which is that of its packed texts and of its group.
+    /// Returns the hash of a key, from its packed values and its group.
     pub(crate) fn hash(&self, group: u32, texts: usize, bytes: &[u8]) -> u64 {
         let (mut hash, mut rest) = (self.seed, bytes);
         for _ in 0..texts {
@@ -356,8 +358,8 @@ impl Secrets {
         self.of_key(hash, group)
     }
 
-    /// As [`Secrets::of`], and what else there is to know of the texts of a key that may be
-    /// damaged: all by one look at each word. `None` if they are fewer.
+    /// Like [`Secrets::hash`], but reads each word only once for all facts on the values of a key
+    /// that may be damaged. Returns `None` if there are fewer values.
     #[inline]
     pub(crate) fn look(&self, group: u32, texts: usize, bytes: &[u8]) -> Option<KeySummary> {
         let (mut hash, mut rest, mut seen) = (self.seed, bytes, ByteClasses::default());
@@ -380,24 +382,24 @@ impl Secrets {
     }
 }
 
-/// What there is to know of the texts of a key.
+/// A summary of the values of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeySummary {
     /// The hash of the key.
     pub(crate) hash: u64,
-    /// Where the texts end.
+    /// The end of the values.
     pub(crate) end: usize,
     pub(crate) is_ascii: bool,
     /// Whether any byte needs an escape in text formats.
     pub(crate) has_escape: bool,
 }
 
-/// What was seen in the words of texts, in the top bits of bytes.
+/// Flags on the words of values, in the top bits of bytes.
 #[derive(Default)]
 struct ByteClasses {
-    /// All words, by OR.
+    /// All words, combined by OR.
     all: u64,
-    /// If there was a byte that needs an escape, the top bit of at least one byte is set.
+    /// The top bit of at least one byte is set if a byte needed an escape.
     escapes: u64,
 }
 
@@ -409,8 +411,8 @@ impl ByteClasses {
     fn add(&mut self, word: u64) {
         self.all |= word;
         for byte in *b"\"\\\n" {
-            // The top bit of the first byte that is zero is set here, and no other's if there is
-            // none ("Bit Twiddling Hacks", S. E. Anderson).
+            // This sets the top bit of the first zero byte; without a zero byte, it sets none ("Bit
+            // Twiddling Hacks", S. E. Anderson).
             let other = word ^ (ONES * u64::from(byte));
             self.escapes |= other.wrapping_sub(ONES) & !other;
         }
@@ -420,13 +422,13 @@ impl ByteClasses {
 /// The lowest bit of each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// The hash of the texts so far, after a text.
+/// Returns the hash after one more value.
 fn hash_text(secret: u64, hash: u64, text: &[u8]) -> u64 {
     hash_words(secret, hash, text, |_| ())
 }
 
-/// As [`hash_text`]; calls `see` with words that together have all bytes of the text, and beside
-/// these only zeros.
+/// Like [`hash_text`]; calls `see` with words that together contain all bytes of the value, and
+/// zeros.
 #[inline(always)]
 fn hash_words(secret: u64, hash: u64, text: &[u8], mut see: impl FnMut(u64)) -> u64 {
     let mut hash = with_length(secret, hash, text.len());
@@ -449,14 +451,14 @@ fn hash_words(secret: u64, hash: u64, text: &[u8], mut see: impl FnMut(u64)) -> 
     mix(secret, hash, first, last)
 }
 
-/// The hash before a text of this length. A length that were XORed into the hash as it is could be
-/// cancelled by the text, whatever the secret.
+/// Returns the hash before a value of this length. The length is multiplied, because a value could
+/// cancel a plain length in the hash with any secret.
 #[inline]
 fn with_length(secret: u64, hash: u64, length: usize) -> u64 {
     hash ^ (length as u64).wrapping_mul(secret)
 }
 
-/// A step for two words of a text.
+/// Hashes two words of a value.
 #[inline]
 fn mix(secret: u64, hash: u64, first: u64, second: u64) -> u64 {
     fold(first ^ secret, second ^ hash)
@@ -465,18 +467,18 @@ fn mix(secret: u64, hash: u64, first: u64, second: u64) -> u64 {
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
-    // Truncation is meant: both halves.
+    // The truncation is intended: both halves are used.
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The two words of a piece.
+/// Returns the two words of a piece.
 fn halves(piece: &[u8; 2 * WORD]) -> [u64; 2] {
-    // Truncation is meant: the first word, and the second one.
+    // The truncation is intended: this returns the first word and the second.
     let both = u128::from_le_bytes(*piece);
     [both as u64, (both >> 64) as u64]
 }
 
-/// A text of at most 7 bytes as a number, by loads that stay inside the text.
+/// Returns a value of at most 7 bytes as a number, with loads that stay inside the value.
 #[inline]
 fn short(text: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
@@ -486,7 +488,7 @@ fn short(text: &[u8]) -> u64 {
     text.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Splits the first text off the texts of a key: (the text, the rest).
+/// Splits the first value off the values of a key: (the value, the rest).
 #[inline]
 pub(crate) fn next_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = bytes.split_first()?;
@@ -536,7 +538,7 @@ mod tests {
         }
     }
 
-    /// Each byte at each place of texts of many lengths.
+    /// Tries each byte at each place of values of many lengths.
     #[test]
     fn one_look_at_a_key_tells_what_several_do() {
         let secrets = Secrets::new(7);
@@ -546,7 +548,7 @@ mod tests {
         };
         for length in (0..40).filter(|length| !cfg!(miri) || length % 8 < 2) {
             for (at, &byte) in (0..length).flat_map(|at| bytes.iter().map(move |b| (at, b))) {
-                // What is before and after is none of the text.
+                // The bytes before and after do not belong to the value.
                 let mut text = vec![b'a'; length];
                 text[at] = byte;
                 let mut key = vec![1, b'x', length as u8];
@@ -568,7 +570,7 @@ mod tests {
         }
     }
 
-    /// Keys that differ in a few bits, at any place, as those of users and routes do.
+    /// Keys that differ in a few bits at any place, such as the names of users and routes.
     #[test]
     fn hashes_of_similar_keys_are_spread() {
         let keys = if cfg!(miri) { 1 << 4 } else { 1 << 16 };
@@ -587,8 +589,8 @@ mod tests {
                 packed(&[&one, &other]).2
             });
             let hashes: Vec<u64> = hashes.collect();
-            // What decides the slot, what the index compares, and the checksum: each as for random
-            // numbers.
+            // The bits for the slot, for the comparison in the index, and for the checksum must all
+            // be spread like random numbers.
             for shift in [64 - keys.ilog2(), 32, 0] {
                 let mut seen: Vec<u64> =
                     hashes.iter().map(|hash| hash >> shift & u64::from(u32::MAX)).collect();
@@ -609,7 +611,8 @@ mod tests {
         }
     }
 
-    /// Texts whose bytes would cancel their length, if it were XORed into the hash as it is.
+    /// Values whose bytes would cancel their length, if it were XORed into the hash without the
+    /// secret.
     #[test]
     fn the_text_does_not_cancel_its_length() {
         let x = |count: usize| "x".repeat(count);

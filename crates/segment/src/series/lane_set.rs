@@ -1,7 +1,8 @@
-//! The lanes of a slab, as one process knows them, and when the slab earns more.
+//! The lanes of a slab in one process, and the decision when the slab earns more.
 //!
-//! Lanes for many CPUs take memory, and each scrape reads them. So a slab gets them only if threads
-//! collide in its cells, or if they add so often that the faster addition is worth the memory.
+//! Lanes for many CPUs take memory, and each scrape reads them. A slab therefore gets them only if
+//! threads collide in its cells, or if they add so often that faster additions are worth the
+//! memory.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -22,16 +23,16 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 pub(crate) struct LaneSet {
     /// The lanes of CPUs among the first ones, if sequences of this machine add to these lanes.
     home: Option<Home>,
-    /// The numbers of the slab's first lanes: of CPUs, and in all. At least one lane is shared.
+    /// The numbers of the slab's first lanes: of CPUs, and in total. At least one lane is shared.
     cpus: u16,
     count: u16,
-    /// `None` for side allocations, which earn no lanes.
+    /// The state for earning lanes; `None` for side allocations, which earn none.
     demand: Option<Demand>,
     sides: Option<Arc<Sides>>,
 }
 
-/// The lanes of the side allocations of a family. Some have the same lanes as the family had at
-/// first, others have a few shared ones.
+/// The lanes of the side allocations of a family. Some use the same lanes as the family at its
+/// creation, others use a few shared ones.
 #[derive(Debug)]
 pub(crate) struct Sides {
     /// For new side allocations.
@@ -45,24 +46,24 @@ pub(crate) struct Sides {
 struct Demand {
     adding: EarnedSequence,
     lanes: EarnedLanes,
-    /// The word that states their place.
+    /// The word that states the place of the lanes.
     word: NonNull<AtomicU64>,
     segment: Segment,
     noted: LaneNotes,
 }
 
-/// The words that each addition to an earned lane reads, on one line.
+/// The words that each addition to an earned lane reads, on one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct EarnedSequence {
-    /// The earned lanes of CPUs. Empty if threads use the first lanes.
+    /// The earned lanes of CPUs; empty if threads use the first lanes.
     reach: Reach,
-    /// `None` if the machine has no sequences.
+    /// The sequence; `None` if the machine does not support any.
     sequence: Option<Sequence>,
 }
 
-/// Counts and times that threads note. They share no line with the words that each addition reads;
-/// processors fetch two lines at once.
+/// Counts and times that threads note. They share no cache line with the words that each addition
+/// reads. The alignment is twice a line, because processors fetch two lines at once.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct LaneNotes {
@@ -72,7 +73,7 @@ struct LaneNotes {
     collided: AtomicU64,
     /// The last time when a cell reached a round number, in milliseconds since boot.
     rounded: AtomicU64,
-    /// Whether a thread takes memory for lanes, or has tried to: a [`state`].
+    /// Whether a thread takes memory for lanes, or tried to: a [`state`].
     taking: AtomicU64,
 }
 
@@ -81,17 +82,18 @@ unsafe impl Send for Demand {}
 // SAFETY: as above.
 unsafe impl Sync for Demand {}
 
-/// Sixteen collisions within a second: many threads add to a cell some 20,000 times a second.
+/// Sixteen collisions within a second. This happens, for example, if many threads add to a cell
+/// about 20,000 times a second.
 const COLLISIONS: u64 = 16;
 const COLLISION_TIME: u64 = 1000;
-/// 4,096 additions of 1 within 40 milliseconds: the faster addition then saves some 3,000th of a
+/// 4,096 additions of 1 within 40 milliseconds. Faster additions then save about a 3,000th of a
 /// CPU.
 const ROUND_BITS: u32 = 12;
 const ROUND_TIME: u64 = 40;
 
 impl LaneSet {
-    /// A set of `count` lanes that earns no others. The first `cpus` belong to CPUs. `None` if no
-    /// lane is shared.
+    /// Returns a set of `count` lanes that earns no others. The first `cpus` belong to CPUs.
+    /// Returns `None` if no lane is shared.
     fn begun(cpus: u16, count: u16) -> Option<Self> {
         let sequence = if cpus > 0 { Sequence::find() } else { None };
         let home = sequence.map(|sequence| Home { sequence, cpus: cpus.into() });
@@ -99,14 +101,14 @@ impl LaneSet {
         (cpus < count).then_some(Self { home, cpus, count, demand, sides })
     }
 
-    /// The lanes of the slabs of a family of sums, which began with `count` lanes, of which the
-    /// first `cpus` belong to CPUs. `None` if no lane is shared.
+    /// Returns the lanes of each slab of a family of sums. Its slabs began with `count` lanes, and
+    /// the first `cpus` of them belong to CPUs. Returns `None` if no lane is shared.
     ///
-    /// For each slab, `slabs` returns the word at which the first lane begins, the number of words
+    /// For each slab, `slabs` returns the word where the first lane begins, the number of words
     /// that the slab uses in a lane, and the word that states the place of its earned lanes.
     ///
     /// # Safety
-    /// The words are in the segment.
+    /// The words must be in the segment.
     pub(crate) unsafe fn of_slabs(
         segment: &Segment,
         (cpus, count): (u16, u16),
@@ -114,8 +116,8 @@ impl LaneSet {
     ) -> Option<Arc<[Self]>> {
         let here = cpus::places(Sequence::find().is_some());
         let is_at_home = is_at_home((cpus, count), here);
-        // On a machine with many CPUs, a side allocation has a few shared lanes, because each takes
-        // a page. A large family has too many series even for that.
+        // On a machine with many CPUs, a side allocation uses a few shared lanes, because each lane
+        // takes a page. A large family contains too many series even for this.
         let begun = Self::begun(cpus, count)?;
         let home = begun.home.filter(|_| is_at_home);
         let few = Self::begun(0, cpus::SHARED as u16)?;
@@ -137,40 +139,41 @@ impl LaneSet {
         self.home
     }
 
-    /// The sequence that adds to the earned lane of this thread's CPU, and the reach of these
-    /// lanes.
+    /// Returns the sequence that adds to the earned lane of this thread's CPU, and the reach of
+    /// these lanes.
     #[inline]
     pub(crate) fn earned_sequence(&self) -> Option<(Sequence, &Reach)> {
         let adding = &self.demand.as_ref()?.adding;
         Some((adding.sequence?, &adding.reach))
     }
 
-    /// The CPUs that have a lane from the start.
+    /// Returns the number of CPUs that own a lane from the start.
     #[inline]
     pub(crate) fn cpus(&self) -> u16 {
         self.cpus
     }
 
-    /// The number of lanes from the start.
+    /// Returns the number of lanes from the start.
     #[inline]
     pub(crate) fn count(&self) -> u16 {
         self.count
     }
 
-    /// The lanes of a new side allocation of a series in these.
+    /// Returns the lanes of a new side allocation of a series in these lanes.
     #[inline]
     pub(crate) fn of_sides(&self) -> &Self {
         self.sides.as_deref().map_or(self, |sides| &sides.new)
     }
 
-    /// The lanes of an existing side allocation with these numbers of lanes, if there can be one.
+    /// Returns the lanes of an existing side allocation with these numbers of lanes, if there can
+    /// be one.
     pub(crate) fn of_existing_side(&self, cpus: u16, count: u16) -> Option<&Self> {
         let sides = self.sides.as_deref()?;
         let mut sets = [&sides.new, &sides.old].into_iter();
         sets.find(|set| (set.cpus, set.count) == (cpus, count))
     }
 
-    /// The lanes that the slab earned, in any process.
+    /// Returns the lanes that the slab earned, in any process.
     #[inline]
     pub(crate) fn earned(&self) -> Option<EarnedReach> {
         let demand = self.demand.as_ref()?;
@@ -184,13 +187,13 @@ impl LaneSet {
         Some(EarnedReach { offset, distance, cpus, lanes: count })
     }
 
-    /// Whether the threads of this machine use the slab's earned lanes.
+    /// Returns whether the threads of this machine use the slab's earned lanes.
     #[inline]
     pub(crate) fn may_earn(&self) -> bool {
         self.demand.as_ref().is_some_and(|demand| !demand.lanes.is_at_home())
     }
 
-    /// The words of the lanes that the slab earned, as its word states them.
+    /// Returns the words of the slab's earned lanes, according to the slab's word.
     pub(crate) fn earned_words(&self) -> Option<Range<u64>> {
         let demand = self.demand.as_ref()?;
         let stated = demand.word().load(Ordering::Acquire);
@@ -199,7 +202,7 @@ impl LaneSet {
         Some(first..first + u64::from(place.lanes) * u64::from(demand.lanes.words()))
     }
 
-    /// Forgets the earned lanes and all counts in them. Bases may still include these counts. No
+    /// Drops the earned lanes with all of their counts. Bases may still include these counts. No
     /// process may have used the lanes since the file was opened.
     pub(crate) fn forget(&self) {
         if let Some(demand) = &self.demand {
@@ -217,7 +220,7 @@ impl LaneSet {
         }
     }
 
-    /// Notes that `n` was added to a cell that held `old`.
+    /// Notes that `n` was added to a cell whose value was `old`.
     #[inline]
     pub(crate) fn note_addition(&self, old: u64, n: u64) {
         if is_round(old, n) {
@@ -236,17 +239,18 @@ impl LaneSet {
         let now = since_boot / 1_000_000;
         // Relaxed, here and above: a mix of two threads' times earns the lanes sooner or later.
         if now.saturating_sub(last.swap(now, Ordering::Relaxed)) <= within {
-            // No lock and no growing file: this may be a signal handler.
+            // Take no lock and don't grow the file, because this can be a signal handler.
             self.earn_by(|segment, words| segment.take_at_hand(words));
         }
     }
 
-    /// Grows the segment if it has no room for the lanes that the slab may earn: an update does not
-    /// grow it for them.
+    /// Grows the segment if there is no room for the lanes that the slab may earn, because an
+    /// update does not grow the segment for lanes.
     ///
     /// The room is not reserved. If it is gone when the lanes are wanted, only a walk in the same
-    /// process grows the segment for them. A process may never walk, because another one is scraped
-    /// in its place. Then the slab stays as it is until the segment has grown for something else.
+    /// process grows the segment for these lanes. This process may never walk, for example because
+    /// another one is scraped instead. The slab then stays unchanged until something else grows the
+    /// segment.
     pub(crate) fn make_room(&self) {
         if let Some(demand) = self.demand.as_ref().filter(|_| self.may_earn()) {
             let words = demand.words_for(cpus::places(demand.adding.sequence.is_some()));
@@ -256,16 +260,16 @@ impl LaneSet {
         }
     }
 
-    /// Gives each CPU a lane, and grows the segment if necessary. Does nothing on a machine with
-    /// one CPU, or if lanes would end in the second half of the segment.
+    /// Gives each CPU a lane, and grows the segment if necessary. This is skipped on a machine with
+    /// one CPU, or if the lanes would end in the second half of the segment.
     #[cold]
     pub(crate) fn earn(&self) {
         self.earn_by(|segment, words| segment.take(words, lock::UPDATE).ok());
     }
 
-    /// [`LaneSet::earn`], if threads asked for lanes while the segment had no room for them.
+    /// Calls [`LaneSet::earn`] if threads asked for lanes while the segment was full.
     pub(crate) fn earn_if_wanted(&self) {
-        // A child of a fork does this also if its parent wanted the lanes.
+        // A child of a fork does this, too, if its parent wanted the lanes.
         let is_wanted = |demand: &Demand| {
             let state = demand.noted.taking.load(Ordering::Relaxed);
             state & u64::from(u32::MAX) == WANTED
@@ -289,10 +293,10 @@ impl LaneSet {
         if !demand.may_take(words) || taking.swap(is_taking, Ordering::Relaxed) == is_taking {
             return;
         }
-        // The words that are taken begin on a line of 8 words.
+        // The taken words begin on a line of 8 words.
         if let Some(taken) = take(&demand.segment, words) {
             let first = WordOffset::new(taken.get().next_multiple_of(APART));
-            // Together, they are a little more than 1,024 at most.
+            // The cast is safe, because together they are at most a little more than 1,024.
             let (cpus, lanes) = (places.0 as u16, (places.0 + places.1) as u16);
             // If another process was faster, these lanes are lost, which costs their memory.
             lanes::earn(demand.word(), Layout { first, cpus, lanes });
@@ -303,9 +307,10 @@ impl LaneSet {
     }
 }
 
-/// Whether the lanes of a family serve this machine as well as earned ones would. They do not in a
-/// file from a machine with fewer CPUs, for example. The arguments are the lanes of CPUs and all
-/// lanes; and the places for CPUs and the shared ones that this machine would get.
+/// Returns whether the lanes of a family serve this machine as well as earned ones would. In a file
+/// from a machine with fewer CPUs, for example, they don't. The arguments are the lanes of CPUs and
+/// all lanes of the family; then the lanes for CPUs and the shared lanes that this machine would
+/// use.
 fn is_at_home((cpus, count): (u16, u16), (cpus_here, shared_here): (usize, usize)) -> bool {
     let shared = usize::from(count.saturating_sub(cpus));
     let has_all = usize::from(cpus) >= cpus_here && shared >= shared_here;
@@ -313,22 +318,23 @@ fn is_at_home((cpus, count): (u16, u16), (cpus_here, shared_here): (usize, usize
     has_all || cpus_here + shared_here <= 2
 }
 
-/// Whether a cell that held `old` passes a round number when `n` is added: once in some 4,096
+/// Returns whether adding `n` to `old` passes a round number. This happens once in about 4,096
 /// additions of about `n`.
 #[inline]
 fn is_round(old: u64, n: u64) -> bool {
-    // 12 for an addition of 1.
+    // The bit is 12 for an addition of 1.
     let bit = ROUND_BITS - 1 + (u64::BITS - n.leading_zeros());
     (old ^ old.wrapping_add(n)).checked_shr(bit).unwrap_or(0) != 0
 }
 
-/// A state of [`LaneNotes::taking`], with the number of forks in the upper half. So a child of a
-/// fork ignores the states of its parent: the thread that would change them is not there.
+/// Returns a state for [`LaneNotes::taking`], with the number of forks in the upper half. A child
+/// of a fork ignores its parent's states, because the thread that would change them does not exist
+/// there.
 fn state(state: u64) -> u64 {
     u64::from(fork::generation()) << 32 | state
 }
 
-/// A thread is taking memory, or has taken it.
+/// A thread is taking memory, or did so.
 const TAKING: u64 = 1;
 /// Lanes are wanted, but there was no room.
 const WANTED: u64 = 2;
@@ -340,24 +346,25 @@ impl Demand {
         Self { adding, lanes, word, segment: segment.clone(), noted: LaneNotes::default() }
     }
 
-    /// The words to take for this many lanes of CPUs and shared ones.
+    /// Returns the words for this many lanes of CPUs and shared lanes.
     fn words_for(&self, (cpus, shared): (usize, usize)) -> u64 {
         (cpus + shared) as u64 * u64::from(self.lanes.words()) + u64::from(APART)
     }
 
-    /// Whether lanes of that many words may be taken. The second half of a segment is for new
-    /// series, which have no other place. Threads that ask at once may take a little of it.
+    /// Returns whether lanes of that many words may be taken. The second half of a segment is
+    /// reserved for new series, because they have no other place. Threads that ask at once may take
+    /// a little from it.
     fn may_take(&self, words: u64) -> bool {
         let end = self.segment.used().saturating_add(offset::bytes(words));
         end <= self.segment.limit() / 2
     }
 
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: `LaneSet::of_slabs` was promised that it is in the segment, which lives as long.
+        // SAFETY: `LaneSet::of_slabs` required that it is in the segment, which lives as long.
         unsafe { self.word.as_ref() }
     }
 
-    /// Whether the segment is a copy of a file.
+    /// Returns whether the segment is a copy of a file.
     fn is_copy(&self) -> bool {
         #[cfg(unix)]
         return self.segment.region.origin().is_some();
@@ -369,8 +376,7 @@ impl Demand {
 /// The lanes that a slab earned.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EarnedReach {
-    /// The bytes from a cell of the slab to the same cell in the first one of the lanes, modulo
-    /// 2^64.
+    /// The bytes from a cell of the slab to the same cell in the first of these lanes, modulo 2^64.
     offset: u64,
     /// The words from one lane to the next.
     distance: usize,
@@ -379,34 +385,34 @@ pub(crate) struct EarnedReach {
 }
 
 impl EarnedReach {
-    /// The cell in a lane.
+    /// Returns the cell in a lane.
     ///
     /// # Safety
-    /// `cell` is in the first lane of the slab that earned these, among the words that the slab
-    /// uses (see [`LaneSet::of_slabs`]), and there is such a lane.
+    /// `cell` must be in the first lane of the slab that earned these lanes, among the words that
+    /// the slab uses (see [`LaneSet::of_slabs`]), and the lane must exist.
     #[inline]
     pub(crate) unsafe fn cell(self, cell: NonNull<AtomicU64>, lane: usize) -> NonNull<AtomicU64> {
         // Both are in the same mapping, so the pointer keeps its provenance.
         let address = cell.as_ptr().wrapping_byte_add(self.offset as usize);
         // SAFETY: `LaneSet::earned` checked that the lanes are in the segment, for as long as it is
-        // mapped, and each has room for the words that the slab uses.
+        // mapped, and each contains the words that the slab uses.
         unsafe { NonNull::new_unchecked(address.wrapping_add(lane * self.distance)) }
     }
 
-    /// The cells in all lanes.
+    /// Returns the cells in all lanes.
     ///
     /// # Safety
-    /// As for [`EarnedReach::cell`].
+    /// Same as for [`EarnedReach::cell`].
     #[inline]
     pub(crate) unsafe fn cells(
         self,
         cell: NonNull<AtomicU64>,
     ) -> impl Iterator<Item = NonNull<AtomicU64>> {
-        // SAFETY: as promised by the caller; there are that many lanes.
+        // SAFETY: the caller's obligation; there are that many lanes.
         (0..usize::from(self.lanes)).map(move |lane| unsafe { self.cell(cell, lane) })
     }
 
-    /// The shared lane of the thread with that number.
+    /// Returns the shared lane of the thread with this number.
     #[inline]
     pub(crate) fn shared(self, thread: usize) -> usize {
         usize::from(self.cpus) + thread % usize::from(self.lanes - self.cpus)
@@ -429,7 +435,7 @@ mod tests {
         segment.family(&schema).unwrap()
     }
 
-    /// A set of one lane, whose slab may earn others, whatever machine this is.
+    /// Returns a set of one lane, whose slab may earn others on any machine.
     fn abroad(segment: &Segment, word: &AtomicU64) -> LaneSet {
         let lanes = EarnedLanes::new(segment.used() / 8, 8, false);
         let demand = Some(Demand::new(lanes, NonNull::from(word), segment));
@@ -460,7 +466,7 @@ mod tests {
 
     #[test]
     fn lanes_are_at_home_on_machines_that_need_no_others() {
-        // CPUs and lanes of the family; places for CPUs and shared ones here.
+        // CPUs and lanes of the family, for 4 CPUs and 1 shared lane here.
         for lanes in [(4, 5), (5, 6), (4, 12), (1024, 1032)] {
             assert!(is_at_home(lanes, (4, 1)), "{lanes:?}");
         }

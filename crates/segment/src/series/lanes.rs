@@ -1,14 +1,14 @@
 //! Lanes by demand: a slab gets lanes for its CPUs when its cells are contended or busy.
 //!
-//! On a machine with few CPUs, a family begins with its lanes. On a larger one it begins with one
-//! lane, to which all threads add atomically, and each slab *earns* more. Then a thread takes
-//! memory for them, and stores their place in the slab's word, once. The first lane stays, and
-//! counts in the sum. A process that finds the word checks the place, copies it to private memory,
-//! and only then lets its sequences add there.
+//! On a machine with few CPUs, a family begins with its lanes. On a larger one, it begins with one
+//! lane, where all threads add atomically, and each slab can *earn* more. To earn them, a thread
+//! takes memory, and stores the place of the lanes in the slab's word, once. The first lane stays,
+//! and its values count in the sum. A process that finds the word checks the place and copies it to
+//! private memory. Only then can its sequences add there.
 //!
-//! A thread adds to the new lanes only after the word was stored. So a reader must load the base
-//! first, then the word, and then the lanes: this order misses no addition that the base includes,
-//! or that came before the read.
+//! A thread adds to the new lanes only after the word was stored. Because of this, a reader must
+//! load the base first, then the word, and then the lanes. With this order, the reader misses no
+//! addition that the base includes, or that happened before the read.
 
 use crate::offset::WordOffset;
 use crate::rseq::Reach;
@@ -24,7 +24,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     pub(crate) fn unpack(word: u64) -> Self {
-        // Truncation is meant: each cast keeps one part.
+        // The truncation is intended: each cast keeps one part.
         Self {
             first: WordOffset::unpack(word),
             cpus: (word >> 32) as u16,
@@ -32,7 +32,7 @@ impl Layout {
         }
     }
 
-    /// Whether there is a place, and a lane that is shared.
+    /// Returns whether there is a place, and a shared lane.
     pub(crate) fn is_sound(self) -> bool {
         self.first != WordOffset::NONE && self.cpus < self.lanes
     }
@@ -42,7 +42,7 @@ impl Layout {
     }
 }
 
-/// The lanes that a slab earned, as this process knows them.
+/// The lanes that a slab earned, in this process.
 #[derive(Debug)]
 pub(crate) struct EarnedLanes {
     /// The place that this process found and checked; 0 before.
@@ -51,38 +51,38 @@ pub(crate) struct EarnedLanes {
     home: u64,
     /// The words from one earned lane to the next.
     words: u32,
-    /// Whether the CPUs of this machine use the lanes with which the slab began, and not these.
+    /// Whether this machine's CPUs use the slab's first lanes instead of these.
     is_at_home: bool,
 }
 
 impl EarnedLanes {
-    /// The lanes of a slab that begins at `home`, and uses `used` words of each.
+    /// Returns the lanes of a slab that begins at `home`, and uses `used` words of each.
     pub(crate) fn new(home: u64, used: u32, is_at_home: bool) -> Self {
         let words = distance(used);
         Self { place: AtomicU64::new(0), home, words, is_at_home }
     }
 
-    /// Whether the CPUs of this machine use the lanes with which the slab began, and not these.
+    /// Returns whether this machine's CPUs use the slab's first lanes instead of these.
     #[inline]
     pub(crate) fn is_at_home(&self) -> bool {
         self.is_at_home
     }
 
-    /// The words from one earned lane to the next.
+    /// Returns the words from one earned lane to the next.
     #[inline]
     pub(crate) fn words(&self) -> u32 {
         self.words
     }
 
-    /// The bytes from a cell in the first lane to the same cell in the first one of these lanes,
-    /// modulo 2^64.
+    /// Returns the bytes from a cell in the first lane to the same cell in the first of these
+    /// lanes, modulo 2^64.
     #[inline]
     pub(crate) fn offset(&self, place: Layout) -> u64 {
         u64::from(place.first.get()).wrapping_sub(self.home).wrapping_mul(8)
     }
 
-    /// The place that `word` states. `None` if the word is 0, or if `check` refuses the place.
-    /// `reach` is the reach of the sequences that add in this slab.
+    /// Returns the place that `word` states; `None` if the word is 0, or if `check` refuses the
+    /// place. `reach` is the reach of the sequences that add in this slab.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -90,7 +90,7 @@ impl EarnedLanes {
         word: &AtomicU64,
         check: impl FnOnce(Layout) -> bool,
     ) -> Option<Layout> {
-        // Acquire: as below, through the thread that found the word.
+        // Acquire: like below, through the thread that found the word.
         let mut place = self.place.load(Ordering::Acquire);
         if place == 0 {
             // Acquire: the lanes that this thread reads were zeroed before.
@@ -103,15 +103,15 @@ impl EarnedLanes {
         Some(Layout::unpack(place))
     }
 
-    /// Keeps a place for this process, which then never looks at the word again: a hostile process
-    /// could change it.
+    /// Keeps a place for this process. The process then never reads the word again, because a
+    /// hostile process could change it.
     #[cold]
     fn adopt(&self, reach: &Reach, stated: u64, check: impl FnOnce(Layout) -> bool) -> Option<u64> {
         let layout = Layout::unpack(stated);
         if !layout.is_sound() || !check(layout) {
             return None;
         }
-        // AcqRel: as in `find`. All threads use the place that the first one noted.
+        // AcqRel: like in `find`. All threads use the place that the first of them noted.
         let noted = self.place.compare_exchange(0, stated, Ordering::AcqRel, Ordering::Acquire);
         let place = noted.map_or_else(|noted| noted, |_| stated);
         if !self.is_at_home {
@@ -128,7 +128,7 @@ pub(crate) fn earn(word: &AtomicU64, lanes: Layout) -> bool {
     word.compare_exchange(0, lanes.pack(), Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
-/// The words from one earned lane to the next, for a slab that uses `used` words of each.
+/// Returns the words from one earned lane to the next, for a slab that uses `used` words of each.
 pub(crate) fn distance(used: u32) -> u32 {
     used.next_multiple_of(APART)
 }
@@ -137,8 +137,8 @@ pub(crate) fn distance(used: u32) -> u32 {
 /// lines at once.
 pub(crate) const APART: u32 = 16;
 
-/// The model for loom: a slab of one cell, which earns the lanes of two CPUs and a shared one, in
-/// two processes.
+/// A model for loom: a slab of one cell earns the lanes of two CPUs and a shared lane, in two
+/// processes.
 #[cfg(loom)]
 pub mod model {
     use super::*;
@@ -149,7 +149,7 @@ pub mod model {
     #[derive(Debug, Clone)]
     pub struct SharedMemory(Cells);
 
-    /// A process.
+    /// A process that uses the slab.
     #[derive(Debug, Clone)]
     pub struct Process {
         shared: SharedMemory,
@@ -208,7 +208,7 @@ pub mod model {
             cells.fold(0, |sum, cell| sum.wrapping_add(cell.load(Ordering::Acquire)))
         }
 
-        /// The value.
+        /// Returns the value.
         pub fn sum(&self) -> u64 {
             let base = self.shared.0[BASE].load(Ordering::Acquire);
             self.raw_sum().wrapping_sub(base)

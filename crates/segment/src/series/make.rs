@@ -1,5 +1,5 @@
-//! Making a family: its record, which is reserved or was another family's, and where its series
-//! are to be.
+//! Creates a family: reserves its record, or reuses the record of a freed one, and allocates its
+//! series.
 
 use super::dense::Dense;
 use super::family::{
@@ -14,7 +14,7 @@ use crate::segment::Segment;
 use crate::sync::Ordering;
 
 impl Family {
-    /// Makes a family. Requires the lock of registration.
+    /// Creates a family. The caller must hold the registration lock.
     pub(super) fn make(segment: &Segment, wanted: FamilyRequest<'_>) -> Result<Self, Error> {
         let (schema, groups) = (&*wanted.schema, wanted.groups);
         let bytes = schema.encode();
@@ -62,7 +62,7 @@ impl Family {
         };
         let record = draft.publish()?;
         Names::in_segment(segment).note_family(segment, &record, wanted.name());
-        // The description was checked, and is not read again from the record.
+        // The description was checked, so do not read it again from the record.
         let schema = (wanted.schema.into_owned(), groups);
         Ok(Self::with_series(segment, &record, schema, series, wanted.clock))
     }

@@ -22,9 +22,9 @@
 //! # Ok::<(), quipu_segment::Error>(())
 //! ```
 //!
-//! If all labels are of fixed cardinality, a series is found by arithmetic, and its cells lie in
-//! lanes, one for each CPU. If a label is dynamic, a series is a record of its own, which holds the
-//! texts of its labels and its cells. An index finds it without a lock.
+//! If all labels have fixed values, the place of a series is computed from them, and its cells lie
+//! in lanes, one for each CPU. If a label is dynamic, each series is a separate record with its
+//! label values and cells, and an index finds it without a lock.
 
 #[cfg(not(loom))]
 mod cached;

@@ -1,8 +1,8 @@
 //! Finds a family by its name, without a walk over all records.
 //!
-//! Each handle to a segment has, in each process, a table of its own. It is brought up to date with
-//! the records published since the last lookup: records are only ever pushed at the front of the
-//! list.
+//! Each handle to a segment keeps a table of names, separately in each process. For example, the
+//! first lookup reads all records, and a later lookup only adds the records published since. This
+//! is cheap, because new records are always pushed at the front of the list.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::layout::{RECORD_BYTES, check_at, walk};
 use crate::lock::BusyReason;
 use crate::segment::{Contents, Job, Record, Segment};
 
-/// The records of families by name, and the slabs, as far as this process has seen them.
+/// A cache of this process: the records of families by name, and the newest slabs.
 #[derive(Default)]
 pub(crate) struct Names {
     mutex: ForkSafeMutex,
@@ -29,23 +29,23 @@ pub(crate) struct Names {
 
 #[derive(Default)]
 struct NewestRecords {
-    /// The offset of the newest record that was seen; 0 before the first.
+    /// The offset of the newest record in the table; 0 before the first.
     newest: u64,
     /// The offset of the newest record of each name.
     families: HashMap<Box<str>, u64, SeededState>,
     /// The offsets of the newest slabs' records, oldest first.
     slabs: Vec<u64>,
-    /// The families that were freed, once they are asked for.
+    /// The freed families; loaded when they are first used.
     freed: Option<FreedFamilies>,
     /// The number of records that were read.
     #[cfg(test)]
     steps: usize,
 }
 
-// SAFETY: what is known is accessed only by the thread that holds the mutex.
+// SAFETY: only the thread that holds the mutex accesses the table.
 unsafe impl Sync for Names {}
 
-/// The number of slabs in which a new family looks for room, from the newest one.
+/// The number of slabs, newest first, that are searched for room for a new family.
 const SLABS_SEARCHED: usize = 4;
 
 impl Contents for Names {
@@ -69,13 +69,13 @@ impl Contents for Names {
 }
 
 impl Names {
-    /// Those of a handle to a segment.
+    /// Returns the table of a handle to a segment.
     pub(crate) fn in_segment(segment: &Segment) -> &Self {
         segment.contents().expect("`opening.rs` gives every segment its names")
     }
 
-    /// The newest record of a family of that name. If the record has another version, or cannot be
-    /// read, it is found by `short`, the part of the name that fits into a record.
+    /// Returns the newest record of a family of that name. A record of another version, or one that
+    /// cannot be read, is found by `short`, the part of the name that fits into a record.
     pub(crate) fn family(
         &self,
         segment: &Segment,
@@ -92,20 +92,20 @@ impl Names {
         at.map(|at| record(segment, at)).transpose()
     }
 
-    /// Notes a family that this thread published: a lookup need not read its record. It is found by
-    /// `name`, if there is one.
+    /// Adds a family that this thread published, because a lookup then need not read its record.
+    /// `name` is its name for lookups, if there is one.
     pub(super) fn note_family(&self, segment: &Segment, record: &Record, name: Option<&str>) {
         self.note(segment, record, |known, at| {
             name.map(|name| known.families.insert(name.into(), at));
         });
     }
 
-    /// Notes a slab that this thread published.
+    /// Adds a slab that this thread published.
     pub(super) fn note_slab(&self, segment: &Segment, record: &Record) {
         self.note(segment, record, NewestRecords::add_slab);
     }
 
-    /// The newest slabs, newest first.
+    /// Returns the newest slabs, newest first.
     pub(crate) fn slabs<'s>(
         &self,
         segment: &'s Segment,
@@ -114,7 +114,7 @@ impl Names {
         Ok(slabs.into_iter().rev().map(|at| record(segment, at)))
     }
 
-    /// Calls `look` with the families that were freed.
+    /// Calls `look` with the freed families.
     pub(super) fn freed<R>(
         &self,
         segment: &Segment,
@@ -125,12 +125,12 @@ impl Names {
         })
     }
 
-    /// Forgets what is known: families were freed.
+    /// Clears the table, because families were freed.
     pub(super) fn forget(&self, segment: &Segment) -> Result<(), Error> {
         self.with(segment, |known| *known = NewestRecords::default())
     }
 
-    /// Calls `look` with all that is known, brought up to date.
+    /// Calls `look` with the table, brought up to date.
     fn with<R>(
         &self,
         segment: &Segment,
@@ -142,8 +142,8 @@ impl Names {
         })?
     }
 
-    /// Adds a record that this thread has published, if all records before it are known. Otherwise
-    /// the next lookup reads it.
+    /// Adds a record that this thread published, if the table contains all records before it.
+    /// Otherwise the next lookup reads the record.
     fn note(&self, segment: &Segment, record: &Record, add: impl FnOnce(&mut NewestRecords, u64)) {
         let at = record.offset().get() - RECORD_BYTES;
         let _ = self.with_earlier(segment, |known| {
@@ -154,7 +154,7 @@ impl Names {
         });
     }
 
-    /// Calls `look` with all that is known, which may lack records that were published since.
+    /// Calls `look` with the table, which may lack the records published since the last lookup.
     fn with_earlier<R>(
         &self,
         segment: &Segment,
@@ -165,8 +165,8 @@ impl Names {
         // SAFETY: the mutex is held until the end.
         let known = unsafe { &mut *self.known.get() };
         if was_left {
-            // A thread of the parent, which does not exist in this child of a fork, was changing
-            // it: it may be half changed, and is not even dropped.
+            // A thread of the parent was changing the table, and does not exist in this child of a
+            // fork. The table may be half changed, so we must not even drop it.
             std::mem::forget(std::mem::take(known));
             self.mutex.mended();
         }
@@ -175,7 +175,7 @@ impl Names {
 }
 
 impl NewestRecords {
-    /// Adds the records that were published since.
+    /// Adds the records published since the last call.
     fn go_on(&mut self, segment: &Segment) -> Result<(), Error> {
         let root = segment.root();
         if root == self.newest {
@@ -192,7 +192,7 @@ impl NewestRecords {
         }
         if !is_met {
             // This is the first call, or something else wrote into the segment. `new` contains all
-            // records of the list, and the others are forgotten.
+            // records of the list, and the others are dropped.
             *self = Self { freed: self.freed.take(), ..Self::default() };
         }
         #[cfg(test)]
@@ -200,7 +200,7 @@ impl NewestRecords {
             self.steps += new.len();
         }
         let Some(newest) = new.first().map(|found| found.offset) else { return Ok(()) };
-        // Oldest first, so that a newer record of the same name replaces an older one.
+        // Oldest first, because a newer record must replace an older one of the same name.
         for found in new.into_iter().rev() {
             let offset = found.offset;
             let record = segment.record(found).map_err(|kind| Error::new(segment.path(), kind))?;
@@ -215,7 +215,7 @@ impl NewestRecords {
     }
 
     fn add_slab(&mut self, at: u64) {
-        // Only the slabs that are ever searched are kept.
+        // Keep only the slabs that are ever searched.
         if self.slabs.len() == SLABS_SEARCHED {
             self.slabs.remove(0);
         }
@@ -223,7 +223,8 @@ impl NewestRecords {
     }
 }
 
-/// The record at an offset, validated again: other processes can write to it.
+/// Returns the record at an offset. The record is validated again, because other processes can
+/// change its words.
 pub(super) fn record(segment: &Segment, offset: u64) -> Result<Record, Error> {
     let fail = |kind: ErrorKind| Error::new(segment.path(), kind);
     let found = check_at(&*segment.region, offset).map_err(fail)?;
@@ -245,7 +246,7 @@ mod tests {
     fn records_of_this_thread_are_not_read_and_others_are_read_once() {
         let count = if cfg!(miri) { 20 } else { 1000 };
         let segment = Segment::private(16 << 20).unwrap();
-        // The knowledge of another handle to the same segment.
+        // The table of another handle to the same segment.
         let mut other = NewestRecords::default();
         for _ in 0..2 {
             for i in 0..count {

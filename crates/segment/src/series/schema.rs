@@ -1,7 +1,7 @@
-//! The description of a family: name, help, labels, and how its series lie in memory.
+//! The description of a family: its name, help, labels, and the layout of its series in memory.
 //!
-//! It is written once, when the family is made, and read by every process that opens the segment;
-//! `docs/formats.md` draws its bytes.
+//! It is written once, when the family is created. Every process that opens the segment reads it,
+//! and `docs/formats.md` draws its bytes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -19,61 +19,60 @@ pub struct Schema {
     pub help: String,
     /// The unit of the values; empty if there is none.
     pub unit: String,
-    /// What the cells mean: a number that the layer above defines.
+    /// The meaning of the cells: a number that the layer above defines.
     pub kind: u8,
-    /// The number of cells of a series: 1 to 512.
+    /// The number of cells of a series, from 1 to 512.
     pub cells: u16,
-    /// A bit mask of the cells, among the first 64, that hold floats: bit `i` for cell `i`.
+    /// A bit mask of the first 64 cells: bit `i` is set if cell `i` is a float.
     pub floats: u64,
-    /// The number of *pairs* that the cells begin with. A pair is two cells: a sum of floats, and a
-    /// count; [`add_pair`](super::SeriesCells::add_pair) adds to both at once. Pairs need an even
+    /// The number of *pairs* at the beginning of the cells. A pair is a float sum and a count, and
+    /// [`add_pair`](super::SeriesCells::add_pair) adds to both at once. Pairs require an even
     /// number of cells, sums, and fixed values for all labels.
     pub pairs: u8,
-    /// Whether the cells are sums. Then each CPU may have cells of its own.
+    /// Whether the cells are sums. Each CPU can then use a separate copy of the cells.
     pub additive: bool,
     /// The labels, in order.
     pub labels: Vec<Label>,
-    /// The most series that the family may have; updates of any others go to one overflow series.
+    /// The most series of the family; updates of further series count in one overflow series.
     pub limit: Option<u64>,
-    /// The time after which a series that did not change is no longer shown.
+    /// The time after which an unchanged series is hidden.
     pub idle: Option<Duration>,
-    /// Other data that the layer above needs.
+    /// Data for the layer above.
     pub settings: Vec<u8>,
-    /// What distinguishes the family from others of its segment.
+    /// The fields that distinguish the family from others of its segment.
     pub identity: Identity,
-    /// A number by which the layer above tells families apart: variants that differ in it alone are
-    /// different families.
+    /// A number for the layer above. Variants that differ only in this number are different
+    /// families.
     pub class: u8,
 }
 
-/// What distinguishes a family from others of its segment.
+/// The fields that distinguish a family from others of its segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Identity {
-    /// The name: another description of that name is an error.
+    /// The name. Another description with the same name is an error.
     #[default]
     Name,
-    /// The name with the kind, the unit, the labels in their order, and the settings: each
-    /// combination of these is a family. For metrics that come from outside, whose label names
-    /// vary from series to series.
+    /// The name, the kind, the unit, the labels in their order, and the settings. Use this for
+    /// metrics from outside, where the label names can vary from series to series.
     Variant,
-    /// The handles to it: each family is newly made, and never found.
+    /// The handle: each call creates a new family, which cannot be found by name.
     Apart,
 }
 
 /// A label of a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// Its name.
+    /// The name of the label.
     pub name: String,
-    /// Its values, if it is of fixed cardinality.
+    /// Its fixed values; `None` if the label is dynamic.
     pub values: Option<Vec<String>>,
 }
 
-/// The most cells that a series may have.
+/// The most cells of a series.
 pub const MAX_CELLS: u16 = 512;
-/// The most words, in one lane, of a family that gets pairs: 128 KiB. The number of CPUs, which
-/// decides whether the family lies in lanes, must not matter here, because the next process to open
-/// a file can find another number.
+/// The most words, in one lane, of a family with pairs: 128 KiB. This bound must not depend on the
+/// number of CPUs, which decides whether the family gets lanes, because the next process to open a
+/// file can find another number.
 const MAX_PAIRED_WORDS: usize = 1 << 14;
 /// The most labels.
 const MAX_LABELS: usize = 255;
@@ -81,15 +80,15 @@ const MAX_LABELS: usize = 255;
 const MAX_VALUE: usize = 1 << 16;
 /// The most combinations of fixed values.
 const MAX_GROUPS: u32 = 1 << 24;
-/// The bytes before the texts.
+/// The bytes before the strings.
 const HEAD: usize = 40;
 const DYNAMIC: u32 = u32::MAX;
 
 impl Schema {
-    /// Returns the number of combinations of fixed values.
+    /// Checks the description, and returns the number of combinations of fixed values.
     ///
     /// # Errors
-    /// What no family can have, in words.
+    /// The reason why no family can be like this.
     pub(crate) fn check(&self) -> Result<u32, String> {
         if self.cells == 0 || self.cells > MAX_CELLS {
             return Err(format!("{} cells are out of range: use 1 to {MAX_CELLS}", self.cells));
@@ -130,9 +129,9 @@ impl Schema {
         Ok(groups)
     }
 
-    /// Whether pairs are worth their memory if each series then takes `cells` cells. Pairs speed up
-    /// only additions to lanes, which neither large families use nor families with dynamic
-    /// labels.
+    /// Returns whether pairs are worth their memory if each series takes `cells` cells then. Pairs
+    /// only speed up additions to lanes, which large families and families with dynamic labels do
+    /// not use.
     pub fn suits_pairs(&self, cells: usize) -> bool {
         let mut counts = self.labels.iter().map(|label| label.values.as_ref().map(Vec::len));
         let groups = counts.try_fold(1_usize, |groups, count| groups.checked_mul(count?));
@@ -140,7 +139,7 @@ impl Schema {
         self.additive && words.is_some_and(|words| words <= MAX_PAIRED_WORDS)
     }
 
-    /// Whether the cells can begin with that many pairs.
+    /// Returns whether the cells can begin with that many pairs.
     fn can_be_paired(&self, groups: u32) -> bool {
         let is_pair = |pair| self.floats >> (2 * pair) & 0b11 == 0b01;
         self.additive
@@ -151,12 +150,12 @@ impl Schema {
             && is_dense(self, groups)
     }
 
-    /// The name by which the family is found: for a variant, with all that distinguishes it.
+    /// Returns the name for lookups. For a variant, this contains all fields that distinguish it.
     pub(crate) fn found_by(&self) -> Cow<'_, str> {
         if self.identity != Identity::Variant {
             return Cow::Borrowed(&self.name);
         }
-        // No name has a NUL, so no two descriptions give the same text.
+        // A name contains no NUL, so no two descriptions give the same string.
         let Self { name, kind, cells, class, unit, .. } = self;
         let mut text = format!("{name}\0{kind} {cells} {class}\0{unit}");
         for label in &self.labels {
@@ -171,7 +170,7 @@ impl Schema {
         Cow::Owned(text)
     }
 
-    /// What contradicts another description of the same name, in words.
+    /// Explains a contradiction to another description with the same name.
     pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
         let layout = |schema: &Self| (schema.kind, schema.cells, schema.floats, schema.pairs);
         if layout(self) != layout(other) {
@@ -196,13 +195,13 @@ impl Schema {
         None
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the description.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.encoded_bytes());
         out.push(self.kind);
         out.push(u8::from(self.additive) | self.identity.bits());
         out.extend_from_slice(&self.cells.to_le_bytes());
-        // `check` made sure that there are at most 255.
+        // The cast is safe, because `check` ensured that there are at most 255.
         out.extend_from_slice(&(self.labels.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.limit.unwrap_or(u64::MAX).to_le_bytes());
         let idle = self
@@ -213,7 +212,7 @@ impl Schema {
         out.extend_from_slice(&[self.class, self.pairs, 0, 0, 0, 0, 0, 0]);
         debug_assert_eq!(out.len(), HEAD);
         let put = |out: &mut Vec<u8>, bytes: &[u8]| {
-            // A record is smaller than 4 GiB; reserving it enforces that.
+            // The cast is safe, because reserving a record fails above 4 GiB.
             out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
             out.extend_from_slice(bytes);
         };
@@ -234,7 +233,7 @@ impl Schema {
         out
     }
 
-    /// The number of its bytes.
+    /// Returns the number of bytes of the description.
     fn encoded_bytes(&self) -> usize {
         let text = |bytes: usize| size_of::<u32>() + bytes;
         let values = |label: &Label| {
@@ -246,7 +245,8 @@ impl Schema {
         HEAD + texts.iter().sum::<usize>() + text(self.settings.len()) + labels.sum::<usize>()
     }
 
-    /// The name by which the family in untrusted bytes is found; `Some(None)` if it stands apart.
+    /// Returns the name for lookups of a description in untrusted bytes; `Some(None)` if its family
+    /// stands apart.
     pub(crate) fn found_in(bytes: &[u8]) -> Option<Option<String>> {
         let rest = bytes.get(HEAD..)?;
         match Identity::of_bits(bytes[1])? {
@@ -256,15 +256,15 @@ impl Schema {
         }
     }
 
-    /// Reads untrusted bytes.
+    /// Reads a description from untrusted bytes.
     ///
     /// # Errors
-    /// What contradicts the layout, in words.
+    /// The contradiction with the layout.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         Self::decode_with_groups(bytes).map(|(schema, _)| schema)
     }
 
-    /// Reads untrusted bytes; also returns the number of combinations of fixed values.
+    /// Like [`Schema::decode`], but also returns the number of combinations of fixed values.
     ///
     /// # Errors
     /// The errors of [`Schema::decode`].
@@ -303,7 +303,7 @@ impl Schema {
             let name = reader.text()?;
             let values = match reader.number().ok_or_else(short)? {
                 DYNAMIC => None,
-                // Each value takes at least 4 bytes: no more are allocated than there can be.
+                // Check the count before allocating, because each value takes at least 4 bytes.
                 values if values as usize > reader.0.len() / 4 => return Err(short()),
                 values => Some((0..values).map(|_| reader.text()).collect::<Result<_, _>>()?),
             };
@@ -326,7 +326,7 @@ impl Identity {
         }
     }
 
-    /// Reads the flags of a description. `None` if they are unknown.
+    /// Reads the flags of a description; `None` if they are unknown.
     fn of_bits(flags: u8) -> Option<Self> {
         match flags & !1 {
             0 => Some(Self::Name),
@@ -337,7 +337,7 @@ impl Identity {
     }
 }
 
-/// The first of these values that is there twice.
+/// Returns the first value that occurs twice.
 fn find_twice(values: &[String]) -> Option<&String> {
     if values.len() <= FEW {
         let mut pairs = values.iter().enumerate();
@@ -347,7 +347,7 @@ fn find_twice(values: &[String]) -> Option<&String> {
     values.iter().find(|value| !seen.insert(value.as_str()))
 }
 
-/// Comparing this number of values with each other is faster than hashing them.
+/// Up to this many values are compared with each other, because this is faster than hashing.
 const FEW: usize = 16;
 
 /// Takes bytes from the front.

@@ -1,20 +1,29 @@
-//! Making the copy of a file consistent where it moved while it was copied.
+//! Repairs a copy of a segment that changed while it was being copied.
 //!
-//! A copy is to show what a process that has the file open sees. Such a process reads what concerns
-//! more than one word in an order that the writers rely on. Words of a copy that did not move are
-//! of one moment, so no order matters there. Those that moved are read again:
+//! A copy must show the same as a process that has the file open. Such a process reads groups of
+//! words in an order that the writers rely on. Words of a copy that did not move are from one
+//! moment, so no order matters there. Words that moved are read again. When the file is copied,
+//! this concerns:
 //!
-//! | what moved | is read again |
-//! |---|---|
-//! | the state, the generation, the key or the start of a record | the record, until its state and its start stay the same from before to after it (`keyed/settle.rs`), when the file is copied |
-//! | a mark, a base, a start or the lanes of a slab of a dense family | starts, then bases, then the words of the slabs, then lanes, until all but lanes stay the same, when the file is copied: a sum is at least its base, and an old sum never has a new start |
-//! | a cell that names a side allocation, or the head or a shared word of one | the side allocation, when a walk comes to it: it is complete, since the cell was read before. The walk then checks that the series still has its record |
-//! | a word of an exemplar or of a relayed value | all of its words, until its number, or its phase, stays the same, when a walk comes to it |
-//! | a value that an ended process left | the whole family, until two readings agree, when a walk comes to it |
+//! - the state, the generation, the key or the start of a record. The record is read until its
+//!   state and its start are the same before and after (`keyed/settle.rs`).
+//! - a mark, a base, a start or the lanes of a slab of a dense family. Starts are read, then bases,
+//!   then the words of the slabs, then lanes, until all but lanes stay the same. This order keeps a
+//!   sum from falling below its base, and an old sum never gets a new start.
 //!
-//! A sum that moved is not read again: it had its value at some time during the copy. Each number
-//! of tries is bounded, and so is what is read in all (`origin.rs`). A series that does not settle
-//! is left out and counted, and so is a dense family of which a part was not read again.
+//! When a walk reaches the words, this concerns:
+//!
+//! - a cell that refers to a side allocation, or the head or a shared word of a side allocation.
+//!   The side allocation is then complete, because the cell was read before. The walk then checks
+//!   that the series still owns its record.
+//! - a word of an exemplar or of a relayed value. All of its words are read until its number, or
+//!   its phase, stays the same.
+//! - a value from an ended process. The whole family is read until two readings agree.
+//!
+//! A sum that moved is not read again, because its value was true at some time during the copy. The
+//! number of tries is bounded, and so is the total number of words to read again (`origin.rs`). A
+//! series that does not settle is hidden and counted. If a part of a dense family is not read
+//! again, the whole family is hidden.
 
 use std::ops::Range;
 
@@ -48,7 +57,8 @@ pub(super) fn settle(segment: &Segment) -> Result<(), Error> {
     Ok(())
 }
 
-/// The words of the tables of all indexes, and of the flight recorder: a walk reads none of them.
+/// Returns the words of the tables of all indexes, and of the flight recorder, because a walk does
+/// not read these.
 pub(super) fn indexes(segment: &Segment) -> Vec<Range<u64>> {
     let mut words = Vec::new();
     if let Ok(Some(record)) = segment.find(HISTORY, "") {
@@ -63,11 +73,10 @@ pub(super) fn indexes(segment: &Segment) -> Vec<Range<u64>> {
     words
 }
 
-/// Reads the slots of a family again, if one was reset: in the order in which a walk reads them,
-/// and, if another one is reset meanwhile, once more. One that is reset all the time stays as it
-/// was read last: the sum may have been added up over a reset, as that of a walk may in a process
-/// that is suspended in between. Returns false if they are not all read: then bases may be newer
-/// than lanes.
+/// Reads the slots of a family again, if one was reset, in the order of a walk. If another slot is
+/// reset in the meantime, this reads them once more. If a slot keeps being reset, the last reading
+/// stands and may mix values from before and after a reset, like in a walk that is suspended in
+/// between. Returns false if some slots cannot be read, because bases may then be newer than lanes.
 fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) -> bool {
     let [marks, bases, starts, slabs] = dense.kept_words();
     let kept = bases.start..slabs.end;
@@ -97,8 +106,8 @@ fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) -> bool {
     true
 }
 
-/// Forgets the lanes that slabs earned too late to be copied, so that the slabs are shown as they
-/// were before. Returns false if a base may include counts from these lanes.
+/// Drops lanes that slabs earned too late to be copied, so that the slabs are shown without them.
+/// Returns false if a base may include counts from these lanes.
 fn has_lanes(region: &Region, origin: &Origin, dense: &Dense) -> bool {
     if dense.forget_lanes_beyond(origin.copied()).is_empty() {
         return true;
@@ -107,24 +116,24 @@ fn has_lanes(region: &Region, origin: &Origin, dense: &Dense) -> bool {
     bases.map(offset::bytes).all(|at| region.cell(ByteOffset::new(at)).load(Ordering::Relaxed) == 0)
 }
 
-/// For the code that knows what the cells of a copy mean. In a segment that is not a copy, none of
-/// this does anything.
+/// For the code that knows the meaning of the cells of a copy. In a segment that is not a copy,
+/// these functions return at once.
 impl Family {
-    /// Whether the segment is a copy of a file.
+    /// Returns whether the segment is a copy of a file.
     #[inline]
     pub fn is_copy(&self) -> bool {
         self.inner.segment.region.origin().is_some()
     }
 
-    /// Whether one of these words moved while they were copied.
+    /// Returns whether one of these words moved while they were copied.
     pub fn has_moved(&self, words: &[AtomicU64]) -> bool {
         let region = &self.inner.segment.region;
         region.origin().is_some_and(|origin| origin.moved.any(region.words_of(words)))
     }
 
-    /// Makes words consistent for which the word `key` among them vouches: a reader that finds the
-    /// same number there before and after them has read them as they were together. If one of them
-    /// moved, they are read again a few times. Returns whether they are consistent.
+    /// Re-reads a group of words guarded by a sequence word (`words[key]`), like a seqlock. This
+    /// happens only if one of them moved, and a bounded number of times. Returns whether they are
+    /// consistent.
     pub fn settle(&self, words: &[AtomicU64], key: usize) -> bool {
         let region = &self.inner.segment.region;
         let Some(origin) = region.origin() else { return true };
@@ -136,8 +145,8 @@ impl Family {
         origin.settle(region, words, key..key + 1)
     }
 
-    /// Reads all series of a copy again. Returns false if some of them are not read, or if there
-    /// are others by now, beyond the words that were copied.
+    /// Reads all series of a copy again. Returns false if some of them cannot be read, or if there
+    /// are further series by now, beyond the copied words.
     pub fn read_again(&self) -> bool {
         let region = &self.inner.segment.region;
         let Some(origin) = region.origin() else { return true };
@@ -149,8 +158,8 @@ impl Family {
         }
     }
 
-    /// Reads cells of a series again that moved, in this order: what is read later is at least as
-    /// new. Whether they are read, [`Family::is_there`] tells.
+    /// Re-reads the moved cells of a series in this order, so that later ones are at least as new.
+    /// Call [`Family::is_there`] afterwards to learn whether the reads succeeded.
     pub fn read_in_order(&self, cells: &SeriesCells<'_>, order: &[usize]) {
         let region = &self.inner.segment.region;
         let Some(origin) = region.origin() else { return };
@@ -164,15 +173,15 @@ impl Family {
         }
     }
 
-    /// How often words of a copy were read again, or were to be.
+    /// Returns the number of times that words of a copy were read again, or should have been.
     #[inline]
     pub fn readings(&self) -> u64 {
         self.inner.segment.region.origin().map_or(0, Origin::readings)
     }
 
-    /// Whether the series with that [number](super::View::id) is still there in the file, and all
-    /// that was to be read again was read: what was read since it was found is then its own, and
-    /// whole.
+    /// Returns whether the series with this [number](super::View::id) still exists in the file, and
+    /// all repeated reads succeeded. If so, all words read since the series was found belong to it,
+    /// and are complete.
     pub fn is_there(&self, id: u64) -> bool {
         let Some(origin) = self.inner.segment.region.origin() else { return true };
         match &self.inner.layout {
@@ -188,21 +197,22 @@ impl Family {
 }
 
 impl Family {
-    /// Whether no walk shows the family, since it did not settle.
+    /// Returns whether no walk shows the family, because it did not settle.
     #[inline]
     pub(super) fn is_hidden(&self) -> bool {
         let origin = self.inner.segment.region.origin();
         origin.is_some_and(|origin| origin.is_hidden(self.id()))
     }
 
-    /// Reads a side allocation of a copy again, if what names it or what it has moved. Returns
-    /// false if too much was added up already.
+    /// Reads a side allocation of a copy again, if the cell that refers to it, or one of its words,
+    /// moved. Returns false if too much was read already.
     #[inline]
     pub(super) fn settle_side(&self, of: &SeriesCells<'_>, head: &[AtomicU64]) -> bool {
         let origin = self.inner.segment.region.origin();
         origin.is_none_or(|origin| {
             self.read_side_again(of, head, origin);
-            // Those of a hostile file overlap: many series name the same words.
+            // Bound this, because side allocations of a hostile file can overlap: many series can
+            // refer to the same words.
             let [shared, cells] = side_words(head);
             origin.work(head.len() as u64 + shared + cells)
         })
@@ -222,11 +232,11 @@ impl Family {
         if !has_moved && !has_offset_moved() {
             return;
         }
-        // The head first, which says how long it is.
+        // Read the head first, because it contains the length.
         let is_read = origin.read_again(region, words.clone());
         let [shared, cells] = side_words(head);
         let cells_at = words.end + shared.next_multiple_of(8);
-        // What is not read, the walk finds by `is_there`.
+        // If a read fails, the walk finds out by `is_there`.
         let _ = is_read
             && origin.read_again(region, words.end..words.end + shared)
             && origin.read_again(region, cells_at..cells_at + cells);

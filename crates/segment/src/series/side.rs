@@ -1,10 +1,10 @@
-//! Memory that a series takes beside its cells when it needs more: the buckets of a native
-//! histogram, exemplars.
+//! Memory that a series uses in addition to its cells, for example for the buckets of a native
+//! histogram or for exemplars.
 //!
-//! A *side allocation* has shared words, and cells that are laid out as those of the series are: in
-//! lanes or not. It is never moved. The code that takes side allocations implements
-//! [`SideAllocations`], which tells the cells that hold their offsets: the next series in the same
-//! record takes over the allocations. `docs/formats.md` draws their head.
+//! A *side allocation* consists of shared words, and of cells with the same layout as the series'
+//! cells: in lanes or not. It is never moved. The code that takes side allocations implements
+//! [`SideAllocations`], which identifies the cells that contain their offsets, because the next
+//! series in the same record takes over the allocations. `docs/formats.md` draws their head.
 
 use std::num::NonZeroU32;
 use std::slice;
@@ -17,10 +17,10 @@ use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The words before the shared ones: link, user data, words and cells, lanes, user data, spare,
-/// owner, and one that is not used.
+/// owner, and an unused word.
 const HEAD: u32 = 8;
 
-/// Memory beside the cells of a series.
+/// Memory in addition to the cells of a series.
 #[derive(Debug, Clone, Copy)]
 pub struct SideAllocation<'a> {
     head: &'a [AtomicU64; HEAD as usize],
@@ -28,59 +28,60 @@ pub struct SideAllocation<'a> {
     cells: Option<SeriesCells<'a>>,
 }
 
-/// Tells which side allocations the series of a family have. Implemented by the code that knows
-/// what the cells mean.
+/// Describes the side allocations of a family's series. The code that knows the meaning of the
+/// cells implements this.
 pub trait SideAllocations: Send + Sync {
-    /// Whether a cell holds the offset of a side allocation.
+    /// Returns whether a cell contains the offset of a side allocation.
     fn is_offset(&self, cell: usize) -> bool;
 
-    /// Empties the side allocations of a series that is reset. Other threads may use them: what
-    /// they add may be lost, or stay.
+    /// Empties the side allocations of a series that is reset. Other threads may use them: their
+    /// additions may be lost, or stay.
     fn clear(&self, family: &Family, cells: &SeriesCells<'_>);
 
-    /// Empties the side allocations of a removed series, whose record another series is about to
-    /// have. Nothing else uses them.
+    /// Empties the side allocations of a removed series before another one takes its record. They
+    /// have no other users.
     fn renew(&self, family: &Family, cells: &SeriesCells<'_>);
 }
 
 impl<'a> SideAllocation<'a> {
-    /// The offset of the side allocation that was there before this one; 0 if there is none.
+    /// Returns the offset of the side allocation that existed before this one; 0 if there is none.
     pub fn link(&self) -> u32 {
-        // It was stored as a word offset.
+        // The cast is safe, because a word offset was stored.
         self.head[0].load(Ordering::Acquire) as u32
     }
 
-    /// Sets the link. Call it only while no other thread can find this side allocation, or to
+    /// Sets the link. Call this only while no other thread can find this side allocation, or to
     /// remove the link.
     pub fn set_link(&self, at: u32) {
         self.head[0].store(at.into(), Ordering::Release);
     }
 
-    /// Two words for the code that took the side allocation.
+    /// Returns two words for the code that took the side allocation.
     #[inline]
     pub fn user_data(&self) -> [&'a AtomicU64; 2] {
         [&self.head[1], &self.head[4]]
     }
 
-    /// The offset of a side allocation kept in reserve for the owner; 0 if there is none.
+    /// Returns the word with the offset of a side allocation that is reserved for the owner; 0 if
+    /// there is none.
     pub fn spare(&self) -> &'a AtomicU64 {
         &self.head[5]
     }
 
-    /// The shared words.
+    /// Returns the shared words.
     #[inline]
     pub fn words(&self) -> &'a [AtomicU64] {
         self.words
     }
 
-    /// The numbers of words and of cells, if the cells are laid out as those of the series.
+    /// Returns the numbers of words and of cells, if the cells' layout is the same as the series'.
     pub(super) fn sizes(&self, of: &SeriesCells<'_>) -> Option<(u16, u16)> {
         let cells = self.cells.filter(|cells| cells.lanes().is(of.lanes().of_sides()))?;
-        // Both have 16 bits in the head.
+        // The casts are safe, because both numbers have 16 bits in the head.
         Some((self.words.len() as u16, cells.len() as u16))
     }
 
-    /// The cells; `None` if it was made without any.
+    /// Returns the cells; `None` if it was created without any.
     #[inline]
     pub fn cells(&self) -> Option<SeriesCells<'a>> {
         self.cells
@@ -88,12 +89,12 @@ impl<'a> SideAllocation<'a> {
 }
 
 impl Family {
-    /// Takes memory for `words` shared words and `cells` cells (at most 512), laid out as those of
-    /// `like` are, or, on a machine with many CPUs, in a few lanes. Returns the offset by which the
-    /// memory is found again, which only the caller knows.
+    /// Takes memory for `words` shared words and `cells` cells (at most 512). Their layout is the
+    /// same as for `like` or, on a machine with many CPUs, a few lanes. Returns the offset of the
+    /// memory. Keep it, because it is not stored elsewhere.
     ///
     /// # Errors
-    /// A full segment, and the errors of the disk.
+    /// If the segment is full. Also returns the errors of the disk.
     pub fn allocate_side(
         &self,
         like: &SeriesCells<'_>,
@@ -105,7 +106,8 @@ impl Family {
         let (cpus, lanes) = (lanes.cpus(), lanes.count());
         let segment = self.segment();
         if self.owner(like) >= segment.region.limit() {
-            // The cells of a handle whose series was removed before a fork: they are never shown.
+            // This is the handle of a series that was removed before a fork: its cells are never
+            // shown.
             return Err(Error::full(segment, 0));
         }
         let cell_words = match (lanes, cells) {
@@ -126,10 +128,11 @@ impl Family {
         Ok(at.get())
     }
 
-    /// The memory at an offset that [`Family::allocate_side`] returned for these cells. The offset
-    /// was kept in the segment, so it may be damaged: `None` if there is no such memory, or if it
-    /// belongs to another series, as may happen after a loss of power. In a copy of a file, also if
-    /// more was read than such a file has: then the series is no longer [there](Family::is_there).
+    /// Returns the memory at an offset that [`Family::allocate_side`] returned for these cells. You
+    /// kept the offset in the segment, so it may be damaged. Returns `None` if there is no such
+    /// memory, or if it belongs to another series, for example after a power loss. In a copy of a
+    /// file, this also returns `None` once more words were read than such a file contains; the
+    /// series is then not [there](Family::is_there) any more.
     #[inline]
     pub fn side(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
         let (region, at) = (&self.segment().region, WordOffset::new(at));
@@ -140,7 +143,7 @@ impl Family {
         if !self.settle_side(of, head) {
             return None;
         }
-        // Each word is read once: another process may write nonsense into it after the check.
+        // Each word is read only once, because another process can write nonsense after the check.
         if head[6].load(Ordering::Relaxed) != self.owner(of) {
             return None;
         }
@@ -159,7 +162,7 @@ impl Family {
         }
         let first =
             region.cells(at.byte_of(HEAD + words.next_multiple_of(8)), cell_words as usize)?;
-        // `words` has 16 bits, and the words lie before the cells.
+        // The casts are safe: `words` has 16 bits, and the words lie before the cells.
         let shared = region.slice(at.byte_of(HEAD), words as usize);
         let cells = NonZeroU32::new(cells.into()).map(|cells| {
             // SAFETY: all cells in all lanes lie inside the segment, which the family keeps alive
@@ -169,7 +172,7 @@ impl Family {
         Some(SideAllocation { head, words: shared, cells })
     }
 
-    /// The memory at an offset, without looking at its head again.
+    /// Returns the memory at an offset, without reading its head again.
     ///
     /// # Safety
     /// [`Family::side`] must have returned it for the same cells and offset, and
@@ -181,12 +184,12 @@ impl Family {
         at: WordOffset,
         (words, cells): (u16, u16),
     ) -> SideAllocation<'_> {
-        // SAFETY: `side` checked that head, words and cells are there, and the family keeps the
-        // segment alive for longer than the borrow.
+        // SAFETY: `side` checked that head, words and cells exist, and the family keeps the segment
+        // alive for longer than the borrow.
         unsafe {
             let head = self.segment().region.known_cell(at.byte());
             let shared = head.add(HEAD as usize);
-            // The next multiple of 8, in two instructions: 16 bits do not overflow.
+            // This is the next multiple of 8, in two instructions: 16 bits do not overflow.
             let first = shared.add((usize::from(words) + 7) & !7);
             let cells = NonZeroU32::new(cells.into())
                 .map(|cells| SeriesCells::new(first, cells, of.lanes().of_sides(), None));
@@ -195,14 +198,14 @@ impl Family {
         }
     }
 
-    /// A number unique to the series of these cells: the offset of its first cell.
+    /// Returns a number unique to the series of these cells: the offset of its first cell.
     #[inline]
     fn owner(&self, cells: &SeriesCells<'_>) -> u64 {
         cells.address().wrapping_sub(self.segment().region.address()) as u64
     }
 }
 
-/// The numbers of shared words and of words of cells, as the head of a side allocation states them.
+/// Returns the numbers of shared words and of words of cells, from the head of a side allocation.
 #[cfg(unix)]
 pub(super) fn side_words(head: &[AtomicU64]) -> [u64; 2] {
     let word = |at: usize| head.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
@@ -246,7 +249,7 @@ mod tests {
                 at_hand.add(at_hand.len() - 1, 2);
                 found.add(found.len() - 1, 3);
             }
-            // An equal copy of the cells could be those of another series.
+            // An equal copy of the cells could belong to another series.
             assert!(handle.side_at_hand(&{ *cells }, taken[0]).is_none());
             let sums = taken.map(|at| family.side(cells, at).unwrap().cells().unwrap());
             assert_eq!(sums.map(|cells| cells.sum(cells.len() - 1)), [10, 5]);

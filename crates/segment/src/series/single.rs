@@ -1,5 +1,5 @@
-//! Changing, making, and hiding a series in separate steps: for callers that check limits between
-//! them, or that decide what is shown.
+//! Changes, creates, and hides a series in separate steps. Use these if you check limits between
+//! the steps, or decide yourself which series are shown.
 
 use super::cells::SeriesCells;
 use super::family::{Family, Series};
@@ -8,9 +8,8 @@ use crate::error::Error;
 use crate::lock;
 
 impl Family {
-    /// Changes the cells of the series with the labels that `labels` writes, shown or not, if there
-    /// is one; returns false, and changes nothing, if there is none or if that cannot be told
-    /// without waiting. Takes no lock.
+    /// Calls `act` on the cells of the series with these labels, hidden or not. Returns false if
+    /// there is no such series, or if finding out would require the lock.
     #[inline]
     pub fn change(
         &self,
@@ -51,8 +50,8 @@ impl Family {
         }
     }
 
-    /// Makes the series with the labels that `labels` writes, unless there is one. Returns whether
-    /// there is one now: unlike an update, this counts nothing in the overflow series.
+    /// Creates the series with these labels, unless it exists. Returns whether it exists now.
+    /// Unlike an update, this never counts in the overflow series.
     pub fn make_series(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> bool {
         let inner = &*self.inner;
         match &inner.layout {
@@ -68,12 +67,12 @@ impl Family {
         }
     }
 
-    /// Shows the series with the labels that `labels` writes, or hides it; returns false if there
-    /// is none. A hidden series keeps its cells. It is shown again by this method, or, in a family
-    /// whose series expire, once a sweep sees that it has changed.
+    /// Shows or hides the series with these labels; returns false if there is no such series. A
+    /// hidden series keeps its cells. You can show it again with this method. In a family whose
+    /// series expire, a sweep shows it, too, once it has changed.
     ///
     /// # Errors
-    /// Those of [`Family::remove`].
+    /// Returns the errors of [`Family::remove`].
     pub fn set_shown(
         &self,
         labels: impl Fn(&mut KeyWriter<'_>),
@@ -90,7 +89,7 @@ impl Family {
         }
     }
 
-    /// The number of series that are hidden.
+    /// Returns the number of hidden series.
     pub fn hidden(&self) -> u64 {
         match &self.inner.layout {
             Series::Dense(_) => 0,
@@ -98,11 +97,11 @@ impl Family {
         }
     }
 
-    /// Removes up to `most` hidden series for good. Returns their number, which is less if the
-    /// family has no more, or if another thread has the lock.
+    /// Removes up to `most` hidden series for good. Returns their number, which is smaller if there
+    /// are no more, or if another thread holds the lock.
     ///
     /// # Errors
-    /// Those of the lock, if the segment lies in a file.
+    /// Returns the errors of the lock, if the segment is in a file.
     pub fn forget_hidden(&self, most: usize) -> Result<u64, Error> {
         match &self.inner.layout {
             Series::Dynamic(keyed) if keyed.hidden() > 0 => keyed.forget(most),

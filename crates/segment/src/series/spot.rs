@@ -1,9 +1,9 @@
-//! Spots: where series were found, for callers that come back to the same series again and again,
-//! and to too many of them to bind each.
+//! Spots: places where series were found. Use them if you update the same series again and again,
+//! for example for each push of a group, but too many of them to bind each.
 //!
-//! A spot names the record of a series, and the generation of that record. It claims nothing: the
-//! series may be removed at any time. Then its spot leads nowhere, also if another series has the
-//! record by then.
+//! A spot names the record of a series, and the generation of this record. It is not a claim, so
+//! the series can be removed at any time. Its spot then leads nowhere, even if another series
+//! reused the record.
 
 use super::cells::SeriesCells;
 use super::family::{Family, Series};
@@ -12,7 +12,7 @@ use super::keyed::NO_RECORD;
 use super::meta;
 use crate::offset::WordOffset;
 
-/// Where a series was found. It is to be used with the family that found it.
+/// The place where a series was found. Use it only with the family that found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     at: WordOffset,
@@ -20,14 +20,14 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// The spot of no series.
+    /// A spot that leads to no series.
     pub const NOWHERE: Self = Self { at: NO_RECORD, generation: 0 };
 }
 
 impl Family {
-    /// Finds the series with the labels that `labels` writes, if it is there and shown. Returns
-    /// `None` also while the family's index is changing, and for a family whose labels all have
-    /// fixed values: its series are found by arithmetic.
+    /// Finds the series with these labels, if it exists and is shown. Returns `None`, too, while
+    /// the family's index is changing. A family whose labels all have fixed values does not use
+    /// spots, because the place of each series is computed.
     pub fn spot(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Option<Spot> {
         let Series::Dynamic(keyed) = &self.inner.layout else { return None };
         let mut texts = Texts::new(keyed.secrets());
@@ -39,9 +39,9 @@ impl Family {
         Some(Spot { at: found.at, generation: meta::generation_of(found.meta) })
     }
 
-    /// Changes the cells of the series at a spot as [`Family::update`] does, if it is still there
-    /// and shown; otherwise returns false, and changes nothing. Takes no lock. It may return false
-    /// for a series that is there: then [`Family::change`] finds it.
+    /// Changes the cells of the series at a spot, like [`Family::update`]. Returns false, and calls
+    /// `act` for no series, if the series is gone or hidden. This takes no lock, so it can return
+    /// false even for a series that exists: call [`Family::change`] then.
     #[inline]
     pub fn change_at(&self, spot: Spot, act: impl FnOnce(SeriesCells<'_>)) -> bool {
         let Series::Dynamic(keyed) = &self.inner.layout else { return false };
@@ -56,7 +56,7 @@ impl Family {
         found.is_some()
     }
 
-    /// Begins to fetch the series at a spot into the cache, for callers that will change it soon.
+    /// Prefetches the series at a spot. Use this if you will change the series soon.
     #[inline]
     pub fn prefetch(&self, spot: Spot) {
         if let Series::Dynamic(keyed) = &self.inner.layout {
@@ -93,7 +93,7 @@ mod tests {
             }
             assert!(family.remove(|key| key.text("ada")).unwrap());
             assert!(!family.change_at(spot, |_| panic!("it was removed")));
-            // Records are used again, and not always for the same series.
+            // Records are reused, and not always for the same series.
             family.add(|key| key.text(&round.to_string()), 0, 1);
             assert!(!family.change_at(spot, |_| panic!("it is another series")));
             if round % 2 == 0 {
@@ -104,7 +104,7 @@ mod tests {
         family.prefetch(Spot::NOWHERE);
         assert!(!family.change_at(Spot::NOWHERE, |_| panic!("no series is there")));
         let other = segment.family(&Schema { name: "other".into(), ..schema.clone() }).unwrap();
-        // The spot of another family does no harm.
+        // The spot of another family is harmless.
         let spot = family.spot(|key| key.text("1")).unwrap();
         other.prefetch(spot);
         other.change_at(Spot { at: WordOffset::new(u32::MAX), ..spot }, |_| {});

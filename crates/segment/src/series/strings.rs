@@ -1,52 +1,52 @@
-//! A fixed set of texts, each of which has an index: the label values that are known when a family
-//! is made.
+//! A fixed set of strings, each of which has an index: the label values that are known when a
+//! family is created.
 //!
-//! A text is found by its length and its first and last bytes, its [ends](Ends), with a multiplier
-//! that is chosen once so that few texts collide. A slot of the table has all that a text of up to
-//! 32 bytes is compared with, on one cache line.
+//! A string is found by its length and its first and last bytes, its [ends](Ends), with a
+//! multiplier that is chosen once so that few strings collide. A slot of the table holds everything
+//! that is compared with a string of up to 32 bytes, on one cache line.
 
-/// Texts with their indices.
+/// Strings with their indices.
 #[derive(Debug, Clone)]
 pub struct StringSet {
-    /// Collisions go to the next slot.
+    /// The table. Collisions go to the next slot.
     slots: Box<[StringSlot]>,
     multiplier: u64,
     shift: u32,
     count: u32,
-    /// All texts, concatenated.
+    /// All strings, concatenated.
     all: Box<str>,
-    /// The start of each text, and the end of the last one.
+    /// The start of each string, and the end of the last.
     starts: Box<[u32]>,
 }
 
-/// A slot of the table, on a line of its own.
+/// A slot of the table, on a separate cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct StringSlot {
     ends: Ends,
-    /// The bytes between the ends of a text of 17 to 32 bytes, as two words which may overlap.
+    /// The bytes between the ends of a string of 17 to 32 bytes, as two words that may overlap.
     middle: [u64; 2],
-    /// `EMPTY` for no text, and `LONG` for one of more than 32 bytes.
+    /// The length; `EMPTY` for no string, and `LONG` for a string of more than 32 bytes.
     length: u64,
     index: u32,
 }
 
-/// The first and the last bytes of a text. With its length, they are all of a text of up to 16
-/// bytes.
+/// The first and the last bytes of a string. Together with the length, they determine a string of
+/// up to 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ends(u64, u64);
 
-/// No text is that long.
+/// Marks an empty slot, because no string can be this long.
 const EMPTY: u64 = u64::MAX;
 const LONG: u64 = u64::MAX - 1;
-/// The longest text of which a slot has all.
+/// The longest string that fits into a slot.
 const MOST: usize = 32;
 
 impl StringSet {
-    /// Makes a set.
+    /// Creates a set.
     ///
     /// # Errors
-    /// The first text that occurs twice.
+    /// The first string that occurs twice.
     pub fn new<'t>(texts: &[&'t str]) -> Result<Self, &'t str> {
         let bits = (2 * texts.len().max(1)).next_power_of_two().trailing_zeros();
         let shift = u64::BITS - bits;
@@ -80,7 +80,7 @@ impl StringSet {
         Ok(Self { slots, multiplier, shift, count, all: all.into(), starts: starts.into() })
     }
 
-    /// The index of a text.
+    /// Returns the index of a string.
     #[inline(never)]
     pub fn find(&self, text: &str) -> Option<u32> {
         let bytes = text.as_bytes();
@@ -97,11 +97,11 @@ impl StringSet {
         self.find_from(home, text)
     }
 
-    /// The index of a text that is long, or not in its own slot. A separate function, so that the
-    /// one above saves no registers.
+    /// Returns the index of a string that is long, or not in its home slot. Out of line, so `find`
+    /// need not spill registers.
     #[inline(never)]
     fn find_from(&self, home: usize, text: &str) -> Option<u32> {
-        // The table has at least two slots per text, so that there is an empty one.
+        // The table contains at least two slots per string, so there is an empty slot.
         let (before, from) = self.slots.split_at_checked(home)?;
         from.iter()
             .chain(before)
@@ -110,26 +110,27 @@ impl StringSet {
             .map(|slot| slot.index)
     }
 
-    /// The text with that index.
+    /// Returns the string with this index.
     pub fn text(&self, index: u32) -> Option<&str> {
         let (start, end) = (self.starts.get(index as usize)?, self.starts.get(index as usize + 1)?);
         self.all.get(*start as usize..*end as usize)
     }
 
-    /// The number of texts.
+    /// Returns the number of strings.
     #[inline]
     pub fn len(&self) -> u32 {
         self.count
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Ends {
-    /// Two loads, which overlap unless the text is long, so that they stay inside the text.
+    /// Loads the ends with two loads. They overlap unless the string is long, because they must
+    /// stay inside the string.
     #[inline]
     fn load(text: &[u8]) -> Self {
         if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
@@ -153,7 +154,7 @@ impl Ends {
     }
 }
 
-/// The bytes between the ends of a text of 17 to 32 bytes.
+/// Returns the bytes between the ends of a string of 17 to 32 bytes.
 #[inline]
 pub(super) fn middle(text: &[u8]) -> Option<[u64; 2]> {
     let (first, last) = (text.first_chunk::<16>()?, text.last_chunk::<16>()?);
@@ -163,8 +164,8 @@ pub(super) fn middle(text: &[u8]) -> Option<[u64; 2]> {
 
 /// Chooses a multiplier that sends few of the digests to the slot of another digest.
 ///
-/// For sets of up to a dozen texts, one of the first tries sends none there. For larger sets, the
-/// best of all tries sends few.
+/// For a set of up to a dozen strings, one of the first tries avoids all collisions. For a larger
+/// set, the best of all tries leaves few.
 fn choose_multiplier(digests: &[u64], shift: u32) -> u64 {
     let mut taken = vec![0_u64; (1_usize << (u64::BITS - shift)).div_ceil(64)];
     let mut collisions = |multiplier: u64| {
@@ -221,7 +222,7 @@ mod tests {
         for other in ["b", "abcde", "xxxxxxxxxxxxxxxxxxxxxxxxxxxx", "\0", "ba"] {
             assert_eq!(set.find(other), None, "{other:?}");
         }
-        // Texts that differ in one byte.
+        // Strings that differ in one byte.
         for text in &texts {
             for at in (0..text.len()).filter(|_| text.is_ascii()) {
                 let other = [&text[..at], "-", &text[at + 1..]].concat();

@@ -1,11 +1,11 @@
-//! The sums of many series of a dense family at once, for a scrape.
+//! Adds up many series of a dense family at once, for a scrape.
 //!
 //! If a scrape added up cell by cell, it would visit the lanes of all CPUs again for each cell.
 //! Lanes can be 4 KiB apart, so their cells compete for the same set of a cache. This module adds
 //! up lane by lane instead: it reads a part of each lane once, from front to back.
 //!
-//! It reads starts first, then bases, and lanes last. So a sum is at least its base, and an old sum
-//! is never shown with a new start.
+//! It reads starts first, then bases, and lanes last. This order keeps a sum from falling below its
+//! base, and an old sum is never shown with a new start.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::sync::Ordering;
 #[derive(Debug)]
 pub(crate) struct Sums {
     slots: Range<u32>,
-    /// The sums of their cells, floats as bits, less the bases.
+    /// The sums of their cells, floats as bits, minus the bases.
     cells: [u64; WORDS],
     bases: [u64; WORDS],
     /// The times when the slots were reset.
@@ -40,7 +40,7 @@ impl Sums {
         Some(Self { slots: 0..0, cells: [0; WORDS], bases: [0; WORDS], starts: [0; WORDS] })
     }
 
-    /// The cells of a slot with their sums, and the time of its reset; 0 for never.
+    /// Returns the cells of a slot with their sums, and the time of its reset; 0 for never.
     #[inline]
     pub(crate) fn get<'s>(
         &'s mut self,
@@ -68,12 +68,12 @@ impl Sums {
         }
         let words = self.slots.len() * cells;
         for (base, found) in self.bases.iter_mut().zip(dense.bases(slot, words)) {
-            // Acquire: the lanes below are found and read after the base, so they hold everything
-            // that the base includes.
+            // Acquire: the lanes below are found and read after the base, so they contain all
+            // counts that the base includes.
             *base = found.load(Ordering::Acquire);
         }
-        // The positions of the cells that hold floats, which are added up apart: a loop that had to
-        // ask this of each cell would take several times as long.
+        // The positions of the float cells, which are added up separately, because a loop that
+        // checks each cell would take several times as long.
         let mut positions = [0; WORDS];
         let all = (0..words).filter(|i| is_float(floats, i % cells));
         let count = positions.iter_mut().zip(all).map(|(position, i)| *position = i).count();
@@ -83,7 +83,7 @@ impl Sums {
         sums.fill(0);
         let mut is_first = true;
         dense.visit_lanes(slot, words, |lane| {
-            // Acquire: a reader that sees an addition sees what its thread saw before it.
+            // Acquire: a reader that sees an addition sees the stores of its thread before it.
             for (sum, cell) in sums.iter_mut().zip(lane) {
                 *sum = sum.wrapping_add(cell.load(Ordering::Acquire));
             }
@@ -112,6 +112,6 @@ fn less(sum: u64, base: u64, is_float: bool) -> u64 {
         return sum.wrapping_sub(base);
     }
     let base = f64::from_bits(base);
-    // As in `SeriesCells::sum_float`.
+    // Like in `SeriesCells::sum_float`.
     if base == 0.0 { sum } else { (f64::from_bits(sum) - base).to_bits() }
 }

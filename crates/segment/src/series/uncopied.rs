@@ -1,52 +1,52 @@
-//! On systems on which no segment is a copy of a file: `settle.rs` has the meaning of these
-//! functions.
+//! Stubs for systems without copies of files. You find the meaning of these functions in
+//! `settle.rs`.
 
 use super::cells::SeriesCells;
 use super::family::Family;
 use crate::sync::AtomicU64;
 
 impl Family {
-    /// Never.
+    /// Returns false, because there are no copies.
     #[inline]
     pub(super) fn is_hidden(&self) -> bool {
         false
     }
 
-    /// Never: see `Segment::copy_of`.
+    /// Returns false, because there are no copies: see `Segment::copy_of`.
     #[inline]
     pub fn is_copy(&self) -> bool {
         false
     }
 
-    /// Never.
+    /// Returns false, because there are no copies.
     pub fn has_moved(&self, _: &[AtomicU64]) -> bool {
         false
     }
 
-    /// Always.
+    /// Returns true, because no word moves.
     pub fn settle(&self, _: &[AtomicU64], _: usize) -> bool {
         true
     }
 
-    /// Does nothing.
+    /// Returns true, because no word moves.
     pub fn read_again(&self) -> bool {
         true
     }
 
-    /// Does nothing.
+    /// An empty function, because no word moves.
     pub fn read_in_order(&self, _: &SeriesCells<'_>, _: &[usize]) {}
 
-    /// None.
+    /// Returns 0, because no word is read again.
     #[inline]
     pub fn readings(&self) -> u64 {
         0
     }
 
-    /// Always.
+    /// Returns true, because a series that was found is not a copy.
     pub fn is_there(&self, _: u64) -> bool {
         true
     }
 
-    /// Does nothing.
+    /// An empty function, because no series is skipped.
     pub fn leave_out(&self) {}
 }

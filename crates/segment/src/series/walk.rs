@@ -1,5 +1,5 @@
-//! The walk of a scrape over the series of a family: by slot, or by record. It may stop after any
-//! series, and continue from its [`Cursor`] later.
+//! The walk of a scrape over the series of a family: by slot, or by record. You can stop it after
+//! any series, and continue from its [`Cursor`] later.
 
 use std::ops::ControlFlow;
 
@@ -9,24 +9,24 @@ use super::family::{Family, Inner, Series};
 use super::keyed::{self, Records, WalkPosition};
 use super::sums::Sums;
 
-/// A series, as a scrape sees it.
+/// A series in a scrape.
 #[derive(Debug)]
 pub struct View<'a> {
     /// The index of its combination of fixed label values; the last label varies fastest.
     pub group: u32,
-    /// Its dynamic label values, each preceded by its length: one byte if it is less than 255, else
-    /// the byte 255 and four little-endian bytes.
+    /// Its dynamic label values, each preceded by its length: one byte if it is less than 255,
+    /// otherwise the byte 255 and four little-endian bytes.
     pub texts: &'a [u8],
     /// Whether no dynamic value contains a quote, a backslash or a line feed.
     pub escape_free: bool,
-    /// Whether it is the overflow series, which stands for everything beyond the family's limit or
-    /// values.
+    /// Whether it is the overflow series, which counts the updates beyond the family's limit or
+    /// fixed values.
     pub overflow: bool,
-    /// When it started to count from zero, in nanoseconds of Unix time.
+    /// Unix time in nanoseconds of its start from zero.
     pub start: u64,
-    /// Distinguishes it from the other series of its family, present and past: the lower half is
-    /// the number of its slot or the offset of its record in words, the upper half changes with
-    /// each series in that record.
+    /// A number that no other series of the family, present or past, shares. The lower half is its
+    /// slot, or the word offset of its record. The upper half changes with each series in the
+    /// record.
     pub id: u64,
     /// Its cells.
     pub cells: SeriesCells<'a>,
@@ -41,25 +41,25 @@ pub struct Cursor {
     done: bool,
 }
 
-/// What a walk goes over.
+/// The source of a walk's series.
 enum WalkSource<'s, 'c> {
     Slots(&'s Dense),
     Records(Records<'s, 'c>),
 }
 
 impl Family {
-    /// Calls `visit` with one series after the other, from the cursor's position on, until `visit`
-    /// breaks or there are no more series; then it returns `Continue`. `buffer` is memory for their
-    /// texts.
+    /// Calls `visit` with each series from the cursor's position on. When `visit` breaks, this
+    /// returns; after the last series, it returns `Continue`. `buffer` is memory for dynamic label
+    /// values.
     ///
-    /// It takes no lock, and holds nothing between two calls: series may come and go meanwhile. A
-    /// series that is there from the beginning to the end is shown once; one that is removed and
-    /// made again in between may be shown as both.
+    /// This takes no lock, and holds no claim between two calls, so other threads can add and
+    /// remove series in the meantime. A series that exists from the beginning to the end is shown
+    /// once. If a series is removed and created again during the walk, it may be shown twice.
     ///
-    /// A thread that cannot get a claim, since the segment is full, takes the family's lock for
-    /// each series instead, if the lock is free. If another thread has it, the cells may become
-    /// those of another series while `visit` reads them. While the walk has the lock, updates of
-    /// this family by `visit` count in its overflow series.
+    /// If the segment is full, a thread may get no claim. It then takes the family's lock for each
+    /// series, if the lock is free. If another thread holds the lock, the cells may be reused for
+    /// another series while `visit` reads them. While the walk holds the lock, updates of this
+    /// family by `visit` count in its overflow series.
     pub fn walk(
         &self,
         cursor: &mut Cursor,
@@ -86,7 +86,7 @@ impl Family {
             WalkSource::Slots(dense) => Sums::for_family(dense),
             WalkSource::Records(_) => None,
         };
-        // One loop, so that there is one call of `visit`, which the compiler then inlines.
+        // Use a single loop, because the compiler then inlines the single call of `visit`.
         while !cursor.done {
             let view = match &mut source {
                 WalkSource::Slots(dense) => {
@@ -123,7 +123,7 @@ impl Family {
         ControlFlow::Continue(())
     }
 
-    /// Ends a walk over a family that did not settle, and counts its series.
+    /// Ends a walk over a family that did not settle, and counts its series as hidden.
     #[cold]
     fn skip(&self, cursor: &mut Cursor) {
         if let (Series::Dense(dense), false) = (&self.inner.layout, cursor.done) {
@@ -140,7 +140,7 @@ impl Inner {
         self.view_of(dense, slot, dense.cells_at(slot), None)
     }
 
-    /// The slot, if it is shown. `start` is the time at which it was reset, if that was read before
+    /// Returns the slot, if it is shown. `start` is the time of its reset, if that was read before
     /// its sums.
     #[inline(always)]
     fn view_of<'a>(

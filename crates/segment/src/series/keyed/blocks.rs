@@ -1,7 +1,7 @@
-//! Blocks: ranges of words in which records lie one after the other, and the walk over them.
+//! Blocks: ranges of words where records lie one after the other, and the walk over them.
 //!
-//! Each block links to the next, which lies after it. Only the last one has room for new records.
-//! The walk takes no lock.
+//! Each block links to the next, which lies after it. Only the last block can have room for new
+//! records. The walk takes no lock.
 
 use super::DynamicSeries;
 use super::free::{class_of, class_words};
@@ -13,28 +13,28 @@ use crate::offset::{self, WordOffset};
 use crate::series::meta::{self, WORDS};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The position of a walk over the records: a block, and a word in it.
+/// The position of a walk over the records: a block, and a word in the block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WalkPosition {
     pub(super) block: WordOffset,
     pub(super) word: u32,
-    /// The words of the block that were in use when it was last looked at. All of them are in the
-    /// segment, and have word offsets.
+    /// The used words of the block, at the last load. All of them lie in the segment, at word
+    /// offsets of 32 bits.
     used: u32,
 }
 
 impl WalkPosition {
-    /// A position that was kept as two numbers.
+    /// Returns a position that was stored as two numbers.
     pub(super) fn new(block: WordOffset, word: u32) -> Self {
         Self { block, word, used: 0 }
     }
 }
 
-/// A walk over the records, with or without live series. Another walk may continue from its cursor.
+/// A walk over the records, with or without live series. You can continue it from its cursor.
 pub(crate) struct Records<'s, 'c> {
     pub(crate) series: &'s DynamicSeries,
     cursor: &'c mut WalkPosition,
-    /// The words of the block from the cursor on, as far as they were in use.
+    /// The words of the block from the cursor on, up to the end of the used words.
     rest: &'s [AtomicU64],
 }
 
@@ -49,13 +49,13 @@ pub(crate) struct BlockRecord<'s> {
 }
 
 impl<'s> Records<'s, '_> {
-    /// The next record.
+    /// Returns the next record.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<BlockRecord<'s>> {
         loop {
             if let Some((head, tail, rest)) = split(self.rest, self.series.before_key as usize) {
                 let at = self.cursor.block.plus(self.cursor.word);
-                // The words of a block are counted in 32 bits.
+                // The cast is safe, because the words of a block are counted in 32 bits.
                 self.cursor.word += (self.rest.len() - rest.len()) as u32;
                 self.rest = rest;
                 return Some(BlockRecord { at, head, tail });
@@ -66,14 +66,14 @@ impl<'s> Records<'s, '_> {
 }
 
 /// Splits the first record off the rest of a block: (its words before the key, its other words, the
-/// rest). `None` if there is no record.
+/// rest). Returns `None` if there is no record.
 #[inline(always)]
 fn split(
     rest: &[AtomicU64],
     before_key: usize,
 ) -> Option<(&[AtomicU64], &[AtomicU64], &[AtomicU64])> {
     let (head, after) = rest.split_at_checked(before_key)?;
-    // Acquire: a length that is seen is that of the record's block.
+    // Acquire: the length belongs to the current contents of the block.
     let meta = head.first()?.load(Ordering::Acquire);
     let (tail, rest) =
         after.split_at_checked(((meta & WORDS) as usize).checked_sub(before_key)?)?;
@@ -92,16 +92,17 @@ impl DynamicSeries {
         Records { series: self, cursor, rest: &[] }
     }
 
-    /// The next record of a walk, with or without a live series.
+    /// Returns the next record of a walk, with or without a live series.
     pub(crate) fn next_record(&self, cursor: &mut WalkPosition) -> Option<WordOffset> {
         self.records(cursor).next().map(|record| record.at)
     }
 
-    /// The words of a block from the cursor on, where a walk found no record in the words before.
+    /// Returns the words of a block from the cursor on. `before` is the rest where the walk found
+    /// no record.
     #[cold]
     fn next_rest(&self, cursor: &mut WalkPosition, before: &[AtomicU64]) -> Option<&[AtomicU64]> {
         if !before.is_empty() {
-            // Another process wrote nonsense into it: the rest of this block cannot be walked.
+            // Another process wrote nonsense here, so the rest of this block cannot be walked.
             cursor.word = u32::MAX;
         }
         while cursor.word >= cursor.used {
@@ -113,8 +114,8 @@ impl DynamicSeries {
         Some(self.region().slice(at.byte(), (cursor.used - cursor.word) as usize))
     }
 
-    /// Looks at the block of the cursor again, which may have more records by now, or else moves on
-    /// to the next one. Returns false if there is none.
+    /// Loads the used words of the cursor's block again, because there can be more records by now.
+    /// Otherwise moves on to the next block. Returns false if there is none.
     fn look_ahead(&self, cursor: &mut WalkPosition) -> bool {
         let region = self.region();
         if cursor.block == WordOffset::NONE {
@@ -130,8 +131,8 @@ impl DynamicSeries {
         let used = self.word_of(block, 1).load(Ordering::Acquire);
         // Acquire: sees the head of the next block.
         let next = WordOffset::unpack(region.word(block).load(Ordering::Acquire));
-        // If another process wrote nonsense into that, the records of the next block are still
-        // returned only once.
+        // If another process wrote nonsense there, this still returns the records of the next block
+        // only once.
         let end = if next > block { next.get() } else { u32::MAX };
         let used = used.min(u64::from(end - block.get()));
         let used = if region.has(block.byte(), offset::bytes(used)) {
@@ -139,12 +140,12 @@ impl DynamicSeries {
         } else {
             offset::words(region.known()).saturating_sub(block.pack()).min(used)
         };
-        // At most 2^32 - 1.
+        // The number is at most 2^32 - 1.
         cursor.used = used as u32;
         if cursor.word < cursor.used {
             return true;
         }
-        // Each block lies after those that were taken before it, so that a walk ends.
+        // Each block lies after earlier ones. This check ends the walk in any case.
         if next <= block {
             return false;
         }
@@ -152,7 +153,7 @@ impl DynamicSeries {
         true
     }
 
-    /// Takes a record from the end of the last block, as a draft.
+    /// Takes a record at the end of the last block, as a draft.
     pub(super) fn take_new(&self, used_words: u32) -> Result<WordOffset, Error> {
         let region = self.region();
         let words = class_words(class_of(used_words));
@@ -162,7 +163,7 @@ impl DynamicSeries {
         if block != WordOffset::NONE {
             used = self.word_of(block, 1).load(Ordering::Relaxed) as u32;
             length = (region.word(block).load(Ordering::Relaxed) >> 32) as u32;
-            // Both are read once: another process may write nonsense into them after the check.
+            // Both are read only once, because another process can write nonsense after the check.
             if used < BLOCK_HEAD || used > length || !self.has_words(block, length) {
                 let at = block.byte();
                 return Err(self.damaged(&format!("the last block of a family, at {at}")));
@@ -170,7 +171,7 @@ impl DynamicSeries {
         }
         if block == WordOffset::NONE || words > length - used {
             let wanted = length.saturating_mul(2).clamp(MIN_BLOCK, MAX_BLOCK);
-            // A record has at most 2^15 words.
+            // A record is at most 2^15 words long.
             let wanted = wanted.max(words + BLOCK_HEAD).next_multiple_of(8);
             let new = self.segment.take(wanted.into(), lock::UPDATE)?;
             region.word(new).store(u64::from(wanted) << 32, Ordering::Relaxed);
@@ -186,19 +187,20 @@ impl DynamicSeries {
             (block, used) = (new, BLOCK_HEAD);
         }
         let at = block.plus(used);
-        // A power loss may have set back the number of words in use: offsets that an earlier record
-        // had there are not offsets of this one.
+        // Zero the cells: after a power loss, the number of used words may be outdated, and the
+        // offsets of an earlier record must not become this one's.
         for cell in self.header..self.header + self.cells.get() {
             self.word_of(at, cell).store(0, Ordering::Relaxed);
         }
-        // The length first, so that a walk can step over the record if this process dies here.
+        // Store the length first, because a walk can then step over the record if this process
+        // dies.
         let meta = meta::draft(words.into(), used_words.into());
         region.word(at).store(meta, Ordering::Relaxed);
         self.word_of(block, 1).store(u64::from(used + words), Ordering::Release);
         Ok(at)
     }
 
-    /// The end of the bytes in use, in words, or of what word offsets reach.
+    /// Returns the end of the bytes in use, in words, limited by the reach of word offsets.
     pub(super) fn end(&self) -> u64 {
         offset::words(self.segment.used()).min(1 << u32::BITS)
     }

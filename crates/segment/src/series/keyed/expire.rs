@@ -1,7 +1,7 @@
-//! Removing series, resetting them, and hiding those that are idle.
+//! Removes series, resets them, and hides idle ones.
 //!
-//! What concerns all series goes through the records in batches, and releases the family's lock
-//! between two batches. A series is idle if a digest of its cells stays the same.
+//! Operations on all series walk the records in batches, and release the family's lock between two
+//! batches. A series is idle if a digest of its cells stays the same.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::series::key::Key;
 use crate::series::meta::{self, is_series, state, state_of};
 use crate::sync::Ordering;
 
-/// The number of records that are inspected or removed before other threads may get the lock.
+/// The number of records per batch. Other threads can take the lock after each batch.
 const BATCH: usize = 512;
 /// Nanoseconds in a tenth of a second.
 pub(super) const TENTH: u64 = 100_000_000;
@@ -26,13 +26,13 @@ pub(super) fn tenths(nanos: u64) -> u64 {
 }
 
 impl DynamicSeries {
-    /// Whether a series has changed since the last sweep.
+    /// Returns whether a series changed since the last sweep.
     pub(super) fn has_changed(&self, at: WordOffset) -> bool {
         let mark = self.word_of(at, 2).load(Ordering::Relaxed);
         self.idle.is_some() && mark >> 32 != u64::from(self.digest(at))
     }
 
-    /// Removes a series; returns false if there is none.
+    /// Removes a series; returns false if it does not exist.
     pub(crate) fn remove(&self, key: &Key<'_>, wait: Duration) -> Result<bool, Error> {
         let _guard = self.lock_within(wait)?;
         let found = self.find_locked(key);
@@ -42,8 +42,8 @@ impl DynamicSeries {
         Ok(found.is_some())
     }
 
-    /// Shows or hides a series; returns false if there is none. A hidden one stays so until it is
-    /// shown again, or until a sweep sees that it has changed since.
+    /// Shows or hides a series; returns false if it does not exist. A hidden series stays hidden
+    /// until it is shown again, or until a sweep finds that it changed.
     pub(crate) fn set_shown(
         &self,
         key: &Key<'_>,
@@ -73,8 +73,8 @@ impl DynamicSeries {
         Ok(true)
     }
 
-    /// Removes the series for which `keep` returns false. It is called without the lock, so that it
-    /// may use the family in any way.
+    /// Removes the series where `keep` returns false. `keep` can use the family in any way, because
+    /// it is called without the lock.
     pub(crate) fn retain(
         &self,
         mut keep: impl FnMut(&RecordReading<'_>) -> bool,
@@ -102,7 +102,7 @@ impl DynamicSeries {
             let _guard = self.lock_within(lock::REMOVAL)?;
             for &(at, seen) in &unwanted {
                 let meta = self.region().word(at).load(Ordering::Acquire);
-                // The same series, shown or not: another one may have its record by now.
+                // Check that the record still belongs to the same series, shown or not.
                 if meta::is_same_series(meta, seen) && is_series(meta) {
                     self.detach(at, fingerprint(self.hash(at)));
                     removed += 1;
@@ -111,7 +111,7 @@ impl DynamicSeries {
         }
     }
 
-    /// Removes all series except those that handles are bound to, which restart at zero.
+    /// Removes all series except those with handles, which restart at zero.
     pub(crate) fn reset(
         &self,
         now: Moment,
@@ -146,10 +146,10 @@ impl DynamicSeries {
         }
     }
 
-    /// Notes that the series of that generation counts from zero since `now`, if it still exists
-    /// and the lock can be taken.
+    /// Stores `now` as the start of the series of this generation, if it still exists and the lock
+    /// can be taken.
     pub(crate) fn restart_series(&self, at: WordOffset, generation: u32, now: Moment) {
-        // The record of a removed series is on a list, whose link is in the same word.
+        // Check this under the lock, because the same word links the record of a removed series.
         if let Ok(_guard) = self.lock()
             && self.is_series(at, generation)
         {
@@ -175,8 +175,9 @@ impl DynamicSeries {
         Ok(forgotten as u64)
     }
 
-    /// Inspects all series. Hides those that are idle for too long; if their values are not sums,
-    /// which have to continue, removes them instead. Shows hidden series again that changed.
+    /// Inspects all series. Hides the ones that were idle for too long, or removes them if their
+    /// values are not sums, because only sums must continue. Shows hidden series again if they
+    /// changed.
     pub(crate) fn sweep(&self, now: Moment) -> Result<(), Error> {
         let Some(idle) = self.idle else { return Ok(()) };
         let idle = tenths(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
@@ -203,7 +204,8 @@ impl DynamicSeries {
         let digest = self.digest(at);
         let mark = self.word_of(at, 2);
         let seen = mark.load(Ordering::Relaxed);
-        // Truncation is meant: each half has 32 bits. The time wraps around after 13 years.
+        // The truncation is intended: each half contains 32 bits. The time wraps around after 13
+        // years.
         let (old, quiet) = ((seen >> 32) as u32, tenth.wrapping_sub(seen as u32));
         let is_shown = state_of(meta) == state::LIVE;
         if old != digest {
@@ -221,7 +223,7 @@ impl DynamicSeries {
     }
 }
 
-/// Tenths of a second of the segment's time, modulo 2^32.
+/// Returns the tenths of a second of the segment's time, modulo 2^32.
 pub(super) fn mark_time(now: Moment) -> u32 {
     tenths(now.time) as u32
 }

@@ -1,6 +1,6 @@
 //! Records of removed series: in limbo while claims may name them, then ready for new series.
 //!
-//! Ready records lie on lists by class, so that one that fits is found at once.
+//! Ready records are on lists by length class, so a fitting one can be found at once.
 
 use super::blocks::WalkPosition;
 use super::head as at;
@@ -12,20 +12,19 @@ use crate::offset::WordOffset;
 use crate::series::meta::{self, MAX_SLACK, WORDS, state, state_of};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The classes of records by their length: one for each length up to 32 words, then four for each
-/// doubling.
+/// The number of length classes: one for each length up to 32 words, then four for each doubling.
 pub(super) const CLASSES: u32 = EXACT + 4 * (MAX_WORDS.trailing_zeros() - EXACT.trailing_zeros());
 const EXACT: u32 = 32;
 /// The most words of a record.
 pub(super) const MAX_WORDS: u32 = 1 << 15;
 const _: () = assert!(MAX_WORDS as u64 <= WORDS && (MAX_WORDS / 8) as u64 <= MAX_SLACK + 1);
 
-/// The number of records in limbo from which the claims are read.
+/// The least number of records in limbo for reading the claims.
 const MIN_READ: u64 = 32;
 
 impl DynamicSeries {
-    /// Takes a record of `words` words as a draft: a ready one, or one from the end of the last
-    /// block.
+    /// Takes a record of `words` words as a draft: a ready record, or a new one at the end of the
+    /// last block.
     pub(super) fn take(&self, words: u32) -> Result<WordOffset, Error> {
         let count = |at: usize| self.head[at].load(Ordering::Relaxed);
         if let Some(at) = self.take_ready(words) {
@@ -38,7 +37,7 @@ impl DynamicSeries {
             }
         }
         match self.take_new(words) {
-            // The last resort.
+            // Read the claims as the last resort.
             Err(full) if count(at::LIMBO_COUNT) > count(at::CLAIMED) => {
                 self.reclaim();
                 self.take_ready(words).ok_or(full)
@@ -65,7 +64,7 @@ impl DynamicSeries {
         self.head[at::LIMBO_COUNT].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes the records ready that are in limbo and that no claim names.
+    /// Moves the records in limbo that no claim names to the ready lists.
     pub(super) fn reclaim(&self) {
         let (limbo, count) = (&self.head[at::LIMBO], &self.head[at::LIMBO_COUNT]);
         let in_limbo = count.load(Ordering::Relaxed);
@@ -76,7 +75,7 @@ impl DynamicSeries {
         let mut next = WordOffset::unpack(limbo.load(Ordering::Relaxed));
         let mut claimed = 0;
         limbo.store(0, Ordering::Relaxed);
-        // Bounded, so that a circular list ends.
+        // The loop is bounded, because a damaged list may be circular.
         let most = self.end() / u64::from(self.header + self.cells.get());
         for _ in 0..in_limbo.min(most) {
             let at = next;
@@ -93,13 +92,13 @@ impl DynamicSeries {
         }
         count.store(claimed, Ordering::Relaxed);
         self.head[at::CLAIMED].store(claimed, Ordering::Relaxed);
-        // So that reading the claims costs each removal only a bounded time.
+        // This bounds the time that each removal spends on reading the claims.
         let after = 2 * claimed + named.read / 8 + MIN_READ;
         self.head[at::NEXT_READ].store(after, Ordering::Relaxed);
     }
 
-    /// The class of a record without a series; `None` if it is not such a record, as for an offset
-    /// that another process wrote.
+    /// Returns the class of a record without a series; `None` if there is no such record, for
+    /// example at an offset that another process wrote.
     pub(super) fn free_class(&self, at: WordOffset) -> Option<u32> {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = (meta & WORDS) as u32;
@@ -110,7 +109,7 @@ impl DynamicSeries {
         (state_of(meta) == state::FREE && class_words(class) == words).then_some(class)
     }
 
-    /// The records that claims name; `None` if that cannot be told.
+    /// Returns the records that claims name; `None` if the claims cannot be read.
     pub(super) fn named(&self, handles_only: bool) -> Option<NamedRecords> {
         let region = self.region();
         self.segment.claim_blocks().named(handles_only, |token| region.is_alive(token))
@@ -130,7 +129,7 @@ impl DynamicSeries {
         }
         let first = self.head.get(at::READY + class as usize)?;
         let at = WordOffset::unpack(first.load(Ordering::Relaxed));
-        // Always true, except in a damaged file: then the list ends here.
+        // Always true, except in a damaged file, where this ends the list.
         let is_it = self.free_class(at) == Some(class);
         let next = if is_it { self.link(at) } else { WordOffset::NONE };
         first.store(next.pack(), Ordering::Relaxed);
@@ -139,7 +138,7 @@ impl DynamicSeries {
         }
         let word = self.region().word(at);
         let meta = word.load(Ordering::Relaxed);
-        // Read again: another process may have written nonsense into it since.
+        // Check the second read, because another process may have written nonsense since the first.
         if !is_it || meta & WORDS != u64::from(class_words(class)) {
             return None;
         }
@@ -147,12 +146,13 @@ impl DynamicSeries {
         Some(at)
     }
 
-    /// The word with the bit of a class.
+    /// Returns the word with the bit of a class.
     pub(super) fn filled(&self, class: u32) -> &AtomicU64 {
         &self.head[at::FILLED + class as usize / 64]
     }
 
-    /// Pushes a record onto a list. Its group stays: a thread that claims the record may read it.
+    /// Pushes a record onto a list. This keeps the group, because a thread that claims the record
+    /// may read it now.
     pub(super) fn push(&self, first: &AtomicU64, at: WordOffset) {
         let origin = self.word_of(at, 1);
         let group = origin.load(Ordering::Relaxed) >> 32 << 32;
@@ -162,26 +162,26 @@ impl DynamicSeries {
         first.store(at.pack(), Ordering::Relaxed);
     }
 
-    /// The record after `at` on its list.
+    /// Returns the record after `at` on its list.
     pub(super) fn link(&self, at: WordOffset) -> WordOffset {
         WordOffset::unpack(self.word_of(at, 1).load(Ordering::Relaxed))
     }
 
-    /// Removes a hidden series: the first one from where the last search ended, so that not all
-    /// records are searched each time.
+    /// Removes a hidden series. The search continues where the last one ended, because it would
+    /// otherwise pass the same records each time.
     pub(super) fn forget_one(&self) -> bool {
         if self.head[at::HIDDEN].load(Ordering::Relaxed) == 0 {
             return false;
         }
         let hand = self.hand.load(Ordering::Relaxed);
-        // Truncation is meant: each half has 32 bits.
+        // The truncation is intended: each half contains 32 bits.
         let mut cursor = WalkPosition::new(WordOffset::unpack(hand >> 32), hand as u32);
         let mut is_second_round = false;
         loop {
             let Some(at) = self.next_record(&mut cursor) else {
                 if is_second_round {
-                    // None is hidden, even if another process wrote another number: do not search
-                    // again.
+                    // No series is hidden, so another process wrote a wrong number. Correct it,
+                    // because the next call would search again.
                     self.head[at::HIDDEN].store(0, Ordering::Relaxed);
                     return false;
                 }
@@ -191,7 +191,7 @@ impl DynamicSeries {
             let meta = self.region().word(at).load(Ordering::Relaxed);
             if state_of(meta) == state::HIDDEN && !self.is_overflow(at) {
                 if self.has_changed(at) {
-                    // It has counted since it was hidden.
+                    // It was updated since it was hidden.
                     self.show(at);
                     continue;
                 }
@@ -204,7 +204,7 @@ impl DynamicSeries {
     }
 }
 
-/// The smallest class whose records have room for `words` words, 1 to 2^15.
+/// Returns the smallest class whose records can hold `words` words, 1 to 2^15.
 pub(super) fn class_of(words: u32) -> u32 {
     if words <= EXACT {
         return words - 1;
@@ -214,7 +214,7 @@ pub(super) fn class_of(words: u32) -> u32 {
     EXACT + 4 * (last.ilog2() - EXACT.ilog2()) + (last >> quarter & 3)
 }
 
-/// The words of the records of a class.
+/// Returns the words of a class's records.
 pub(super) fn class_words(class: u32) -> u32 {
     if class < EXACT {
         return class + 1;

@@ -1,7 +1,7 @@
-//! Mending a family after a process died during a change, or power was lost.
+//! Mends a family after a process died during a change, or power was lost.
 //!
-//! What follows the first word that contradicts the layout is cut off, if no other process is
-//! counting. The lists of free records, the index, and the counts are rebuilt from the records.
+//! If no other process is counting, everything after the first contradiction with the layout is cut
+//! off. The lists of free records, the index, and the counts are rebuilt from the records.
 
 use super::blocks::WalkPosition;
 use super::head as at;
@@ -16,13 +16,14 @@ use crate::series::meta::{is_series, state, state_of};
 use crate::sync::{AtomicU64, Ordering};
 
 impl DynamicSeries {
-    /// Whether the family remembers how many records were claimed when the claims were last read.
+    /// Returns whether the family stores how many records were claimed at the last read of the
+    /// claims.
     pub(super) fn remembers_claims(&self) -> bool {
         let remembers = |at: usize| self.head[at].load(Ordering::Relaxed) != 0;
         remembers(at::CLAIMED) || remembers(at::NEXT_READ)
     }
 
-    /// Forgets that. No other process may have the segment open: nothing is claimed.
+    /// Clears these numbers. No other process may have the segment open, so there are no claims.
     pub(crate) fn unclaim_alone(&self) {
         self.head[at::CLAIMED].store(0, Ordering::Relaxed);
         self.head[at::NEXT_READ].store(0, Ordering::Relaxed);
@@ -30,7 +31,7 @@ impl DynamicSeries {
 
     /// Mends the family. No other process may have the segment open.
     pub(crate) fn mend_alone(&self, now: Moment) -> Result<(), Error> {
-        // If this process dies before it is done, the next one must not take the family for whole.
+        // If this process dies before the end, the next one must know that the family is broken.
         self.head[at::BROKEN].store(1, Ordering::Relaxed);
         // Release: after the store above.
         self.head[at::LOCK].store(0, Ordering::Release);
@@ -40,20 +41,20 @@ impl DynamicSeries {
         Ok(())
     }
 
-    /// Mends the family after a process died during a change, or power was lost: removes what is
-    /// incomplete, and rebuilds index, free records and counts. With `alone`, no other process has
-    /// the segment open.
+    /// Mends the family after a process died during a change, or power was lost: removes incomplete
+    /// parts, and rebuilds the index, the free records and the counts. `alone` means that no other
+    /// process is using the segment.
     pub(super) fn mend(&self, alone: bool, now: Moment) -> Result<(), Error> {
         let region = self.region();
         let torn = alone && self.segment.may_have_lost_power();
-        // While others count, nothing is cut off: they have claimed records there. A series with
-        // unreadable labels is an error only when the file is opened.
+        // If others count, nothing is cut off, because they may have claimed records there. A
+        // series with unreadable labels is an error only when the file is opened.
         let survey = self.survey(torn || !alone, |_| ());
         if survey.flaw.is_none() || alone {
             self.head[at::LAST_BLOCK].store(survey.last.pack(), Ordering::Relaxed);
         }
         if survey.flaw.is_some() && alone {
-            // What follows was never complete, or was not on the disk when power was lost.
+            // The rest was never complete, or was not on the disk when power was lost.
             if survey.last == WordOffset::NONE {
                 self.head[at::FIRST_BLOCK].store(0, Ordering::Relaxed);
             } else {
@@ -62,8 +63,8 @@ impl DynamicSeries {
                 self.word_of(survey.last, 1).store(survey.used.into(), Ordering::Relaxed);
             }
         }
-        // Do this before allocating, which could extend the bytes in use over tables that lie
-        // outside of them.
+        // Do this before allocating, because allocating can extend the bytes in use over tables
+        // beyond their end.
         let tables = self.tables();
         for word in self.table_words() {
             let packed = word.load(Ordering::Relaxed);
@@ -88,7 +89,7 @@ impl DynamicSeries {
         while let Some(at) = self.next_record(&mut cursor) {
             let meta = region.word(at).load(Ordering::Relaxed);
             if self.is_overflow(at) {
-                // A loss of power may have left the group of another record there.
+                // After a power loss, this word may contain the group of another record.
                 self.word_of(at, 1).fetch_and(u32::MAX.into(), Ordering::Release);
                 continue;
             }
@@ -104,7 +105,7 @@ impl DynamicSeries {
                         self.word_of(at, self.header + cell).store(0, Ordering::Relaxed);
                     });
                 }
-                // All of them go to limbo: handles may be bound to some of them.
+                // All of them go to limbo, because handles may be bound to some.
                 self.free(at);
             }
         }
@@ -115,12 +116,12 @@ impl DynamicSeries {
         self.rebuild(live)
     }
 
-    /// Rebuilds the index of all series, in the existing tables. Some word names each table at
-    /// every moment, so a process that dies midway leaves all of them to the next.
+    /// Rebuilds the index of all series, in the existing tables. Each table is named by a word at
+    /// every moment. If this process dies midway, the next one therefore finds all tables.
     pub(super) fn rebuild(&self, live: u64) -> Result<(), Error> {
         let mut tables = self.tables();
-        // The table that was in use, if all entries fit: a full segment has no room for another
-        // one.
+        // Take the table that was in use, if all entries fit, because a full segment has no room
+        // for another.
         let roomy = |table: &&Table| live <= u64::from(table.slots()) / 4 * 3;
         let table = match tables.iter().find(roomy) {
             Some(table) => *table,
@@ -133,8 +134,8 @@ impl DynamicSeries {
         };
         self.begin_change();
         for bits in 0..=MAX_BITS {
-            // Only damage names a table under a wrong size: drop that name. The table gets the
-            // right one below.
+            // A table is named under a wrong size only if the file is damaged. Drop such a name,
+            // because the table gets the right one below.
             for word in self.retired(bits) {
                 let named = Table::unpack(word.load(Ordering::Relaxed));
                 if named.is_some_and(|table| table.bits != bits) {
@@ -143,7 +144,7 @@ impl DynamicSeries {
             }
         }
         for one in &tables {
-            // No table may be named twice.
+            // Drop further names, because each table must be named only once.
             let others = self.retired(one.bits).iter();
             let named = others.filter(|word| word.load(Ordering::Relaxed) == one.pack());
             named.skip(1).for_each(|word| word.store(0, Ordering::Relaxed));
@@ -155,8 +156,7 @@ impl DynamicSeries {
         }
         for table in &tables {
             for slot in self.region().words(table.at, table.slots()) {
-                // Loads first: most are zero already, and pages that are not written stay
-                // unallocated.
+                // Load first: most slots are zero already, and unwritten pages stay unallocated.
                 if slot.load(Ordering::Relaxed) != 0 {
                     slot.store(0, Ordering::Relaxed);
                 }
@@ -164,7 +164,7 @@ impl DynamicSeries {
         }
         let in_use = table;
         let table = AtomicU64::new(in_use.pack());
-        // No other thread sees it before it is complete.
+        // No other thread sees the table before it is complete.
         let index = Index { table: &table, ..self.index() };
         let (mut cursor, mut buffer) = (WalkPosition::default(), Vec::new());
         while let Some(at) = self.next_record(&mut cursor) {
@@ -183,9 +183,9 @@ impl DynamicSeries {
         Ok(())
     }
 
-    /// The records, sorted, of series that a loss of power left incomplete: their labels are not
-    /// their own, or another record has the same labels, since a removal was lost. Of the latter,
-    /// the series that began last stays.
+    /// Returns the records, sorted, of series that a power loss left incomplete. Either the labels
+    /// do not belong to the record, or another record contains the same labels because a removal
+    /// was lost. Of these, the series with the latest start stays.
     fn torn_series(&self) -> Vec<WordOffset> {
         let (mut torn, mut whole) = (Vec::new(), Vec::new());
         let (mut cursor, mut buffer) = (WalkPosition::default(), Vec::new());
@@ -218,8 +218,9 @@ impl DynamicSeries {
         torn
     }
 
-    /// Whether a record belongs to a series without texts, as the overflow's does. With dynamic
-    /// labels, no other record does; without, all do, and the overflow's was made first.
+    /// Returns whether a record belongs to a series without values, like the overflow's. In a
+    /// family with dynamic labels, it is the only such record. In other families, all records are
+    /// like this, and the overflow's is the first.
     pub(super) fn may_be_overflow(&self, at: WordOffset) -> bool {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = self.header + self.cells.get();

@@ -1,12 +1,12 @@
 //! The series of a family with dynamic labels: one record each, in blocks, found by an index.
 //!
-//! A record holds a head, the cells, and the key; `docs/formats.md` draws it. Its first word is the
-//! *meta* word, see `meta.rs`.
+//! A record contains a head, the cells, and the key; `docs/formats.md` draws it. Its first word is
+//! the *meta* word, see `meta.rs`.
 //!
-//! Records are never moved. A thread that finds one claims it first (`claims.rs`), and so does a
-//! handle. The record of a removed series is *in limbo* at first. Once enough records are in limbo,
-//! the claims are read: records that no claim names are then *ready* for new series; the others
-//! stay in limbo. Ready records lie on lists by their length, so that one that fits is found at
+//! Records are never moved. A thread that finds one claims it first (`claims.rs`), and a handle
+//! does the same. The record of a removed series is *in limbo* at first. Once enough records are in
+//! limbo, the claims are read: records that no claim names are then *ready* for new series, and the
+//! others stay in limbo. Ready records are on lists by length, so a fitting one can be found at
 //! once.
 
 mod blocks;
@@ -53,10 +53,10 @@ use crate::sync::{AtomicU64, Ordering, fence};
 /// The words of a cache line.
 const LINE_WORDS: usize = 8;
 
-/// Stands for no record: no record lies at that offset, since none ends after it.
+/// Stands for no record: a record at this offset would have no end.
 pub(super) const NO_RECORD: WordOffset = WordOffset::new(u32::MAX);
 
-/// A keyed family.
+/// The series of a family with dynamic labels.
 #[derive(Debug)]
 pub(crate) struct DynamicSeries {
     segment: Segment,
@@ -67,19 +67,20 @@ pub(crate) struct DynamicSeries {
     cells: NonZeroU32,
     /// The words of a record before its key.
     before_key: u32,
-    /// The number of texts of a key.
+    /// The number of values in a key.
     pub(crate) texts: usize,
     groups: u32,
     limit: u64,
-    /// When the family was made, in nanoseconds of Unix time.
+    /// Unix time in nanoseconds of the family's creation.
     created: u64,
     idle: Option<Duration>,
     additive: bool,
-    /// Where the search for a hidden series continues: a block, and a word in it.
+    /// The position where the search for a hidden series continues: a block, and a word in the
+    /// block.
     hand: AtomicU64,
-    /// For the family's lock.
+    /// The tracker for the family's lock.
     stuck: StuckLock,
-    /// Stands in for the cells of a record that is not there.
+    /// Dummy cells for a record that does not exist.
     nowhere: Box<[AtomicU64]>,
 }
 
@@ -93,8 +94,8 @@ pub(crate) struct FoundRecord {
     pub(crate) meta: u64,
 }
 
-/// A time: nanoseconds of Unix time, and of the segment's time, which setting a clock does not
-/// move.
+/// A time: nanoseconds of Unix time, and of the segment's time, which does not change when a clock
+/// is set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) unix: u64,
@@ -117,7 +118,7 @@ impl DynamicSeries {
             head: head.clone(),
             secrets: Secrets::new(segment.seed()),
             header,
-            // The description was checked.
+            // The description was checked, so the fallback is not used.
             cells: NonZeroU32::new(schema.cells.into()).unwrap_or(NonZeroU32::MIN),
             before_key: header + u32::from(schema.cells),
             texts,
@@ -132,8 +133,8 @@ impl DynamicSeries {
         }
     }
 
-    /// Makes the record of the overflow series, so that it exists when there is no room for
-    /// anything else.
+    /// Creates the record of the overflow series now, because it must exist even when the segment
+    /// is full.
     pub(crate) fn make_overflow(&self, now: Moment) -> Result<(), Error> {
         let key = Key { group: 0, words: &[], hash: 0 };
         let at = self.write(&key, now, None)?;
@@ -146,16 +147,16 @@ impl DynamicSeries {
         &self.secrets
     }
 
-    /// The number of series, hidden ones included.
+    /// Returns the number of series, including hidden ones.
     pub(crate) fn len(&self) -> u64 {
         self.head[at::LIVE].load(Ordering::Relaxed)
     }
 
-    /// Finds a series without a lock, and claims it by `hold`. It may miss one while the index
-    /// changes, or if a process died and left it half changed.
+    /// Finds a series without a lock, and claims it with `hold`. This can miss a series while the
+    /// index changes, or after a process died while it changed the index.
     #[inline(always)]
     fn find(&self, key: &Key<'_>, hold: impl Fn(WordOffset)) -> Option<FoundRecord> {
-        // A copy, so that the caller's key stays in registers.
+        // Copy the key, because the caller's key then stays in registers.
         let key = *key;
         self.index().find(fingerprint(key.hash), move |at| {
             hold(at);
@@ -163,10 +164,10 @@ impl DynamicSeries {
         })
     }
 
-    /// Finds a series, and misses none: it takes the lock if the index is changing.
+    /// Finds a series, and misses none, because it takes the lock if the index is changing.
     ///
     /// # Errors
-    /// Those of the lock.
+    /// Returns the errors of the lock.
     pub(crate) fn find_surely(
         &self,
         key: &Key<'_>,
@@ -183,17 +184,18 @@ impl DynamicSeries {
                 found.inspect(|found| hold(found.at));
                 Ok(found)
             }
-            // Its owner may be stopped. Then nothing moves, and an existing series is found.
+            // Search without the lock: its owner may be stopped, and an existing series then does
+            // not move.
             Err(error) if error.is_held() => self.find(key, &hold).map(Some).ok_or(error),
             Err(error) => Err(error),
         }
     }
 
-    /// Finds a series, and takes the lock, so that its record is not reused before the lock is
-    /// released: for a thread that cannot get a claim.
+    /// Finds a series, and takes the lock for a thread that cannot get a claim. The record is not
+    /// reused before the lock is released.
     ///
     /// # Errors
-    /// Those of the lock.
+    /// Returns the errors of the lock.
     #[cold]
     pub(crate) fn find_and_lock(
         &self,
@@ -213,7 +215,7 @@ impl DynamicSeries {
         self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key))
     }
 
-    /// Finds a series that is shown, without a lock, and claims it. It may miss one, as
+    /// Finds a series that is shown, without a lock, and claims it. This can miss a series, like
     /// [`DynamicSeries::find`].
     #[inline(always)]
     pub(crate) fn find_live(
@@ -224,7 +226,7 @@ impl DynamicSeries {
         self.find(key, hold).filter(|found| state_of(found.meta) == state::LIVE)
     }
 
-    /// As [`DynamicSeries::find_live`], for the texts of a key and its group; returns the cells.
+    /// Like [`DynamicSeries::find_live`], for the values of a key and its group; returns the cells.
     #[inline]
     pub(crate) fn find_cells(
         &self,
@@ -233,15 +235,15 @@ impl DynamicSeries {
         hold: ClaimSetter<'_>,
     ) -> Option<SeriesCells<'_>> {
         let first = self.find_first_cell(group, texts, hold)?;
-        // SAFETY: it is the first cell of a record, which has `self.cells` cells inside the region.
-        // This family keeps the region alive.
+        // SAFETY: it is the first cell of a record with `self.cells` cells inside the region. This
+        // family keeps the region alive.
         Some(unsafe { SeriesCells::new(first, self.cells, Lanes::ONE, None) })
     }
 
-    /// The first cell of a series, of `self.cells` in its record.
+    /// Returns the first of the `self.cells` cells in a series' record.
     ///
-    /// This function is the same for all labels and changes, and so compiled once. All that is not
-    /// the rule is left to another one, so that this one calls none and saves few registers.
+    /// This function is the same for all labels and changes, so it is compiled only once. Rare
+    /// cases are out of line, because this function then calls no other and saves few registers.
     #[inline(never)]
     fn find_first_cell(
         &self,
@@ -254,7 +256,7 @@ impl DynamicSeries {
         {
             hold.set(at);
             let (head, texts) = self.region().known_parts(at, self.before_key, key.words.len());
-            // Acquire: a thread that sees it live sees all of it.
+            // Acquire: a thread that sees the record live sees its contents.
             let meta = head.first().map_or(0, |meta| meta.load(Ordering::Acquire));
             if state_of(meta) == state::LIVE && has_key(meta, head, texts, &key) {
                 return head.get(self.header as usize).map(NonNull::from);
@@ -276,56 +278,57 @@ impl DynamicSeries {
         self.region().cells(found.at.byte_of(self.header), self.cells.get() as usize)
     }
 
-    /// A claim for this thread; `None` if the segment has no room for it.
+    /// Returns a claim for this thread; `None` if the segment is full.
     #[inline]
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
         self.segment.claim()
     }
 
-    /// The claim of this thread, if it is cached and free.
+    /// Returns this thread's claim, if it is cached and free.
     #[inline]
     pub(crate) fn claim_at_hand(&self) -> Option<Claim<'_>> {
         self.region().claim_at_hand()
     }
 
-    /// A claim for a handle; `None` if the segment has no room for it.
+    /// Returns a claim for a handle; `None` if the segment is full.
     pub(crate) fn claim_for_handle(&self) -> Option<HandleClaim> {
         self.segment.claim_for_handle()
     }
 
-    /// Makes a handle's claim name a record.
+    /// Stores a record in a handle's claim.
     pub(crate) fn hold(&self, claim: HandleClaim, at: WordOffset) {
         self.region().set_handle(claim, at);
     }
 
-    /// Makes the claim of a handle name a record that another handle of this process claims.
+    /// Stores a record that another handle of this process claims in a handle's claim.
     ///
     /// # Errors
-    /// Those of the lock.
+    /// Returns the errors of the lock.
     pub(crate) fn hold_again(&self, claim: HandleClaim, at: WordOffset) -> Result<(), Error> {
-        // Without the lock, a thread that reads the claims could read this one before it is stored,
-        // and the other one after it was cleared.
+        // Take the lock: otherwise, a thread that reads the claims can read this one before the
+        // store, and the other one after it was cleared.
         let _guard = self.lock()?;
         self.hold(claim, at);
         Ok(())
     }
 
-    /// Gives back the claim of a handle that this process made.
+    /// Returns a handle's claim that this process made.
     pub(crate) fn give_back(&self, claim: HandleClaim) {
         self.region().give_back(claim);
     }
 
-    /// The cells of a record.
+    /// Returns the cells of a record.
     #[inline]
     pub(crate) fn cells_at(&self, at: WordOffset) -> SeriesCells<'_> {
         let first = self.region().cells(at.byte_of(self.header), self.cells.get() as usize);
         let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
-        // SAFETY: the one lane lies inside the region, as `cells` checked, or is `nowhere`, which
-        // has that many cells: this family keeps both alive for longer than the borrow.
+        // SAFETY: the lane lies inside the region, as `cells` checked, or is `nowhere` with that
+        // many cells. This family keeps both alive for longer than the borrow.
         unsafe { SeriesCells::new(first, self.cells, Lanes::ONE, None) }
     }
 
-    /// The record of a series, if that series still has it and is shown. `hold` claims it.
+    /// Returns the record of a series, if the series still owns it and is shown. Claims it with
+    /// `hold`.
     #[inline]
     pub(crate) fn find_at(
         &self,
@@ -334,43 +337,44 @@ impl DynamicSeries {
         hold: impl Fn(WordOffset),
     ) -> Option<FoundRecord> {
         hold(at);
-        // Acquire: a thread that sees it live sees all of it.
+        // Acquire: a thread that sees the record live sees its contents.
         let meta = self.region().word(at).load(Ordering::Acquire);
         let is_it = meta::generation_of(meta) == generation && state_of(meta) == state::LIVE;
         is_it.then_some(FoundRecord { at, meta })
     }
 
-    /// Begins to fetch a record, without its key.
+    /// Prefetches a record, without its key.
     #[inline]
     pub(crate) fn prefetch(&self, at: WordOffset) {
         let words = self.region().known_slice(at, self.before_key as usize);
         words.iter().step_by(LINE_WORDS).for_each(prefetch);
     }
 
-    /// Whether the series of that generation has the record, shown or not.
+    /// Returns whether the series of this generation owns the record, shown or not.
     #[inline]
     pub(crate) fn is_series(&self, at: WordOffset, generation: u32) -> bool {
-        // Acquire: as above.
+        // Acquire: like in `find_at`.
         let meta = self.region().word(at).load(Ordering::Acquire);
         is_series(meta) && meta::generation_of(meta) == generation
     }
 
-    /// The number of series that are hidden.
+    /// Returns the number of hidden series.
     pub(crate) fn hidden(&self) -> u64 {
         self.head[at::HIDDEN].load(Ordering::Relaxed)
     }
 
-    /// Whether a series is shown, or will be after the next sweep because it changed while hidden.
+    /// Returns whether a series is shown, or will be after the next sweep because it changed while
+    /// hidden.
     pub(crate) fn is_shown(&self, found: FoundRecord) -> bool {
         state_of(found.meta) == state::LIVE || self.has_changed(found.at)
     }
 
-    /// Whether the series is the overflow series.
+    /// Returns whether this is the overflow series.
     pub(crate) fn is_overflow(&self, at: WordOffset) -> bool {
         self.head[at::OVERFLOW].load(Ordering::Acquire) == at.pack() || at == NO_RECORD
     }
 
-    /// The overflow series, which is shown from now on.
+    /// Returns the overflow series, and shows it from now on.
     #[cold]
     pub(crate) fn find_overflow(&self) -> FoundRecord {
         let at = self.overflow();
@@ -380,15 +384,15 @@ impl DynamicSeries {
             return FoundRecord { at, meta };
         }
         if at == NO_RECORD {
-            // Updates of these cells are counted as overflowed, and the cells are never shown.
+            // Updates of these cells count as overflowed, but the cells are never shown.
             return FoundRecord { at, meta };
         }
         let meta = with_state(meta::set_state(word, state::LIVE), state::LIVE);
         FoundRecord { at, meta }
     }
 
-    /// Finds or makes, with the lock, the series of a key that was not found, claimed by `hold`.
-    /// `None` if it cannot be made.
+    /// Finds or creates a series under the lock, after a search without the lock found none. `hold`
+    /// claims the series. Returns `None` if it cannot be created.
     #[cold]
     pub(crate) fn find_or_make(
         &self,
@@ -401,14 +405,14 @@ impl DynamicSeries {
             return None;
         }
         let found = self.make(key, hold, now(), sides).ok();
-        // Without the lock, so that other series can be made meanwhile.
+        // Release the lock first, because other threads can then add series in the meantime.
         self.segment.grow_ahead();
         found
     }
 
-    /// Calls `act` with the cells of the series of a key, which is made if there is none. Holds the
-    /// lock meanwhile: for a thread that cannot get a claim. Returns false if the series cannot be
-    /// made.
+    /// Calls `act` with the cells of a key's series, and creates it if necessary. This holds the
+    /// lock during the call, for a thread that cannot get a claim. Returns false if the series
+    /// cannot be created.
     #[cold]
     pub(crate) fn update_locked(
         &self,
@@ -425,8 +429,8 @@ impl DynamicSeries {
         self.is_key(key) && self.with_lock(update).flatten().is_some()
     }
 
-    /// Calls `read` with the cells of the series of a key, if it exists and is shown. Holds the
-    /// lock meanwhile.
+    /// Calls `read` with the cells of a key's series, if it exists and is shown. Holds the lock
+    /// during the call.
     #[cold]
     pub(crate) fn read_locked<R>(
         &self,
@@ -440,37 +444,38 @@ impl DynamicSeries {
         self.with_lock(look).flatten()
     }
 
-    /// Calls `work` with the lock held. Returns `None` if the lock cannot be had, as in a signal
-    /// handler that interrupted a thread which has it.
+    /// Calls `work` with the lock held. Returns `None` if the lock cannot be taken, for example in
+    /// a signal handler that interrupted its owner.
     fn with_lock<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         let _guard = self.lock().ok()?;
         Some(work())
     }
 
-    /// Whether the family is at its limit and has no series of that key, as far as that can be told
-    /// without the lock. Label sets beyond the limit tend to come again and again.
+    /// Returns whether the family is certainly full and contains no series of this key. This check
+    /// needs no lock, and it pays because label sets beyond the limit are often repeated.
     fn is_full_without(&self, key: &Key<'_>) -> bool {
         self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit
             && self.head[at::HIDDEN].load(Ordering::Relaxed) == 0
             && self.is_missing(key)
     }
 
-    /// Whether the key certainly has no series, as a search without the lock tells: only while the
-    /// index is at rest. Then no thread is changing it, none died while changing it, and no entries
-    /// are left to move.
+    /// Returns whether the key certainly owns no series. A search without the lock can prove this
+    /// only while the index is at rest: no thread is changing it, none died while changing it, and
+    /// no entries are left to move.
     fn is_missing(&self, key: &Key<'_>) -> bool {
         self.is_missing_if(|| {
             let is_it = |at| self.matches(at, key);
-            // Without a claim: what it finds is not used.
+            // No claim is needed, because a found record is not used.
             self.index().find(fingerprint(key.hash), is_it).is_some()
         })
     }
 
     fn is_missing_if(&self, is_found: impl FnOnce() -> bool) -> bool {
         let at_rest = || {
-            // Acquire, here and below: each load sees at least what the one before saw. The count
-            // comes first: a thread that began a change before this load had the lock by then. A
-            // later change is seen by the second call, even if the table is then the same again.
+            // Acquire, here and below: each load sees at least as much as the load before. The
+            // count is loaded first: a thread that began a change before this load held the lock by
+            // then. A later change shows in the second call, even if the table is the same again by
+            // then.
             let changes = self.head[at::CHANGES].load(Ordering::Acquire);
             let locked = self.head[at::LOCK].load(Ordering::Acquire);
             let broken = self.head[at::BROKEN].load(Ordering::Acquire);
@@ -488,7 +493,7 @@ impl DynamicSeries {
         at_rest() == before
     }
 
-    /// Finds or makes a series, and claims it.
+    /// Finds or creates a series, and claims it.
     fn make(
         &self,
         key: &Key<'_>,
@@ -535,16 +540,16 @@ impl DynamicSeries {
         Ok(FoundRecord { at, meta })
     }
 
-    /// Marks the family as broken, because another process wrote nonsense where a part of it should
-    /// be. The next thread that takes the lock mends it. Requires the lock.
+    /// Marks the family as broken, because another process wrote nonsense into a part. The next
+    /// thread that takes the lock mends the family. The caller must hold the lock.
     #[cold]
     fn damaged(&self, part: &str) -> Error {
         self.head[at::BROKEN].store(1, Ordering::Relaxed);
         Error::damaged(&self.segment, format!("{part} contradicts the layout"))
     }
 
-    /// Whether a walk comes across the record that the head names as the overflow's, and it can be
-    /// that.
+    /// Returns whether a walk reaches the overflow's record that the head names, and the record is
+    /// valid.
     fn has_overflow(&self) -> bool {
         let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
         let mut cursor = WalkPosition::default();
@@ -552,8 +557,8 @@ impl DynamicSeries {
             .any(|at| at.pack() == overflow && self.may_be_overflow(at))
     }
 
-    /// The record of the overflow series. `NO_RECORD` if the head names no record that can be it,
-    /// as when there was no room for one while the family was mended.
+    /// Returns the record of the overflow series; `NO_RECORD` if the head names no valid record,
+    /// for example because there was no room when the family was mended.
     fn overflow(&self) -> WordOffset {
         let at = u32::try_from(self.head[at::OVERFLOW].load(Ordering::Acquire));
         let at = at.map_or(NO_RECORD, WordOffset::new);
@@ -564,7 +569,7 @@ impl DynamicSeries {
         self.lock_within(lock::UPDATE)
     }
 
-    /// Takes the family's lock; `wait` is how long to wait for its owner.
+    /// Takes the family's lock. This waits at most `wait` for its owner.
     fn lock_within(&self, wait: Duration) -> Result<lock::Guard<'_>, Error> {
         let region = self.region();
         let (word, broken) = (&self.head[at::LOCK], &self.head[at::BROKEN]);
@@ -618,8 +623,8 @@ mod tests {
     use super::super::schema::Label;
     use super::*;
 
-    /// Two tables take turns. A thread that searches meanwhile, and finds the same table before and
-    /// after, must not conclude that a series is missing.
+    /// Two tables take turns. A thread that searches at the same time, and finds the same table
+    /// before and after, must not conclude that a series is missing.
     #[test]
     fn nothing_is_missing_because_tables_take_turns() {
         let segment = Segment::private(1 << 20).unwrap();

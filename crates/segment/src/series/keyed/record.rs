@@ -1,7 +1,7 @@
-//! The record of a series: its meta word, its origin (group and start), the mark by which idleness
-//! is noticed, its cells, and its key.
+//! The record of a series: its meta word, its origin (group and start), its idle mark, its cells,
+//! and its key.
 //!
-//! A record is written while it is a draft, then shown, hidden or removed by a change of its state.
+//! A record is written as a draft. Later, a change of its state shows, hides or removes it.
 
 use super::blocks::BlockRecord;
 use super::expire::{TENTH, mark_time, tenths};
@@ -17,7 +17,7 @@ use crate::series::meta::{self, ESCAPE_FREE, state, state_of, with_state};
 use crate::slots::Claim;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// What a scrape sees of a record.
+/// The parts of a record that a scrape reads.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordReading<'s> {
     pub(crate) group: u32,
@@ -25,42 +25,42 @@ pub(crate) struct RecordReading<'s> {
     pub(crate) escape_free: bool,
     pub(crate) overflow: bool,
     pub(crate) start: u64,
-    /// The record's offset and, in the upper half, the generation that the series has in it.
+    /// The record's offset and, in the upper half, the series' generation of the record.
     pub(crate) id: u64,
     pub(crate) cells: SeriesCells<'s>,
     pub(super) meta: u64,
 }
 
 impl DynamicSeries {
-    /// Notes that a series counts from zero since `now`. Requires the lock.
+    /// Stores `now` as the start of a series. The caller must hold the lock.
     pub(super) fn restart(&self, at: WordOffset, now: Moment) {
         let origin = self.word_of(at, 1);
         let group = origin.load(Ordering::Relaxed) >> 32 << 32;
         origin.store(group | self.since_creation(now), Ordering::Release);
     }
 
-    /// Word `i` of a record or block.
+    /// Returns word `i` of a record or block.
     #[inline]
     pub(super) fn word_of(&self, at: WordOffset, i: u32) -> &AtomicU64 {
         self.region().cell(at.byte_of(i))
     }
 
-    /// Whether `words` words lie in the segment, at word offsets of 32 bits.
+    /// Returns whether `words` words lie in the segment, at word offsets of 32 bits.
     #[inline]
     pub(super) fn has_words(&self, at: WordOffset, words: u32) -> bool {
         at.checked_plus(words).is_some()
             && self.region().has(at.byte(), offset::bytes(words.into()))
     }
 
-    /// The words of a record's key; empty if they are not all there.
+    /// Returns the words of a record's key; empty if they are not all in the segment.
     #[inline]
     pub(super) fn key_at(&self, at: WordOffset, count: usize) -> &[AtomicU64] {
         self.region().slice(at.byte_of(self.before_key), count)
     }
 
-    /// Reads a record's labels, and claims it, so that its cells belong to that series until the
-    /// claim is set again. `None` if it is not shown; with `hidden`, idle series are returned too.
-    /// `buffer` is memory for the labels, with any content.
+    /// Reads a record's labels, and claims it, so that its cells belong to this series until the
+    /// claim changes. Returns `None` if the record is not shown; with `hidden`, idle series are
+    /// returned, too. `buffer` is memory for the labels, with any content.
     #[inline(always)]
     pub(crate) fn see<'s>(
         &'s self,
@@ -73,7 +73,7 @@ impl DynamicSeries {
             claim.set(at);
         }
         let [word, origin, ..] = head else { return None };
-        // Acquire: a thread that sees it live sees all of it.
+        // Acquire: a thread that sees the record live sees its contents.
         let meta = word.load(Ordering::Acquire);
         let state = state_of(meta);
         if state != state::LIVE && !(hidden && state == state::HIDDEN) {
@@ -92,12 +92,12 @@ impl DynamicSeries {
         for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(key) {
             *bytes = word.load(Ordering::Relaxed).to_le_bytes();
         }
-        // Acquire: if a load above saw what a removal wrote, the load below sees the removal.
+        // Acquire: if a load above saw a store after a removal, the load below sees the removal.
         fence(Ordering::Acquire);
         if !meta::is_same_series(word.load(Ordering::Relaxed), meta) {
             return None;
         }
-        // The overflow series has no texts.
+        // The overflow series does not have label values.
         let overflow = key.is_empty() && self.is_overflow(at);
         let end = if overflow { 0 } else { texts_end(bytes, self.texts)? };
         Some(RecordReading {
@@ -112,8 +112,8 @@ impl DynamicSeries {
         })
     }
 
-    /// Whether the family can have a series of that key: a caller may have written too few labels,
-    /// or indices that are out of range.
+    /// Returns whether the key is valid for this family. A caller can write too few labels, for
+    /// example, or indices that are out of range.
     pub(super) fn is_key(&self, key: &Key<'_>) -> bool {
         let bytes = key.words.as_flattened();
         key.group < self.groups
@@ -134,8 +134,8 @@ impl DynamicSeries {
         let at = self.take(words as u32)?;
         let region = self.region();
         let origin = u64::from(key.group) << 32 | self.since_creation(now);
-        // Release, here and below: a walk without a claim that sees what is written here sees the
-        // new generation.
+        // Release, here and below: a walk without a claim that sees these stores sees the new
+        // generation.
         self.word_of(at, 1).store(origin, Ordering::Release);
         if let Some((family, sides)) = sides {
             sides.renew(family, &self.cells_at(at));
@@ -178,7 +178,7 @@ impl DynamicSeries {
         with_state(meta::set_state(self.region().word(at), state), state)
     }
 
-    /// The texts of a key, one for each dynamic label of the family.
+    /// Returns the values of a key, one for each dynamic label of the family.
     pub(super) fn texts<'b>(&self, bytes: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
         let mut rest = bytes;
         (0..self.texts).map_while(move |_| {
@@ -188,47 +188,48 @@ impl DynamicSeries {
         })
     }
 
-    /// Whether no text of a key needs an escape.
+    /// Returns whether no value of a key needs an escape.
     pub(super) fn is_escape_free(&self, bytes: &[u8]) -> bool {
-        // Without an early end, which would keep the compiler from looking at many bytes at once.
+        // Don't stop early, because the compiler can then check many bytes at once.
         let has_any = |text: &[u8]| {
             text.iter().fold(false, |any, byte| any | matches!(byte, b'"' | b'\\' | b'\n'))
         };
         !self.texts(bytes).any(has_any)
     }
 
-    /// The number of words of a record's key.
+    /// Returns the number of words of a record's key.
     #[inline]
     pub(super) fn key_words(&self, meta: u64) -> usize {
-        // At most 2^16.
+        // The cast is safe, because a record is at most 2^16 words long.
         (meta::used_words(meta) as usize).saturating_sub(self.before_key as usize)
     }
 
-    /// Returns the record if it has this key.
+    /// Returns the record if this is its key.
     #[inline]
     pub(super) fn matches(&self, at: WordOffset, key: &Key<'_>) -> Option<FoundRecord> {
         let count = self.before_key as usize + key.words.len();
         let words = self.region().slice(at.byte(), count);
         let (head, texts) = words.split_at_checked(self.before_key as usize)?;
-        // Acquire: a thread that sees it live sees all of it.
+        // Acquire: a thread that sees the record live sees its contents.
         let meta = head.first()?.load(Ordering::Acquire);
         (meta::is_series(meta) && has_key(meta, head, texts, key))
             .then_some(FoundRecord { at, meta })
     }
 
-    /// The hash of a record's key.
+    /// Returns the hash of a record's key.
     pub(super) fn hash(&self, at: WordOffset) -> u64 {
         self.hash_in(at, &mut Vec::new())
     }
 
-    /// As [`DynamicSeries::hash`], for a caller with many records: `buffer` is memory for the key.
+    /// Like [`DynamicSeries::hash`], for a caller with many records: `buffer` is memory for the
+    /// key.
     pub(super) fn hash_in(&self, at: WordOffset, buffer: &mut Vec<u8>) -> u64 {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let group = (self.word_of(at, 1).load(Ordering::Relaxed) >> 32) as u32;
         self.secrets.hash(group, self.texts, self.key_bytes(at, meta, buffer))
     }
 
-    /// Copies the key of a record, whose meta word is `meta`, to `buffer`.
+    /// Copies the key of a record with this meta word to `buffer`.
     pub(super) fn key_bytes<'b>(
         &self,
         at: WordOffset,
@@ -246,7 +247,7 @@ impl DynamicSeries {
         bytes
     }
 
-    /// Digest of the cells, to detect idleness.
+    /// Returns a digest of the cells, which shows whether a series is idle.
     pub(super) fn digest(&self, at: WordOffset) -> u32 {
         let cells = self.region().slice(at.byte_of(self.header), self.cells.get() as usize);
         let bytes = cells.iter().fold(0_u64, |digest, cell| {
@@ -257,35 +258,35 @@ impl DynamicSeries {
         (bytes ^ bytes >> 32) as u32
     }
 
-    /// Tenths of a second since the family was made.
+    /// Returns the tenths of a second since the family was created.
     fn since_creation(&self, now: Moment) -> u64 {
         tenths(now.unix.saturating_sub(self.created)).min(u64::from(u32::MAX))
     }
 }
 
-/// Whether the series in a record, whose meta word is `meta`, has this key. `head` is the words
-/// before its key, and `texts` the words that follow, the same number as those of the key. Both are
-/// empty if they are not all there: then it has another key.
+/// Returns whether this is the key of the series in a record with this meta word. `head` is the
+/// words before the record's key, and `texts` the words after them, whose number is the same as in
+/// `key`. If both are empty, some words are outside of the segment, and this returns false.
 #[inline]
 pub(super) fn has_key(meta: u64, head: &[AtomicU64], texts: &[AtomicU64], key: &Key<'_>) -> bool {
     let [_, origin, ..] = head else { return false };
     let same = |(word, wanted): (&AtomicU64, &[u8; _])| {
         word.load(Ordering::Relaxed).to_le_bytes() == *wanted
     };
-    // The overflow series has no entry in the index: it is never found by a key.
+    // Not the overflow series: it is never found by a key, because the index does not list it.
     meta::uses(meta, (head.len() + texts.len()) as u64)
         && origin.load(Ordering::Relaxed) >> 32 == u64::from(key.group)
         && key.words.len() == texts.len()
         && texts.iter().zip(key.words).all(same)
 }
 
-/// Makes the memory for texts longer.
+/// Extends the memory for label values.
 #[cold]
 fn grow(buffer: &mut Vec<u8>, length: usize) {
     buffer.resize(length, 0);
 }
 
-/// The offset at which the first `texts` texts end.
+/// Returns the offset where the first `texts` values end.
 #[inline(always)]
 pub(super) fn texts_end(bytes: &[u8], texts: usize) -> Option<usize> {
     let mut rest = bytes;
@@ -295,7 +296,7 @@ pub(super) fn texts_end(bytes: &[u8], texts: usize) -> Option<usize> {
     Some(bytes.len() - rest.len())
 }
 
-/// Whether the bytes are the padding of a key's last word.
+/// Returns whether the bytes are the padding of a key's last word.
 pub(super) fn is_padding(bytes: &[u8]) -> bool {
     bytes.len() < CELL_BYTES as usize && bytes.iter().all(|&byte| byte == 0)
 }

@@ -1,8 +1,9 @@
-//! Making the records of a copied file consistent: see `series/settle.rs`.
+//! Makes the records of a copied file consistent: see `series/settle.rs`.
 //!
-//! A series keeps its record for as long as the generation in the meta word is the same. So a
-//! record whose meta word and origin did not move while it was copied has the cells and the key of
-//! one series, as for a thread that claims it. Any other record with a series is read again.
+//! A series owns its record as long as the generation in the meta word stays the same. If the meta
+//! word and the origin of a record did not move while it was copied, its cells and key therefore
+//! belong to one series, like for a thread that claims the record. Any other record with a series
+//! is read again.
 
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ use crate::series::meta::{self, WORDS, is_series, state, with_state};
 use crate::sync::Ordering;
 
 impl DynamicSeries {
-    /// The words of the tables of the index.
+    /// Returns the words of the index's tables.
     pub(crate) fn index_words(&self) -> impl Iterator<Item = Range<u64>> {
         self.tables().into_iter().map(|table| table.words())
     }
@@ -30,12 +31,13 @@ impl DynamicSeries {
         }
     }
 
-    /// Reads all records again. Returns false if some of them are not read, or if another block
-    /// follows by now, which was not copied.
+    /// Reads all records again. Returns false if some of them cannot be read, or if there is a
+    /// further block by now that was not copied.
     pub(crate) fn read_again(&self, origin: &Origin) -> bool {
         let region = self.region();
         for block in self.block_words(origin) {
-            // Not its first word, which may name a block that was not copied; but the words in use.
+            // Skip the first word, which may name a block that was not copied, but read the words
+            // in use.
             if !origin.read_again(region, block.start + 1..block.start + 2) {
                 return false;
             }
@@ -54,30 +56,31 @@ impl DynamicSeries {
         is_complete
     }
 
-    /// Whether the series with that number still has its record in the file.
+    /// Returns whether the series with this number still owns its record in the file.
     pub(crate) fn is_there(&self, origin: &Origin, id: u64) -> bool {
         let at = WordOffset::unpack(id).pack();
         let meta = origin.words(at..at + 1).and_then(|words| words.first().copied());
         meta.is_some_and(|meta| is_series(meta) && u64::from(meta::generation_of(meta)) == id >> 32)
     }
 
-    /// The words of each block, as far as they are in use.
+    /// Returns the used words of each block.
     fn block_words(&self, origin: &Origin) -> Vec<Range<u64>> {
         let (mut blocks, region) = (Vec::new(), self.region());
         let first = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
         let mut block = WordOffset::unpack(first);
         let mut last = WordOffset::NONE;
-        // Each block lies after those before it.
+        // Each block lies after the blocks before it.
         while block > last && self.has_words(block, BLOCK_HEAD) {
             let head = block.pack()..block.pack() + u64::from(BLOCK_HEAD);
             if self.word_of(block, 1).load(Ordering::Relaxed) == 0 {
-                // The block before it was copied when it named this one, and this one before that.
+                // The block before this one was copied after it linked here, and this one before
+                // that.
                 let _ = origin.read_again(region, head);
             }
             let next = WordOffset::unpack(region.word(block).load(Ordering::Relaxed));
             let length = region.word(block).load(Ordering::Relaxed) >> 32;
             let used = self.word_of(block, 1).load(Ordering::Relaxed).min(length);
-            // Nonsense is not walked over again and again.
+            // This bounds the walk, even over nonsense.
             let most = if next > block { next.pack() } else { u64::MAX };
             let end = (block.pack() + used).min(most).min(offset::words(region.known()));
             blocks.push(block.pack()..end);
@@ -92,7 +95,7 @@ impl DynamicSeries {
             let Ok(record) = u32::try_from(at).map(WordOffset::new) else { return };
             let word = self.region().word(record);
             let meta = word.load(Ordering::Relaxed);
-            // A record without a length was made while its block was copied.
+            // A record without a length was created while its block was copied.
             let is_new = meta & WORDS == 0;
             if is_new || is_series(meta) && origin.moved.any(at..at + 2) {
                 self.settle_record(origin, record, block.end);
@@ -105,7 +108,7 @@ impl DynamicSeries {
         }
     }
 
-    /// Reads a record again until it is consistent, or else leaves it out.
+    /// Reads a record again until it is consistent, or hides it if it never is.
     fn settle_record(&self, origin: &Origin, at: WordOffset, end: u64) {
         let (region, first) = (self.region(), at.pack());
         let word = region.word(at);
@@ -118,13 +121,14 @@ impl DynamicSeries {
             if words < self.before_key.into() || first + words > end {
                 break;
             }
-            // Without a series, it is not shown.
+            // A record without a series is not shown.
             if !is_series(meta) {
                 return;
             }
             let record = first..first + words;
             if origin.settle(region, record, first..first + 2) {
-                // What its cells name is to be read again, too.
+                // Mark its cells as moved, because the memory that they refer to must be read
+                // again, too.
                 let cells = first + u64::from(self.header)..first + u64::from(self.before_key);
                 origin.moved.note(cells);
                 return;

@@ -1,9 +1,9 @@
-//! Looking at a family before anything trusts it, when its file is opened and when it is mended.
+//! Checks a family before its words are trusted, when its file is opened and when it is mended.
 //!
-//! A survey walks the blocks up to the first word that contradicts the layout. When a file is
-//! opened, the same walk finds out whether the family is *whole*: no process died while it changed
-//! the family, and the index, the lists of free records and the counts agree with the records. A
-//! whole family is used as it is, so that a large file opens fast; another one is mended, or
+//! A survey walks the blocks up to the first contradiction with the layout. When a file is opened,
+//! the same walk determines whether the family is *whole*: no process died while it changed the
+//! family, and the index, the lists of free records and the counts match the records. A whole
+//! family is used without mending, so you can open a large file fast. Other families are mended or
 //! refused.
 
 use std::ops::Range;
@@ -25,41 +25,41 @@ pub(super) struct Survey {
     /// The last valid block, or 0 if there is none, and the number of its valid words.
     pub(super) last: WordOffset,
     pub(super) used: u32,
-    /// What is wrong after that, as text.
+    /// A message on the first contradiction.
     pub(super) flaw: Option<String>,
 }
 
-/// What a survey comes across.
+/// A part of the family that a survey visits.
 pub(super) enum Part {
     /// The words of a block.
     Block(Range<u64>),
-    /// A record, its meta word, and the hash of its key if it has a series whose labels were
-    /// checked.
+    /// A record, its meta word, and the hash of its key. The hash is set if the record belongs to a
+    /// series whose labels were checked.
     Record(WordOffset, u64, Option<u64>),
 }
 
-/// What the records of a family say that its head should state.
+/// The counts of the records, for comparison with the head.
 #[derive(Default)]
 struct Tally {
     series: u64,
     hidden: u64,
     free: u64,
-    /// The digests of the offsets of those records, added up.
+    /// The sum of these records' offset digests.
     free_digests: u64,
     /// Whether a record is half made, or a series is not in the index.
     is_odd: bool,
-    /// The last series, whose entries in the index are looked for when others have followed: by
-    /// then, the processor has fetched them.
+    /// The last series. Their entries in the index are looked up after others followed, because the
+    /// processor has prefetched them by then.
     pending: [Option<(u32, WordOffset)>; AHEAD],
     /// The place of the next one.
     next: usize,
 }
 
-/// The number of series from one to that whose entry is looked for: opening a million series takes
-/// a quarter less time than without.
+/// The distance in series between prefetching an entry and looking it up. This makes opening a
+/// million series a quarter faster.
 const AHEAD: usize = 16;
 
-/// A number for an offset such that different sets of offsets have different sums.
+/// Returns a number for an offset, such that different sets of offsets have different sums.
 fn digest(at: WordOffset) -> u64 {
     let product = at.pack().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (product ^ product >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
@@ -70,12 +70,13 @@ fn digest(at: WordOffset) -> u64 {
 const MOST_SLOTS: u32 = 1024;
 
 impl DynamicSeries {
-    /// Validates everything that an index and a walk will trust, without changing it. Adds the
-    /// words that the family occupies to `extents`. With `torn`, power was lost: damage that this
-    /// explains is mended later, and is not an error. Returns what is to be done before it is used.
+    /// Validates all words that an index and a walk will trust, without changing them. Adds the
+    /// words that the family occupies to `extents`. `torn` means that power was lost: damage that
+    /// this can explain is mended later, and is not an error. Returns the job to do before the
+    /// family is used.
     ///
     /// # Errors
-    /// What contradicts the layout, as text.
+    /// A message on the contradiction with the layout.
     pub(crate) fn inspect(
         &self,
         torn: bool,
@@ -120,7 +121,7 @@ impl DynamicSeries {
             state::LIVE | state::HIDDEN if !self.is_overflow(at) => {
                 tally.series += 1;
                 tally.hidden += u64::from(state_of(meta) == state::HIDDEN);
-                // Once it has to be mended, the rest does not matter.
+                // Once the family must be mended, the rest does not matter.
                 tally.is_odd = tally.is_odd
                     || self.texts > 0 && self.may_be_overflow(at)
                     || hash.is_none_or(|hash| self.is_missing_soon(tally, fingerprint(hash), at));
@@ -130,7 +131,7 @@ impl DynamicSeries {
         }
     }
 
-    /// Begins to look for the entry of a series, and returns whether an earlier one has none.
+    /// Prefetches the entry of a series, and returns whether an earlier series lacks its entry.
     fn is_missing_soon(&self, tally: &mut Tally, fingerprint: u32, at: WordOffset) -> bool {
         let index = self.index();
         index.prefetch(fingerprint);
@@ -139,7 +140,7 @@ impl DynamicSeries {
         earlier.is_some_and(|(fingerprint, at)| !index.has_entry(fingerprint, at, MOST_SLOTS))
     }
 
-    /// Whether no process was changing the family, and its head states what its records do.
+    /// Returns whether no process was changing the family, and its head matches the records.
     fn is_whole(&self, last_block: WordOffset, tally: &Tally) -> bool {
         let states = |at: usize, count: u64| self.head[at].load(Ordering::Relaxed) == count;
         let index = self.index();
@@ -156,7 +157,7 @@ impl DynamicSeries {
             && self.listed(tally.free) == Some((tally.free, tally.free_digests))
     }
 
-    /// Whether each table is named once, under its size, and the free ones are empty.
+    /// Returns whether each table is named once, under its size, and the free tables are empty.
     fn tables_are_whole(&self) -> bool {
         let tables = self.tables();
         let named = self.table_words().filter(|word| word.load(Ordering::Relaxed) != 0).count();
@@ -179,9 +180,9 @@ impl DynamicSeries {
             && tables.iter().skip(in_use).all(is_empty)
     }
 
-    /// The number of records on the lists of those without a series, and the digests of their
-    /// offsets, added up. `None` if they are more than `most`, if something else is on a list, or
-    /// if a count or a bit contradicts a list.
+    /// Returns the number of records on the lists of free records, and the sum of their offset
+    /// digests. Returns `None` if there are more than `most`, if something else is on a list, or if
+    /// a count or a bit contradicts a list.
     fn listed(&self, most: u64) -> Option<(u64, u64)> {
         let (mut count, mut digests) = (0, 0_u64);
         let mut walk = |first: usize, wanted: Option<u32>| {
@@ -210,8 +211,8 @@ impl DynamicSeries {
         Some((count, digests))
     }
 
-    /// Walks the blocks up to the first error. `each` gets the blocks and the records. With
-    /// `skip_label_checks`, a series may have labels that are not its own.
+    /// Walks the blocks up to the first error, and passes the blocks and the records to `each`.
+    /// With `skip_label_checks`, the labels of a series may belong to another one.
     pub(super) fn survey(&self, skip_label_checks: bool, mut each: impl FnMut(Part)) -> Survey {
         let mut buffer = Vec::new();
         let region = self.region();
@@ -219,7 +220,7 @@ impl DynamicSeries {
         let mut survey = Survey { last: WordOffset::NONE, used: 0, flaw: None };
         let flaw = |at: u64, reason: &str| Some(format!("{reason}, at byte {}", offset::bytes(at)));
         let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
-        // No block is shorter than MIN_BLOCK, so a circular list ends.
+        // No block is shorter than MIN_BLOCK, so this bounds the walk over a circular list.
         let mut left = end / u64::from(MIN_BLOCK) + 1;
         while block != 0 {
             left -= 1;
@@ -230,7 +231,7 @@ impl DynamicSeries {
                 survey.flaw = flaw(block, "a block that lies outside of the bytes in use");
                 return survey;
             };
-            // Since the block ends inside, all of its offsets are word offsets, of 32 bits.
+            // The block ends inside, so all of its offsets fit into 32 bits.
             if length < MIN_BLOCK.into() || block + length > end {
                 survey.flaw = flaw(block, "a block that ends outside of the bytes in use");
                 return survey;
@@ -273,8 +274,8 @@ impl DynamicSeries {
         survey
     }
 
-    /// The hash of a series' key; `None` if its labels are not valid for this family. `buffer` is
-    /// memory for the key.
+    /// Returns the hash of a series' key; `None` if its labels are not valid for this family.
+    /// `buffer` is memory for the key.
     pub(super) fn sound_hash(
         &self,
         at: WordOffset,
@@ -284,7 +285,8 @@ impl DynamicSeries {
         let group = (self.word_of(at, 1).load(Ordering::Relaxed) >> 32) as u32;
         let bytes = self.key_bytes(at, meta, buffer);
         if self.key_words(meta) == 0 {
-            // With dynamic labels, only the overflow series has no texts, and its group is 0.
+            // With dynamic labels, only the overflow series does not have values, and its group is
+            // 0.
             let is_sound = if self.texts == 0 { group < self.groups } else { group == 0 };
             return is_sound.then(|| self.secrets.hash(group, self.texts, bytes));
         }
@@ -312,7 +314,7 @@ mod tests {
         let labels = vec![Label { name: "user".into(), values: None }];
         let schema = Schema { name: "requests".into(), cells: 1, labels, ..Schema::default() };
         let family = segment.family(&schema).unwrap();
-        // Enough that the index has grown, and that some records are in limbo, some ready.
+        // Enough for the index to grow, and for records both in limbo and ready.
         let users: Vec<String> =
             (0..100).map(|i| "u".repeat(1 + i % 40) + &i.to_string()).collect();
         users.iter().for_each(|user| family.add(|key| key.text(user), 0, 1));
@@ -327,7 +329,7 @@ mod tests {
         keyed.inspect(false, &mut Vec::new()).unwrap()
     }
 
-    /// Each change leaves the family as a process that dies, or a bit that flips, could.
+    /// Each change imitates a process that died, or a flipped bit.
     #[test]
     fn a_family_is_mended_unless_it_is_whole() {
         type Change = fn(&DynamicSeries);
@@ -370,7 +372,7 @@ mod tests {
             is_mended(&format!("word {at}"));
         }
         for (i, change) in changes.iter().enumerate() {
-            // Mending puts all free records in limbo: make some ready.
+            // Mending puts all free records in limbo, so move some to the ready lists.
             for i in 0..40 {
                 let user = format!("{i} comes and goes");
                 family.add(|key| key.text(&user), 0, 1);

@@ -1,5 +1,5 @@
-//! The tables of the index: growing into a larger one a few slots at a time, and using old ones
-//! again.
+//! The tables of the index: growing into a larger table, a few slots at a time, and reusing old
+//! tables.
 
 use super::DynamicSeries;
 use super::head as at;
@@ -16,7 +16,7 @@ pub(super) const STEP: u32 = 32;
 const DISCARD: u32 = 1 << 15;
 
 impl DynamicSeries {
-    /// Announces that entries will move. Requires the lock.
+    /// Announces that entries will move. The caller must hold the lock.
     pub(super) fn begin_change(&self) {
         // Release: a thread that sees the count sees the lock. And below: a thread that sees a part
         // of the change sees the count.
@@ -36,15 +36,16 @@ impl DynamicSeries {
         }
         if self.head[at::PREVIOUS].load(Ordering::Relaxed) != 0 {
             self.move_some(u32::MAX);
-            // It is zero already, unless another process wrote nonsense.
+            // This is zero already, unless another process wrote nonsense.
             self.head[at::PREVIOUS].store(0, Ordering::Release);
         }
         let live = self.head[at::LIVE].load(Ordering::Relaxed).saturating_add(1);
-        // At least a quarter of the old table: then all of the old one has moved, in `STEP`s,
-        // before the new one, which is at most half full by then, is crowded.
+        // Use at least a quarter of the old size. The old table has then moved completely, in
+        // `STEP`s, before the new one is crowded; it is at most half full by then.
         let old = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
         let old = old.map_or(MIN_BITS, |old| old.bits).clamp(MIN_BITS, MAX_BITS);
-        // And at most four times the old table, whatever another process wrote into the count.
+        // Use at most four times the old size, even if another process wrote nonsense into the
+        // count.
         let bits = bits_for(live).clamp((old - 2).max(MIN_BITS), (old + 2).min(MAX_BITS));
         let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) != 0;
         let free = self.retired(bits).iter().find(is_free);
@@ -55,27 +56,28 @@ impl DynamicSeries {
         self.begin_change();
         self.index().replace(table);
         if let Some(word) = free {
-            // Release: after the stores above, so that a process that dies in between leaves the
-            // table named.
+            // Release: after the stores above, because a table must stay named if this process dies
+            // in between.
             word.store(0, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Moves some entries to the new table, if there is one. Retires the old one when all have
-    /// moved.
+    /// Moves some entries to the new table, if there is one. Retires the old table when all entries
+    /// have moved.
     pub(super) fn move_some(&self, slots: u32) {
         let moved = self.head[at::MIGRATED].load(Ordering::Relaxed);
         let previous = Table::unpack(self.head[at::PREVIOUS].load(Ordering::Relaxed));
         if let Some(previous) = previous
             && moved.saturating_add(slots.into()) >= previous.slots().into()
         {
-            // This call completes the move. The table is named twice, so that a process that dies
-            // in between leaves it named.
+            // This call completes the move. The table is named twice for a moment, because it must
+            // stay named if this process dies in between.
             self.retire(previous);
         }
         let Some((table, moved, is_done)) = self.index().migrate(slots) else { return };
-        // In large pieces: each costs a system call, and the pages of a large table take time.
+        // Discard large pieces, because each costs a system call, and a large table's pages take
+        // time.
         let piece = |slot: u32| slot / DISCARD;
         if piece(moved.start) != piece(moved.end) || is_done {
             let end = if is_done { moved.end } else { piece(moved.end) * DISCARD };
@@ -95,7 +97,7 @@ impl DynamicSeries {
         }
     }
 
-    /// The words that name the free tables of a size.
+    /// Returns the words for the free tables of a size.
     pub(super) fn retired(&self, bits: u32) -> &[AtomicU64] {
         let first = at::RETIRED + 2 * bits as usize;
         &self.head[first..first + 2]
@@ -106,7 +108,7 @@ impl DynamicSeries {
         [&self.head[at::TABLE], &self.head[at::PREVIOUS]].into_iter().chain(retired)
     }
 
-    /// All tables that lie inside the bytes in use, the current one first, each once.
+    /// Returns all tables inside the bytes in use, each once, the current one first.
     pub(super) fn tables(&self) -> Vec<Table> {
         let mut tables = Vec::new();
         for word in self.table_words() {
@@ -127,7 +129,7 @@ impl DynamicSeries {
     }
 }
 
-/// The logarithm of the number of slots for `live` series: two to four slots for each.
+/// Returns the logarithm of the number of slots for `live` series: two to four slots for each.
 pub(super) fn bits_for(live: u64) -> u32 {
     let slots = live.min(1 << MAX_BITS) * 2;
     slots.next_power_of_two().trailing_zeros().clamp(MIN_BITS, MAX_BITS)

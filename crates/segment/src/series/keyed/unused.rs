@@ -1,4 +1,4 @@
-//! A family that is no longer used, and its memory for another one: see `series/freed.rs`.
+//! A family that is not used any more, and its memory for another one: see `series/freed.rs`.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::series::meta::{is_series, state, state_of};
 use crate::sync::Ordering;
 
 impl DynamicSeries {
-    /// Whether all series are hidden and have not changed for that long.
+    /// Returns whether all series are hidden and did not change for this long.
     pub(crate) fn is_unused(&self, now: Moment, least: Duration) -> bool {
         if self.len() == 0 {
             return true;
@@ -29,10 +29,10 @@ impl DynamicSeries {
             if !is_series(meta) || self.is_overflow(at) {
                 continue;
             }
-            // Truncation is meant: the lower half is the time.
+            // The truncation is intended: the lower half is the time.
             let since = self.word_of(at, 2).load(Ordering::Relaxed) as u32;
-            // A time in the future is of a clock that was set back, or of a life whose last sync
-            // was before it.
+            // A time can be in the future because a clock was set back, or because the last sync of
+            // an earlier run was before this time.
             let hidden_for = tenth.wrapping_sub(since).cast_signed().max(0).cast_unsigned();
             let is_hidden = state_of(meta) == state::HIDDEN;
             if !is_hidden || self.has_changed(at) || u64::from(hidden_for) < least {
@@ -42,7 +42,7 @@ impl DynamicSeries {
         true
     }
 
-    /// Whether the overflow series is there, and never counted.
+    /// Returns whether the overflow series exists, and was never updated.
     pub(crate) fn has_unused_overflow(&self) -> bool {
         let at = self.overflow();
         let mut cells = self.header..self.header + self.cells.get();
@@ -51,8 +51,8 @@ impl DynamicSeries {
             && cells.all(|cell| self.word_of(at, cell).load(Ordering::Relaxed) == 0)
     }
 
-    /// Makes the records of removed series ready for others, and empties the index. Returns false
-    /// if there are series, or something claims a record.
+    /// Moves the records of removed series to the ready lists, and empties the index. Returns false
+    /// if there are series, or if a record is claimed.
     pub(crate) fn become_ready(&self) -> Result<bool, Error> {
         let _guard = self.lock_within(lock::REMOVAL)?;
         self.reclaim();
@@ -63,7 +63,7 @@ impl DynamicSeries {
         Ok(true)
     }
 
-    /// Begins as a family that is made now, with the records of the one that was here before.
+    /// Begins a new family with the records of the old one.
     pub(crate) fn begin_again(&self, now: Moment) -> Result<(), Error> {
         match self.overflow() {
             NO_RECORD => self.make_overflow(now),
