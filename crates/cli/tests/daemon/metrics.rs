@@ -41,12 +41,14 @@ fn promtool_finds_no_fault() {
 
 /// This includes a Prometheus that is several years old.
 #[test]
-fn prometheus_takes_the_configurations_of_the_guide() {
+fn prometheus_takes_the_configurations_of_the_pages() {
     let promtool = program("promtool", "prometheus");
     let home = Home::new();
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide-daemon.md");
-    let guide = std::fs::read_to_string(guide).unwrap();
-    let blocks = guide.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/daemon");
+    let pages = ["prometheus.md", "in/remote-write.md"]
+        .map(|page| std::fs::read_to_string(format!("{docs}/{page}")).unwrap());
+    let blocks = pages.iter().flat_map(|page| page.split("```yaml\n").skip(1));
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
     let is_config =
         |block: &&str| block.starts_with("scrape_configs:") || block.starts_with("remote_write:");
     let configs: Vec<&str> = blocks.filter(is_config).collect();

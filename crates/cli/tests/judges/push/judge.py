@@ -5,8 +5,8 @@
 starts the first two programs, sends each the same requests, runs the third one against each, which
 pushes with client_golang, and compares the status codes, what `/metrics`
 shows of the groups after each request, and at the end the JSON of `/api/v1/metrics`. Numbers are
-compared as numbers; the times of pushes only by whether they are zero. docs/guide-daemon.md lists what
-differs on purpose; nothing of that is among the requests.
+compared as numbers; the times of pushes only by whether they are zero. docs/daemon/in/pushgateway.md lists
+the intended differences, which the requests avoid.
 """
 
 import base64
