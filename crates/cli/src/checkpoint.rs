@@ -1,9 +1,9 @@
 //! A background thread that periodically syncs the state to disk.
 //!
-//! Checkpoints protect against power loss, which then costs only what was counted since the last
-//! sync; a process that is killed loses nothing even without them. While nothing is counted, the
-//! thread syncs only once a minute, but it still checks at every period that the file is in place
-//! and whole: the counts would be lost with a file that was removed, replaced or truncated.
+//! With checkpoints, a power loss costs only the events since the last sync. If only the process is
+//! killed, no event is lost even without them. While no events are counted, the thread syncs only
+//! once a minute. It still checks in every period that the file is in place and complete, because
+//! the counts would be lost with a file that was removed, replaced or truncated.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::state::State;
 use quipu_process::background::Background;
 
-/// The running checkpoint thread. Dropping this stops the thread and waits for it.
+/// The running checkpoint thread. Dropping this value stops the thread, and waits for its end.
 #[derive(Debug)]
 pub struct Checkpoints(#[expect(dead_code, reason = "it is held to be dropped")] Background);
 
@@ -45,13 +45,14 @@ impl Checkpoints {
                 if let Err(error) = &is_there
                     && matches!(error.kind(), ErrorKind::Cut { .. })
                 {
-                    // The next count past the truncated end would kill the process with SIGBUS.
+                    // Exit, because the next count past the truncated end would kill the process
+                    // with SIGBUS.
                     error!(%error, "the daemon exits: its state file was truncated while in use");
                     std::process::exit(1);
                 }
                 let counted = state.counted();
-                // Sync now and then even so: the file also stores the current time, which the
-                // first start after a reboot reads.
+                // Sync occasionally even so, because the file also stores the current time, which
+                // the first start after a reboot reads.
                 let may_wait = synced == Some(counted) && begun - last_sync < MAX_SPARED;
                 if is_there.is_ok() && may_wait {
                     metrics.checkpoint_spared();
@@ -80,5 +81,5 @@ impl Checkpoints {
     }
 }
 
-/// The longest time without a sync while nothing is counted.
+/// The longest time without a sync while no events are counted.
 const MAX_SPARED: Duration = Duration::from_secs(60);

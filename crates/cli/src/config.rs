@@ -1,8 +1,8 @@
 //! The settings of the daemon. Flags override the environment, which overrides the TOML file.
 //!
-//! Each part declares its settings in its own folder. [`Flags`] joins them: clap reads them from
-//! flags and `QUIPU_*` variables, serde from the TOML file, whose keys are the names of the flags.
-//! [`Settings`] has the effective ones, checked together.
+//! Each part declares its settings in its own folder, and [`Flags`] joins them. You can set each
+//! one as a flag, as a `QUIPU_*` variable (both read by clap), or in the TOML file under the name
+//! of the flag (read by serde). [`Settings`] contains the effective settings, checked together.
 
 mod fault;
 mod flags;
@@ -43,15 +43,15 @@ pub struct Settings {
     pub damaged_state: DamagePolicy,
     /// The interval between syncs of the state file.
     pub checkpoint: Duration,
-    /// The most bytes that the state file may have for metrics that come in.
+    /// The maximum size of received metrics in the state file, in bytes.
     pub input_bytes: u64,
-    /// The limits on samples that come in.
+    /// The limits on received samples.
     pub intake: intake::Limits,
     /// The options of the inputs.
     pub inputs: inputs::Options,
     /// The time after which a family is freed, if all of its series have expired.
     pub forget_names: Duration,
-    /// The file of rules for samples that come in.
+    /// The file of rules for received samples.
     pub rules: Option<PathBuf>,
     /// The addresses to listen on.
     pub listen: Vec<String>,
@@ -76,9 +76,10 @@ pub struct Settings {
 pub enum Error {
     /// The file cannot be read.
     Read(PathBuf, std::io::Error),
-    /// The file is not TOML, or has an unknown setting. The text has no secret of the file.
+    /// The file is not TOML, or contains an unknown setting. The message contains no secret of the
+    /// file.
     Parse(PathBuf, String),
-    /// A setting has a value that TOML cannot show.
+    /// TOML cannot represent the value of a setting.
     Write(toml::ser::Error),
     /// A setting has an unusable value, or values contradict each other.
     Value(Unusable),
@@ -88,8 +89,9 @@ pub enum Error {
     Rules(rules::Error),
 }
 
-/// The environment variables that begin with `QUIPU_` and are not settings, sorted. Omits those
-/// that the libraries read, and those that Kubernetes sets for a service named quipu.
+/// Returns the environment variables that begin with `QUIPU_` but are not settings, sorted. This
+/// omits the variables that the libraries read, and the variables that Kubernetes sets for a
+/// service named quipu.
 pub fn strange<'n>(
     environment: impl IntoIterator<Item = &'n OsStr>,
     known: &[&OsStr],
@@ -109,7 +111,7 @@ pub fn strange<'n>(
     strange
 }
 
-/// Variables of the Python and Ruby libraries, and of the commands that count.
+/// The variables of the Python and Ruby libraries, and of the counting commands.
 const OTHERS: [&str; 3] =
     ["QUIPU_DIR", quipu_commands::count::FILE_VARIABLE, quipu_commands::count::MODE_VARIABLE];
 
@@ -117,7 +119,7 @@ impl Settings {
     /// Fills in the defaults and validates the settings together.
     ///
     /// # Errors
-    /// [`Error::Value`].
+    /// Returns [`Error::Value`] for an unusable or contradictory setting.
     pub fn resolve(flags: Flags) -> Result<Self, Error> {
         let mut flags = flags.or(Flags::defaults());
         let (window, keys) = flags.windows.resolve()?;
@@ -151,7 +153,8 @@ impl Settings {
     /// Reads all files that the settings name, including the files with secrets.
     ///
     /// # Errors
-    /// The errors of the files, which name the line and the remedy, and have no secret.
+    /// Returns the errors of the files, which name the line and the remedy, but never contain a
+    /// secret.
     pub fn check_files(&self) -> Result<(), Error> {
         listeners::check_mappings(&self.inputs).map_err(Error::Mapping)?;
         let rules = self.rules.as_deref().map(Rules::read);
@@ -162,15 +165,15 @@ impl Settings {
         Ok(self.targets.check_secrets()?)
     }
 
-    /// Likely mistakes that may be meant, as text for people.
+    /// Returns warnings about likely mistakes, which can also be intended.
     pub fn warnings(&self) -> Vec<String> {
         self.segments.warnings().chain(self.outputs.warnings()).collect()
     }
 
-    /// The effective settings, as a TOML file.
+    /// Returns the effective settings as a TOML file.
     ///
     /// # Errors
-    /// [`Error::Write`]: TOML has no path that is not UTF-8.
+    /// Returns [`Error::Write`] if a path is not UTF-8, because TOML cannot represent it.
     pub fn to_toml(&self) -> Result<String, Error> {
         self.flags.to_toml().map_err(Error::Write)
     }

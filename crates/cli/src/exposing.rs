@@ -23,7 +23,7 @@ use quipu_intake::gate::{ScrapeGuard, WaitingScrape};
 use quipu_intake::refusal::Refusal;
 use quipu_process::memory;
 
-/// A scrape under way.
+/// A scrape in progress.
 pub struct ScrapeSteps {
     inputs: Inputs,
     format: Format,
@@ -41,10 +41,10 @@ pub struct ScrapeSteps {
 enum Stage {
     /// The watched sources are being read.
     Reading(ReadingRequest),
-    /// No group of series may be being replaced.
+    /// Wait until no group of series is being replaced.
     Waiting(Arc<MergedFamilies>),
-    /// The wanted series are being shown. The second part holds off replacements until the series
-    /// of inputs were shown.
+    /// The wanted series are being shown. The guard delays replacements until the series of inputs
+    /// were shown.
     Showing(Box<All>, Option<ScrapeGuard<'static>>),
 }
 
@@ -112,7 +112,7 @@ impl ScrapeSteps {
             Reading::Families(merged) if !merged.is_part => {
                 return Some(text(StatusCode::NOT_FOUND, unknown(&self.filter)));
             }
-            // The source that the filter names can be one of the missing sources.
+            // The missing sources can include the one in the filter.
             Reading::Families(_) | Reading::Stale if self.filter.is_part() => {
                 return Some(Refusal::unavailable(STALE, "15").respond());
             }
@@ -136,14 +136,14 @@ impl ScrapeSteps {
         };
         let intake = self.inputs.intake();
         let all = All::over(intake.registry(), merged, &self.filter.names);
-        // Inconsistent segments are rejected when they are opened.
+        // An invalid segment is impossible here, because it would be rejected when it is opened.
         let all = all.unwrap_or_else(|_| All::of_sources(merged, self.filter.clone()));
         self.stage = Stage::Showing(Box::new(all), Some(scraping));
         true
     }
 
     /// Takes the output of a step, and ends the exposition after the last step. Returns the
-    /// response that ends the scrape, also if there is no memory.
+    /// response that ends the scrape, which is an error if there is not enough memory.
     fn take(&mut self, is_more: bool) -> Option<Response> {
         let Self { encoder, compressor, body, .. } = self;
         if !is_more {
@@ -151,7 +151,7 @@ impl ScrapeSteps {
             self.inputs.shared().omitted.log(encoder.inner.omissions());
         }
         let piece = encoder.inner.buffer();
-        // Bytes that cannot be compressed take a few more.
+        // Incompressible bytes need a little more space.
         if !memory::reserve(body, piece.len() + piece.len() / 8 + 1024) {
             return Some(Refusal::unavailable(NO_MEMORY, "1").respond());
         }
@@ -177,7 +177,7 @@ impl ScrapeSteps {
             let name = HeaderValue::from_static(self.compression.name());
             headers.insert(CONTENT_ENCODING, name);
         }
-        // Watched files have not come through another daemon.
+        // The metrics of watched files did not pass through another daemon.
         let via = (!self.filter.is_part()).then(|| self.inputs.shared().via.field());
         if let Some(Ok(via)) = via.as_deref().map(HeaderValue::from_str) {
             headers.insert(via::FIELD, via);
@@ -237,11 +237,11 @@ fn unknown(filter: &Filter) -> String {
     format!("no watched segment is {place}; quipu_segments_info in /metrics has the {list}\n")
 }
 
-/// The text of a response without values.
+/// The message of a response without values.
 const STALE: &str = "the last reading of the watched files is too old to be shown: a file system does \
                      not answer; quipu_segments_last_read_time_seconds in /metrics has the time";
 
-/// The body of the response to a scrape that finds no memory.
+/// The message if there is no memory for the response.
 const NO_MEMORY: &str = "there is no memory for the response: try again, ask for less by name[], or \
                          raise the limit on address space (ulimit -v)";
 
@@ -252,7 +252,7 @@ struct StepEncoder {
 }
 
 thread_local! {
-    /// The encoder of an earlier scrape, which has the headers of the families that it encoded.
+    /// The encoder of an earlier scrape, which still contains the rendered headers of its families.
     static SPARE: Cell<Option<Encoder>> = const { Cell::new(None) };
 }
 
@@ -263,22 +263,23 @@ impl StepEncoder {
         Self { inner, series: 0 }
     }
 
-    /// Returns the memory of the buffers, also while they are empty, and of the rendered families.
+    /// Returns the memory of the buffers, even while they are empty, and of the rendered families.
     fn held(&self) -> usize {
         FULL + self.inner.pending() + self.inner.cached()
     }
 
     fn is_full(&self) -> bool {
-        // A message of protobuf is in the buffer only once it is complete.
+        // A protobuf message is written to the buffer only when it is complete.
         self.series >= SERIES || self.inner.buffer().len() >= FULL
     }
 }
 
 impl Drop for StepEncoder {
     fn drop(&mut self) {
-        // A long message of protobuf is an exception, whose memory is not kept: complete or not.
+        // Don't keep the memory of a long protobuf message, complete or not, because it is an
+        // exception.
         if self.inner.buffer_mut().capacity().max(self.inner.pending()) <= 4 * FULL {
-            // Fails if the thread is ending.
+            // Ignore the error, because it only means that the thread is ending.
             let _ = SPARE.try_with(|spare| spare.set(Some(mem::take(&mut self.inner))));
         }
     }
@@ -300,9 +301,9 @@ impl Sink for StepEncoder {
     }
 }
 
-/// The most series in a step.
+/// The maximum number of series in a step.
 const SERIES: usize = 1000;
-/// About the memory of a compressor.
+/// The approximate memory of a compressor.
 const COMPRESSOR: usize = 256 << 10;
-/// The least size of a piece that others follow.
+/// The minimum size of a piece, except the last one.
 const FULL: usize = 64 << 10;

@@ -1,5 +1,5 @@
-//! A daemon without sockets, threads and files, for the fuzz target `exposition`: inputs are
-//! functions, and a scrape returns its page. The code between is the code of the daemon.
+//! A daemon without sockets, threads and files, for the fuzz target `exposition`. You call
+//! functions to send input, and a scrape returns its page. All other code is the daemon's own.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use quipu_translate::otlp::Translation;
 /// A function that handles packets of lines.
 type Lines = Box<dyn FnMut(&[u8])>;
 
-/// A daemon with empty state. Dropping it returns all of its memory.
+/// A daemon with an empty state. Dropping it frees all of its memory.
 pub struct Daemon {
     parts: Option<Parts>,
     leaked: LeakedValues,
@@ -65,7 +65,7 @@ pub struct Options {
     pub translate: bool,
 }
 
-/// Without translation of OTLP's names, and with translation.
+/// The settings without and with translation of OTLP names.
 static SETTINGS: LazyLock<[Settings; 2]> = LazyLock::new(|| {
     use Translation::{NoTranslation, UnderscoreEscapingWithSuffixes};
     [NoTranslation, UnderscoreEscapingWithSuffixes].map(|translation| {
@@ -79,7 +79,7 @@ impl Daemon {
     /// Creates a daemon with these settings.
     ///
     /// # Errors
-    /// If the system provides no memory.
+    /// Fails if the system provides no memory.
     pub fn new(options: Options) -> Result<Self, Box<dyn std::error::Error>> {
         let settings = &SETTINGS[usize::from(options.translate)];
         let segment = Segment::private(STATE_BYTES)?;
@@ -94,7 +94,7 @@ impl Daemon {
             segment,
             taken: AtomicU64::new(0),
         }));
-        // SAFETY: `drop` drops the box after all values that refer to it.
+        // SAFETY: `drop` drops this box after all values that refer to the box.
         let state_ref: &'static State = unsafe { &*state };
         let metrics = Box::into_raw(Box::new(Metrics::new(state_ref)?));
         // SAFETY: as above.
@@ -125,12 +125,12 @@ impl Daemon {
         Ok(Self { parts: Some(parts), leaked: LeakedValues { state, metrics, shared, top } })
     }
 
-    /// Takes a packet of StatsD.
+    /// Handles a packet of StatsD.
     pub fn statsd(&mut self, packet: &[u8]) {
         (self.parts().statsd)(packet);
     }
 
-    /// Takes a packet of Graphite.
+    /// Handles a packet of Graphite.
     pub fn graphite(&mut self, packet: &[u8]) {
         (self.parts().graphite)(packet);
     }
@@ -139,7 +139,7 @@ impl Daemon {
     /// response.
     ///
     /// # Errors
-    /// A method or target that HTTP does not allow.
+    /// Fails for a method or target that HTTP does not allow.
     pub fn request(
         &mut self,
         method: &str,
@@ -167,7 +167,7 @@ impl Daemon {
         is_shown
     }
 
-    /// Reads another segment, whose series get these labels, as well. Returns whether it is shown.
+    /// Reads another segment. Its series get these labels too. Returns whether it is shown.
     pub fn segment(&mut self, path: &Path, labels: &[(String, String)]) -> bool {
         let files = &mut self.parts().files;
         let name = format!("segment-{}", files.len());
@@ -179,8 +179,8 @@ impl Daemon {
         is_shown
     }
 
-    /// Merges the segments and targets with the families of the daemon. A scrape does this, too, if
-    /// it was not done before.
+    /// Merges the segments and targets with the families of the daemon. Otherwise, a scrape does
+    /// this.
     pub fn merge(&mut self) {
         let parts = self.parts();
         let mut sources = targets::with_reports(&parts.targets);
@@ -219,8 +219,9 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.parts = None;
         let LeakedValues { state, metrics, shared, top } = self.leaked;
-        // SAFETY: they are from `Box::into_raw`. All that refers to them was in `parts`, or is in
-        // one of them and does not use its reference when it is dropped.
+        // SAFETY: the pointers are from `Box::into_raw`. Every value with a reference to them was
+        // in `parts`, or is in one of these boxes and does not use its reference when it is
+        // dropped.
         unsafe {
             drop(Box::from_raw(shared));
             drop(Box::from_raw(top));
@@ -230,7 +231,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Takes all steps. Returns the response of the last one.
+/// Runs all steps. Returns the response of the last one.
 fn finish(steps: &mut dyn Steps) -> Response {
     for _ in 0..MAX_STEPS {
         if let Some(response) = steps.step() {
@@ -242,7 +243,7 @@ fn finish(steps: &mut dyn Steps) -> Response {
 
 /// The limit on memory for metrics from outside, in bytes.
 const STATE_BYTES: u64 = 64 << 20;
-/// More steps than any response takes.
+/// More steps than any response needs.
 const MAX_STEPS: u32 = 1 << 20;
 
 #[cfg(test)]

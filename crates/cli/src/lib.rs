@@ -1,11 +1,12 @@
-//! The quipu daemon. It counts requests over sliding windows, and loses no request that it has
-//! answered.
+//! The quipu daemon. It counts requests over sliding windows, and never loses a request after it
+//! sent the response.
 //!
-//! `quipu serve` runs straight through, see [`serve`]: parse, open the state, listen, serve, and
-//! stop in reverse order. The program is the product: this library only names its parts, and its
-//! API is not stable.
+//! `quipu serve` is a straight line (see [`serve`]): parse, open the state, listen, serve, and stop
+//! in reverse order. The product is the program. This library only names its parts, so its API is
+//! not stable.
 
-// The examples of the repository's README are tested, too: packages of the crate quipu lack it.
+// Tests the examples of the repository's README here, because packages of the crate quipu don't
+// contain it.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod readme {}

@@ -1,10 +1,10 @@
 //! The log: one line per event on standard error, as text or as JSON.
 //!
-//! A line that cannot be written, because the disk is full or the reader has gone, is dropped: the
-//! daemon counts with or without a log.
+//! A line that cannot be written, for example because the disk is full or the reader is gone, is
+//! dropped, because the daemon must count with or without a log.
 //!
-//! Fields can contain strings of clients, and some people read logs on a terminal. Therefore each
-//! line is escaped as a whole when it is written.
+//! Fields can contain strings from clients, and some people read logs on a terminal. Each line is
+//! therefore escaped as a whole when it is written.
 
 use std::io::{self, Write};
 
@@ -50,7 +50,7 @@ pub enum LogLevel {
     Warn,
     /// Events of normal operation.
     Info,
-    /// Details of those events.
+    /// Details of normal operation.
     Debug,
     /// Everything.
     Trace,
@@ -72,7 +72,7 @@ pub fn start(format: LogFormat, level: LogLevel) {
         .with_ansi(false)
         .log_internal_errors(false)
         .with_writer(move || Lines(format));
-    // An error means that a log is installed already, which is fine.
+    // Ignore the error, because it means that a log is already installed.
     let _ = match format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),

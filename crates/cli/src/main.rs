@@ -1,5 +1,6 @@
 //! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu inspect`, `quipu top`,
-//! `quipu diff`, `quipu record`, `quipu inc` and its like, `quipu convert` and `quipu compare`.
+//! `quipu diff`, `quipu record`, `quipu inc` and similar commands, `quipu convert` and `quipu
+//! compare`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -153,7 +154,7 @@ fn main() -> ExitCode {
     code.map_or_else(|error| fail(&error), ExitCode::from)
 }
 
-/// Adds the way out to an error about the command line, if its text omits it.
+/// Adds the remedy to an error about the command line, if its message omits it.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let command = std::env::args_os().nth(1).unwrap_or_default();
     let missing = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
@@ -221,10 +222,10 @@ fn serve(arguments: &Serve) -> ExitCode {
     }
 }
 
-/// Returns the names of environment variables that look like settings, and are none.
+/// Returns the names of environment variables that look like settings but are not settings.
 fn strange(environment: &[OsString]) -> Vec<&OsStr> {
     let names = || environment.iter().map(|name| &**name);
-    // Most environments have no variable that looks like a setting, and need no table of settings.
+    // Skip the table of settings in most environments, because they contain no such variable.
     if config::strange(names(), &[]).is_empty() {
         return Vec::new();
     }
@@ -264,7 +265,7 @@ fn fail(error: &output::Error) -> ExitCode {
     ExitCode::from(error.code())
 }
 
-/// Reports settings that cannot be used. An error of a TOML file quotes its line below the message.
+/// Reports unusable settings. An error of a TOML file quotes its line below the message.
 fn unusable(error: &config::Error) -> ExitCode {
     warn_lines(error);
     ExitCode::from(USAGE)

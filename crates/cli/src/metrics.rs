@@ -98,7 +98,7 @@ impl Metrics {
     /// # Errors
     /// Returns an error if the system provides no memory.
     pub fn new(state: &'static State) -> Result<Self, quipu::Error> {
-        // The heap must have room for the metrics: an allocation that fails there ends the process.
+        // Reserve space for the heap, because a failing allocation would end the process.
         let room = take_room(FOR_HEAP);
         let registry = Registry::from_segment(Segment::private(MEMORY)?);
         drop(room);
@@ -156,13 +156,13 @@ impl Metrics {
         }
     }
 
-    /// Records that the disk holds the whole state.
+    /// Records that the disk contains the whole state.
     pub fn checkpoint_spared(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.events.checkpoint_last_success_timestamp.set(&(), now.as_secs_f64());
     }
 
-    /// The registry of the daemon's own metrics.
+    /// Returns the registry of the daemon's own metrics.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -185,12 +185,12 @@ impl Collector for OwnMetrics {
 
     fn collect(&self, sink: &mut dyn Sink) {
         let mut sink = PrefixSink { sink, name: String::new() };
-        // Inconsistent segments are rejected when they are opened.
+        // An invalid segment is impossible here, because it would be rejected when it is opened.
         let _ = self.0.visit(&mut sink);
     }
 }
 
-/// A sink that passes on metrics under names that begin with `quipu_`, also metrics of the process.
+/// A sink that passes on metrics with the prefix `quipu_`, including the metrics of the process.
 struct PrefixSink<'a> {
     sink: &'a mut dyn Sink,
     /// The name of the family, if it was changed.
@@ -264,9 +264,10 @@ fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
     })
 }
 
-/// The limit on memory for the daemon's own metrics, in bytes. The metrics take some kilobytes.
+/// The limit on memory for the daemon's own metrics, in bytes. The metrics need only some
+/// kilobytes.
 const MEMORY: u64 = 16 << 20;
-/// More bytes than the metrics need in the heap.
+/// More bytes than the metrics need on the heap.
 const FOR_HEAP: usize = 1 << 20;
 
 /// Upper bounds of buckets, in seconds.

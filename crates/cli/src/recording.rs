@@ -1,9 +1,10 @@
 //! The daemon's side of the recording: a thread that starts `quipu record` as a separate process,
 //! reads its reports, and starts it again when it ends.
 //!
-//! The process is separate because it maps files that other programs may cut, and takes part in
-//! their locks: whatever happens to it, the daemon continues to serve, and the system releases the
-//! locks. A process that is silent for some seconds is stopped or stuck, and is killed.
+//! The process is separate because it maps files that other programs can truncate, and because it
+//! takes part in their locks. If it crashes, the daemon continues to serve, and the system releases
+//! the locks. If the process sends no report for some seconds, we consider it stopped or stuck, and
+//! kill it.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -31,8 +32,8 @@ flags! {
     #[command(next_help_heading = "Segments of other programs")]
     pub struct RecordingFlags {
         /// Records the segments that programs have open, second by second: what led to a crash is
-        /// shown by quipu inspect --history FILE. A process beside the daemon takes up to 4 MiB of
-        /// each segment [default: off]
+        /// shown by quipu inspect --history FILE. A process next to the daemon takes up to 4 MiB
+        /// of each segment [default: off]
         #[arg(
             long, env = "QUIPU_SEGMENTS_RECORD", value_name = "SWITCH",
             num_args = 0..=1, default_missing_value = "on",
@@ -46,10 +47,10 @@ flags! {
 }
 
 impl RecordingFlags {
-    /// The most segments that are recorded, if any are.
+    /// Returns the maximum number of recorded segments, if recording is on.
     ///
     /// # Errors
-    /// A number out of its bounds.
+    /// Fails for a number out of its bounds.
     pub fn resolve(&self) -> Result<Option<usize>, Unusable> {
         let (flag, most) = ("segments-record-count", record::MOST_COUNT.into());
         let count = in_range(flag, self.segments_record_count, 1, most)?;
@@ -57,12 +58,12 @@ impl RecordingFlags {
     }
 }
 
-/// The segments that are recorded.
+/// The settings of the recorder.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Files, directories, and patterns of paths.
     pub places: Vec<String>,
-    /// The most segments that are recorded.
+    /// The maximum number of recorded segments.
     pub count: usize,
     /// The daemon's own state file, which is not recorded.
     pub except: PathBuf,
@@ -89,32 +90,32 @@ struct RecorderStatus {
     counts: [usize; State::ALL.len()],
 }
 
-/// The reason why the process is to end.
+/// The reason why the process must end.
 enum EndReason {
-    /// The daemon ends.
+    /// The daemon is stopping.
     Stopped,
     /// The process has ended, or is useless, for this reason.
     Failed(String),
 }
 
-/// The most slices of time in a row without a report. The process reports each second. Slices are
-/// counted, because the daemon itself can be stopped for long.
+/// The maximum number of consecutive slices of time without a report. The process reports every
+/// second. We count slices instead of time, because the daemon itself can be stopped for long.
 const SLICE: Duration = Duration::from_secs(1);
 const MOST_SILENT: u32 = 10;
-/// The time for the process to end.
+/// The time limit for the end of the process.
 const GRACE: Duration = Duration::from_secs(2);
-/// The pause before the process is started again, which doubles up to the longest one while the
-/// process ends early.
+/// The pause before the process is restarted. It doubles up to the longest pause while the process
+/// keeps ending early.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The most bytes of a line of the process.
+/// The maximum length of a line from the process, in bytes.
 const MOST_LINE: usize = 8 << 20;
 
 impl Recorder {
     /// Starts the thread, which starts the process.
     ///
     /// # Errors
-    /// The error of the system if it has no thread or descriptor.
+    /// Returns the system's error if it cannot provide a thread or a descriptor.
     pub fn start(options: Options) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         let metrics = RecorderMetrics::default();
@@ -139,8 +140,8 @@ impl Drop for Recorder {
     }
 }
 
-/// The thread that starts and watches the process. The system ends the process when this thread
-/// ends, so the thread lives as long as the daemon.
+/// The thread that starts and watches the process. It lives as long as the daemon, because the
+/// system ends the process together with this thread.
 struct Thread {
     options: Options,
     metrics: RecorderMetrics,
@@ -180,7 +181,7 @@ impl Thread {
         }
     }
 
-    /// Sleeps. Returns true if the daemon ends in the meantime.
+    /// Sleeps. Returns true if the daemon stops in the meantime.
     fn sleeps_through(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         loop {
@@ -196,16 +197,16 @@ impl Thread {
 
     fn start(&self) -> io::Result<Child> {
         let Options { places, count, except } = &self.options;
-        // The file of this program, also if it was replaced by a newer one.
+        // The file of this program, even if a newer one replaced it.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("quipu").args(["record", "--child", "--count"]).arg(count.to_string());
         command.arg("--except").arg(except).arg("--").args(places);
-        // A separate group, because the signals of a terminal are for the daemon.
+        // A separate group, because the signals of a terminal are meant for the daemon.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.spawn()
     }
 
-    /// Reads the reports of the process, until it ends or is to end.
+    /// Reads the reports of the process until it ends or must end.
     fn watch(&self, child: &mut Child) -> EndReason {
         let Some(mut output) = child.stdout.take() else { return EndReason::Stopped };
         info!(process = child.id(), "recording the watched segments in a process of its own");
@@ -215,7 +216,7 @@ impl Thread {
             let mut both =
                 [PollFd::new(&output, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
             if poll(&mut both, Timespec::try_from(SLICE).ok().as_ref()).is_err() {
-                // It was interrupted.
+                // Retry after an interrupt.
                 continue;
             }
             let [has_output, is_woken] = both.map(|polled| !polled.revents().is_empty());
@@ -244,9 +245,9 @@ impl Thread {
         }
     }
 
-    /// Waits until a process that failed has ended: a process that hangs in a file system cannot be
-    /// killed, and must not be followed by another one. Returns false if the daemon ends in the
-    /// meantime.
+    /// Waits until a failed process has ended. This is necessary because a process that hangs in a
+    /// file system cannot be killed, and only one process may run. Returns false if the daemon
+    /// stops in the meantime.
     fn reap(&self, child: &mut Child) -> bool {
         let _ = child.kill();
         let mut pause = Duration::from_millis(5);
@@ -280,7 +281,7 @@ impl Thread {
     }
 }
 
-/// Ends the process: it releases its locks, or is killed.
+/// Ends the process. It releases its locks by itself, or is killed.
 fn stop(mut child: Child) {
     drop(child.stdin.take());
     for time in [GRACE, GRACE] {
@@ -334,7 +335,7 @@ impl Lines {
 
 impl RecorderMetrics {
     fn status(&self) -> MutexGuard<'_, RecorderStatus> {
-        // No change of the status can panic half way.
+        // A poisoned mutex is fine, because no change of the status can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -349,7 +350,7 @@ impl Collector for RecorderMetrics {
         let help = "Watched segment files, by whether they are recorded, or why not.";
         show(sink, Kind::Gauge, "quipu_segments_recorded", help, &["state"], |put| {
             for (state, count) in State::ALL.into_iter().zip(status.counts) {
-                // Without the process, nothing is recorded.
+                // Without the process, no segment is recorded.
                 put(&[state.name()], whole(if status.is_up { count } else { 0 }));
             }
         });

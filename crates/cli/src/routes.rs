@@ -42,13 +42,13 @@ enum Route {
     Input(&'static list::Route),
     /// The last refusals.
     Refused,
-    /// Whether the daemon is there.
+    /// The health check.
     Health,
 }
 
 type Row = (Path, Route);
 
-/// The routes before the routes of the inputs, and after them. The busiest ones are first.
+/// The daemon's own routes before and after the routes of the inputs. The busiest routes are first.
 static BEFORE: [Row; 6] = [
     (Path::new("/", "", READ), Route::Count),
     (Path::new("/rate", "", READ), Route::Rate),
@@ -65,7 +65,7 @@ static AFTER: [Row; 3] = [
 
 const READ: &str = "GET, HEAD";
 
-/// All routes.
+/// Returns all routes.
 fn routes() -> impl Iterator<Item = (&'static Path, Route)> {
     let own = |rows: &'static [Row]| rows.iter().map(|(path, route)| (path, *route));
     let inputs = LIST.iter().flat_map(|input| input.routes);
@@ -78,7 +78,7 @@ fn find(path: &str) -> Option<(&'static Path, Route, &str)> {
     routes().find_map(|(row, route)| Some((row, route, row.parameter_in(path)?)))
 }
 
-/// The request handler. Each server thread has its own, and all share the same state.
+/// The request handler. Each server thread uses a clone, and all clones share the same state.
 #[derive(Clone)]
 pub struct Routes {
     state: &'static State,
@@ -142,7 +142,7 @@ impl Routes {
         if let Route::Input(route) = route { (route.is_on)(self.inputs.shared()) } else { true }
     }
 
-    /// 404, with the routes.
+    /// Returns a 404 response that lists the routes.
     fn not_found(&self, path: &str) -> Box<Refusal> {
         let rows = routes().filter(|(_, route)| self.has(*route));
         let routes: Vec<_> = rows.map(|(row, _)| [row.start, row.parameter].concat()).collect();
@@ -151,7 +151,8 @@ impl Routes {
         Refusal::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// `GET /rate?window=1s`: the events of a window that ends now. Does not count this request.
+    /// `GET /rate?window=1s`: returns the events of a window that ends now. This does not count the
+    /// request.
     fn rate(&self, request: &Request) -> Result<Reply> {
         let query = Query::only(request, &["window", "format"]).map_err(Refusal::bad)?;
         let requests = &self.state.requests;
@@ -165,7 +166,7 @@ impl Routes {
         Ok(Reply::in_steps(PeakSteps { state: self.state, window, count, rate, search }))
     }
 
-    /// `GET /rate/{key}`: the events of a key; 0 for an unknown key.
+    /// `GET /rate/{key}`: returns the events of a key; 0 for an unknown key.
     fn key_rate(&self, request: &Request, key: &str) -> Result<Response> {
         let query = Query::only(request, &["window", "format"]).map_err(Refusal::bad)?;
         let keys = &self.state.keys;
@@ -193,7 +194,7 @@ impl Routes {
         Ok(number(self.state.keys.add_and_count(&key, n).map_err(Refusal::bad)?))
     }
 
-    /// `GET /top?n=10`: the keys with the most events, one per line.
+    /// `GET /top?n=10`: returns the keys with the most events, one per line.
     fn top(&self, request: &Request) -> Result<Reply> {
         let query = Query::only(request, &["n"]).map_err(Refusal::bad)?;
         let most = whole(&query, "n")?.unwrap_or(10);
@@ -213,7 +214,7 @@ impl Routes {
     }
 }
 
-/// `GET /refused`: the last refusals, by input and reason.
+/// `GET /refused`: returns the last refusals, by input and reason.
 fn refusals_json(refusals: &Refusals) -> serde_json::Value {
     let last = refusals.last().into_iter().map(|refusal| {
         serde_json::json!({
@@ -227,7 +228,7 @@ fn refusals_json(refusals: &Refusals) -> serde_json::Value {
     last.collect()
 }
 
-/// The response to `/metrics`, without the groups that have expired.
+/// The response to `/metrics`, which first removes the expired groups.
 struct Scrape<E> {
     expiring: Option<E>,
     exposing: ScrapeSteps,
@@ -366,7 +367,7 @@ fn log(event: Event) {
     }
 }
 
-/// Reads the filter of a scrape. Other parameters are ignored, because a scraper may add its own.
+/// Reads the filter of a scrape. Other parameters are ignored, because scrapers can add parameters.
 fn filter(request: &Request) -> Result<Filter> {
     let mut filter = Filter::default();
     for (name, value) in Query::from_request(request).map_err(Refusal::bad)?.iter() {
@@ -412,8 +413,8 @@ fn decode(key: &str) -> Result<Vec<u8>> {
     if key.is_empty() {
         return Err(Refusal::bad("the key is empty; give one after the slash"));
     }
-    // Reject malformed escapes: clients read "%zz" in different ways, so one text could mean two
-    // keys.
+    // Reject malformed escapes, because clients read them in different ways, so "%zz" could mean
+    // two different keys.
     let is_escape =
         |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 2;
     if key.split('%').skip(1).any(|rest| !is_escape(rest.as_bytes().get(..2).unwrap_or_default())) {
@@ -424,7 +425,7 @@ fn decode(key: &str) -> Result<Vec<u8>> {
     Ok(percent_decode_str(key).collect())
 }
 
-/// The response to `OPTIONS *`: the methods of the daemon as a whole.
+/// Returns the response to `OPTIONS *`: the methods of the whole daemon.
 fn options() -> Response {
     let mut response = Response::default();
     response
@@ -454,7 +455,8 @@ fn json(value: &serde_json::Value) -> Response {
     response
 }
 
-/// The most names of metrics in a request: each family is compared with all of them.
+/// The maximum number of metric names in a request, because each family is compared with all of
+/// them.
 const MAX_NAMES: usize = 100;
 
 /// The number of buckets that one step reads, in about 100 us.

@@ -45,26 +45,27 @@ pub enum Error {
     Outputs(outputs::Error),
     /// The targets cannot be scraped.
     Targets(targets::Error),
-    /// The daemon's own metrics cannot be created; with the bytes of address space that the daemon
-    /// needs in all.
+    /// The daemon's own metrics cannot be created. Contains the bytes of address space that the
+    /// daemon needs in total.
     Metrics(quipu::Error, u64),
-    /// The address space is too small for the threads; with the bytes that the daemon needs in all.
+    /// The address space is too small for the threads. Contains the bytes that the daemon needs in
+    /// total.
     Addresses(u64),
     /// The system's clock shows a time before 1970.
     Clock,
     /// The system refused a resource of the process: threads, signals, open files.
     System(&'static str, std::io::Error),
-    /// The last sync failed: the counts are in the file, but may not be on the disk.
+    /// The last sync failed. The file contains the counts, but the disk may not.
     Sync(quipu_segment::Error),
 }
 
 /// Runs the daemon until a signal ends it.
 ///
 /// # Errors
-/// [`Error`], which names the remedy.
+/// Returns an [`Error`] that names the remedy.
 pub fn run(settings: &Settings) -> Result<(), Error> {
     let begun = Instant::now();
-    // hyper panics when it writes the Date of such a time, before the first response of a thread.
+    // Refuse such a clock, because hyper panics when it formats the Date before the first response.
     if SystemTime::now() < SystemTime::UNIX_EPOCH {
         return Err(Error::Clock);
     }
@@ -72,7 +73,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     memory::spread_tables();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
     let BoundParts { server, listeners, rules, most } = bind(settings)?;
-    // State and metrics live as long as the process, so requests count no references.
+    // Leak these values, because they live as long as the process, and requests then need no
+    // reference counting.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let starting = StartGuard::new(state);
     let addresses = state::addresses(settings);
@@ -104,7 +106,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         // Relaxed: the server's threads are joined before the flag is read.
         has_started.store(true, Ordering::Relaxed);
         memory::return_large();
-        // Returns memory that the start has freed, above all the table of settings.
+        // Returns the memory that was only needed for the start, for example the table of settings.
         memory::trim();
         info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
     };
@@ -127,8 +129,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     };
     let served = server.serve(routes, started, stopping);
     drop(listening);
-    // From here on, all steps have deadlines, except for the final sync, which takes as long as the
-    // disk needs.
+    // From here on, all steps have deadlines, except the final sync, whose duration depends on the
+    // disk.
     drop(ended);
     if has_started.load(Ordering::Relaxed) {
         outputs.stop();
@@ -151,13 +153,13 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// The parts that the daemon binds before it opens the state: if it cannot listen, it must not
-/// touch the state.
+/// The parts that the daemon binds before it opens the state. This order is important because a
+/// daemon that cannot listen must not change the state.
 struct BoundParts {
     server: Server,
     listeners: BoundInputs,
     rules: Option<Rules>,
-    /// The most segments that are watched.
+    /// The maximum number of watched segments.
     most: usize,
 }
 
@@ -174,15 +176,15 @@ fn bind(settings: &Settings) -> Result<BoundParts, Error> {
     Ok(BoundParts { server, listeners, rules, most })
 }
 
-/// Returns the names of this machine: its host name, if the system shows it, and the name that
-/// other machines find by multicast DNS.
+/// Returns the names of this machine: its host name, if the system provides it, and its name in
+/// multicast DNS.
 fn own_names() -> Vec<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { Vec::new() } else { vec![name.to_owned(), format!("{name}.local")] }
 }
 
-/// Closes the state, also after an error of the server.
+/// Closes the state, even after an error of the server.
 fn close(state: &State, served: Result<http::ShutdownReport, http::Error>) -> Result<(), Error> {
     let closed = state.segment.check_file().and_then(|()| state.segment.close());
     if let Ok(report) = &served
@@ -194,8 +196,9 @@ fn close(state: &State, served: Result<http::ShutdownReport, http::Error>) -> Re
     closed.map_err(Error::Sync)
 }
 
-/// The files that the daemon may open in addition to the server's: connections for lines,
-/// connections to receivers and targets, and at most `most` segments that are watched.
+/// Returns the number of files that the daemon can open in addition to the server's files:
+/// connections for lines, connections to receivers and targets, and at most `most` watched
+/// segments.
 fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let watched = if settings.segments.places.is_empty() { 0 } else { most };
     let outputs = &settings.outputs;
@@ -206,7 +209,7 @@ fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     listeners::connections(&settings.inputs, files) + clients + watched
 }
 
-/// Starts the agent, if it has anything to show.
+/// Starts the agent, unless it would have no sources.
 fn watch(
     state: &State,
     metrics: &Metrics,
@@ -228,7 +231,7 @@ fn watch(
     Ok(Some(agent))
 }
 
-/// Starts the process that records segments, if the settings ask for it.
+/// Starts the process that records segments, if this is enabled.
 fn record(metrics: &Metrics, settings: &Settings) -> Result<Option<Recorder>, Error> {
     let agent::Options { places, record, own, .. } = &settings.segments;
     let Some(count) = record.filter(|_| !places.is_empty()) else { return Ok(None) };
@@ -240,9 +243,9 @@ fn record(metrics: &Metrics, settings: &Settings) -> Result<Option<Recorder>, Er
     Ok(Some(recorder))
 }
 
-/// Watches signals on a separate thread, so that they are handled while the server is busy.
-/// The first one sends a message. The process then ends when the server has had this time and a
-/// second more, unless the sender that is returned is dropped.
+/// Handles signals on a separate thread, because the server can be busy. The first signal sends a
+/// message. The process then ends after `time` and one more second, unless the returned sender is
+/// dropped before.
 fn watch_signals(
     signals: Signals,
     time: Duration,
@@ -277,13 +280,13 @@ fn take_in(
     Ok(Box::leak(Box::new(shared)))
 }
 
-/// Checks that the threads and the heap find address space: an allocation that fails later would
-/// end the process.
+/// Checks that there is address space for the threads and the heap, because an allocation that
+/// fails later would end the process.
 fn check_spare(addresses: u64) -> Result<(), Error> {
     if memory::has_room(SPARE) { Ok(()) } else { Err(Error::Addresses(addresses)) }
 }
 
-/// Logs the addresses, and whether there are fewer connections than asked for.
+/// Logs the addresses, and whether the connections are limited to a smaller number than requested.
 fn log_listening(server: &Server, settings: &Settings) {
     for address in server.local_addresses() {
         info!(%address, connections = server.connections(), "listening");
@@ -304,7 +307,8 @@ fn log_listening(server: &Server, settings: &Settings) {
     }
 }
 
-/// Raises the limit on open files, and checks that the daemon can serve with it. Returns the limit.
+/// Raises the limit on open files, and checks that the daemon can serve with this limit. Returns
+/// the limit.
 fn check_open_files(settings: &Settings) -> Result<usize, Error> {
     let least = MIN_FILES + settings.http.threads * (MIN_FILES_PER_THREAD + settings.listen.len());
     let files = raise_open_files().and_then(|files| usize::try_from(files).ok());
@@ -317,28 +321,30 @@ fn check_open_files(settings: &Settings) -> Result<usize, Error> {
     }
 }
 
-/// Raises the limit on open files to the hard limit, since each connection is an open file.
+/// Raises the limit on open files to the hard limit, because each connection is an open file.
 fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If that fails, the server bounds its connections by the current limit, and logs that.
+    // Ignore the error, because the server limits its connections to the current limit and logs
+    // this.
     let _ = setrlimit(Resource::Nofile, limit);
     getrlimit(Resource::Nofile).current
 }
 
-/// The bytes that all threads and the heap need after the state and the metrics were created.
+/// The memory that all threads and the heap need after the state and the metrics were created, in
+/// bytes.
 const SPARE: usize = 32 << 20;
-/// The open files without which the daemon cannot serve: its own, and some for connections.
+/// The minimum number of open files: the daemon's own, and some for connections.
 const MIN_FILES: usize = 32;
 const MIN_FILES_PER_THREAD: usize = 8;
-/// A connection, what it takes to find the address of a name, and the queue of a receiver.
+/// The files for a receiver: a connection, the lookup of its address, and its queue.
 const FILES_PER_CLIENT: usize = 8;
-/// Of each further shard of a receiver: a connection, what it takes to find an address, and the
-/// file of a secret.
+/// The files for each additional shard of a receiver: a connection, the lookup of its address, and
+/// a file with a secret.
 const FILES_PER_SHARD: usize = 4;
 
-/// How long the server may take to stop beyond the drain timeout, which it enforces itself.
+/// The additional time for stopping after the drain timeout, which the server enforces itself.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl fmt::Display for Error {

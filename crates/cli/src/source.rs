@@ -1,4 +1,4 @@
-//! The source of the outputs: all metrics that `/metrics` shows.
+//! The source of the outputs: all metrics on `/metrics`.
 
 use std::sync::Arc;
 use std::thread;
@@ -31,8 +31,8 @@ impl Source {
     }
 
     /// Merges the families of sources with the families of inputs, and waits until no group is
-    /// being replaced. Merges again if a new family arrived in the meantime, because series that
-    /// are missing once would be sent as ended.
+    /// being replaced. If a new family arrived in the meantime, this merges again, because its
+    /// missing series would be sent as ended.
     fn merge(&self, watched: &AgentReadings) -> (Arc<MergedFamilies>, ScrapeGuard<'static>) {
         let mut merges = 0;
         loop {
@@ -82,5 +82,5 @@ impl outputs::Source for Source {
     }
 }
 
-/// The most merges for one visit, while new families arrive.
+/// The maximum number of merges for one visit while new families arrive.
 const MAX_MERGES: usize = 5;

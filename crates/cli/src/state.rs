@@ -54,14 +54,15 @@ pub struct State {
     pub requests: BucketedWindow,
     /// The windows of keys.
     pub keys: KeyedWindows,
-    /// Takes metrics from outside. Each thread has a clone.
+    /// The intake of received metrics. Each thread uses a clone.
     pub intake: Intake,
     /// The number of samples that were accepted since the daemon started.
     pub taken: AtomicU64,
 }
 
-/// Guards a state while its daemon starts. If the start fails, dropping this removes a state file
-/// that the start created, so that a start with other settings can create a new one.
+/// Guards a state while its daemon starts. If the start fails, dropping this guard removes a state
+/// file that this start created. You can then start the daemon with other settings, and it can
+/// create a new file.
 pub struct StartGuard(Option<&'static State>);
 
 /// An error of the state file.
@@ -71,7 +72,7 @@ pub enum Error {
     Window(quipu_window::Error),
     /// The file was created with other settings.
     Mismatch(quipu_segment::Error),
-    /// The file is damaged; the daemon could be told to set it aside.
+    /// The file is damaged. The daemon has a setting for setting it aside.
     Damaged(quipu_segment::Error),
     /// The metrics in the file cannot be used.
     Intake(quipu::Error),
@@ -79,9 +80,11 @@ pub enum Error {
     SetAside(quipu_segment::Error),
     /// The file is larger than the disk or a limit allows.
     Size(quipu_segment::Error),
-    /// The process lacks address space for the heap; with the bytes that the daemon needs in all.
+    /// The process lacks address space for the heap. Contains the bytes that the daemon needs in
+    /// total.
     Heap(u64),
-    /// The process lacks address space for the file; with the bytes that the daemon needs in all.
+    /// The process lacks address space for the file. Contains the bytes that the daemon needs in
+    /// total.
     Addresses(quipu_segment::Error, u64),
 }
 
@@ -91,7 +94,7 @@ impl StartGuard {
         Self(Some(state))
     }
 
-    /// Ends the guard: the daemon has started.
+    /// Ends the guard, because the daemon has started.
     pub fn done(mut self) {
         self.0 = None;
     }
@@ -101,7 +104,8 @@ impl Drop for StartGuard {
     fn drop(&mut self) {
         let Some(state) = self.0 else { return };
         if state.counted() != (0, 0, 0) || !matches!(state.segment.remove_new(), Ok(true)) {
-            // The caller reports the error that ended the start; an error here would hide it.
+            // Ignore the error, because the caller reports the error that ended the start, and
+            // another error would hide it.
             let _ = state.segment.close();
         }
     }
@@ -111,7 +115,7 @@ impl State {
     /// Opens the state, or creates it if there is none.
     ///
     /// # Errors
-    /// [`Error`], which names the file and the remedy.
+    /// Returns an [`Error`] that names the file and the remedy.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let begun = Instant::now();
         let path = &settings.state;
@@ -135,13 +139,14 @@ impl State {
         Ok(state)
     }
 
-    /// Returns totals that change with each count.
+    /// Returns totals that change with each event.
     pub fn counted(&self) -> (u64, u64, u64) {
         (self.requests.total(), self.keys.additions(), self.taken.load(Ordering::Relaxed))
     }
 
     fn open_as_it_is(settings: &Settings) -> Result<Self, Error> {
-        // Allocate the whole file now, so that a full disk shows at startup and not at a later key.
+        // Allocate the whole file now, because a full disk should be noticed at startup and not at
+        // a later key.
         let size = size(settings)?;
         let limit = size.saturating_add(ROOM).saturating_add(settings.input_bytes);
         let options = Options::new().size(size).limit(limit).unmarked();
@@ -180,24 +185,24 @@ impl State {
     }
 }
 
-/// Checks that the next step finds room in the heap, with `large` bytes for its largest allocation:
-/// an allocation that fails there ends the process.
+/// Checks that the heap can grow enough for the next step, whose largest allocation is `large`
+/// bytes. This is necessary because an allocation that fails there would end the process.
 fn check_heap(settings: &Settings, large: u64) -> Result<(), Error> {
     let bytes = usize::try_from(large.saturating_add(FOR_HEAP)).unwrap_or(usize::MAX);
     if has_room(bytes) { Ok(()) } else { Err(Error::Heap(addresses(settings))) }
 }
 
-/// More bytes than a step of the start needs in the heap: the windows, without the index of the
-/// keys, and the tables of the empty intake.
+/// More bytes than a step of the start needs on the heap for the windows, without the index of the
+/// keys, and for the tables of the empty intake.
 const FOR_HEAP: u64 = 2 << 20;
 
-/// Returns the bytes of the state with these settings.
+/// Returns the size of the state with these settings, in bytes.
 fn size(settings: &Settings) -> Result<u64, Error> {
     let records = settings.window.bytes()? + settings.keys.bytes()?;
     Ok(Segment::bytes_for(&[]).saturating_add(records))
 }
 
-/// Returns the bytes of address space that suffice for the whole daemon (`ulimit -v`).
+/// Returns an address space that is large enough for the whole daemon (`ulimit -v`), in bytes.
 pub fn addresses(settings: &Settings) -> u64 {
     let clients = settings.outputs.receivers.len() + settings.targets.targets.len();
     let threads = settings.http.threads + clients;
@@ -226,7 +231,7 @@ fn set_aside(path: &Path) -> Result<PathBuf, quipu_segment::Error> {
     Segment::set_aside(path, names)
 }
 
-/// The room for records that later versions may add to a state file.
+/// The space for records that later versions may add to a state file.
 const ROOM: u64 = 64 << 20;
 
 impl From<quipu_window::Error> for Error {

@@ -1,8 +1,8 @@
-//! The keys with the most events, as `/top` shows them.
+//! The ranking of keys by their events, for `/top`.
 //!
-//! Ranking reads every key. A large table is therefore ranked in steps, with other requests served
-//! in between. Requests that arrive during a ranking share it: each does a step in its turn, and
-//! all get the same page, like requests shortly afterwards.
+//! A ranking reads every key. We rank a large table in steps, and serve other requests in between.
+//! Requests that arrive during a ranking share it: each request runs a step in its turn, and all
+//! get the same page. Requests shortly afterwards get this page too.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ struct RankingState {
     finished: u64,
 }
 
-/// A finished ranking, as text.
+/// The formatted page of a finished ranking.
 #[derive(Debug)]
 pub struct Page {
     text: Bytes,
@@ -40,8 +40,9 @@ pub struct PendingRequest {
 }
 
 impl Top {
-    /// Returns a page at once: for a small table a new page with the first `most` keys, for a large
-    /// table the last page if it is recent. Otherwise the caller continues with [`Top::step`].
+    /// Returns a page immediately if possible: a new page with the first `most` keys of a small
+    /// table, or the last page of a large table if it is recent. Otherwise, continue with
+    /// [`Top::step`].
     pub fn ask(&self, keys: &KeyedWindows, most: usize) -> Result<Arc<Page>, PendingRequest> {
         if keys.len() <= FEW_KEYS {
             return Ok(Arc::new(Page::new(keys.top(most))));
@@ -54,7 +55,7 @@ impl Top {
             .map_or(Err(PendingRequest { finished: state.finished }), |(_, page)| Ok(page.clone()))
     }
 
-    /// Does one step of the ranking. Returns the first page that is finished after the request
+    /// Runs one step of the ranking. Returns the first page that was finished after the request
     /// began, by this step or by a step of another request.
     pub fn step(&self, keys: &KeyedWindows, request: &PendingRequest) -> Option<Arc<Page>> {
         let mut state = self.state();
@@ -71,7 +72,7 @@ impl Top {
     }
 
     fn state(&self) -> MutexGuard<'_, RankingState> {
-        // A panic loses at most the ranking under way.
+        // A poisoned mutex is fine, because a panic loses at most the running ranking.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,7 +83,8 @@ impl Page {
         for (key, count) in ranked {
             text.extend_from_slice(&digits(count));
             text.push(b' ');
-            // A key may contain newlines, which must not break the lines of the page.
+            // Escape, because a key can contain newlines, which must not break the lines of the
+            // page.
             text.extend(key.escape_ascii());
             text.push(b'\n');
             ends.push(text.len());
@@ -97,16 +99,16 @@ impl Page {
     }
 }
 
-/// The most keys that one response lists; it has about 300 KB then.
+/// The maximum number of keys in one response, which then takes about 300 KB.
 pub const MAX_KEYS: usize = 1000;
 
-/// Tables with up to this many keys are ranked for each request.
+/// The maximum size of a table that is ranked for each request.
 const FEW_KEYS: usize = 1000;
 
-/// The slots of a large table that one step reads, in about 100 us with a cold cache.
+/// The number of slots of a large table that one step reads, in about 100 us with a cold cache.
 const KEYS_PER_STEP: usize = 128;
 
-/// How long the page of a large table is served.
+/// How long the page of a large table is reused.
 const FRESH: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The settings of the windows that the daemon counts requests in.
+//! The settings of the windows, for example their lengths.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quipu_process::time::Time;
 use quipu_window::{BucketedOptions, BucketedWindow, KeyedOptions, KeyedWindows};
 
 flags! {
-    /// The settings of the windows that requests are counted in.
+    /// The flags of the daemon's windows.
     #[command(next_help_heading = "Windows and keys")]
     pub struct WindowFlags {
         /// Sliding window of GET / and of each key [default: 60s]
@@ -40,11 +40,11 @@ flags! {
 }
 
 impl WindowFlags {
-    /// The window of all requests, and the windows of keys. Fills in the settings that depend on
-    /// others.
+    /// Returns the window of all requests, and the windows of keys. Fills in the settings that
+    /// depend on others.
     ///
     /// # Errors
-    /// Times that contradict each other, or a number out of its bounds.
+    /// Fails for times that contradict each other, and for a number out of its bounds.
     pub fn resolve(&mut self) -> Result<(BucketedOptions, KeyedOptions), Unusable> {
         let window = set(self.window).0;
         let accuracy = set(self.accuracy).0;
@@ -88,15 +88,15 @@ impl WindowFlags {
     }
 }
 
-/// The default span: an hour, or less if that would take more than [`MAX_BUCKETS`]; but at least
+/// Returns the default span: an hour, or less if this would exceed [`MAX_BUCKETS`], but at least
 /// the window.
 fn longest(window: Duration, accuracy: Duration) -> Duration {
-    // Invalid durations only must not panic here: `resolve` reports them.
+    // Only prevent a panic for invalid durations here, because `resolve` reports them.
     let buckets = HOUR.as_nanos() / accuracy.as_nanos().max(1);
     let buckets = u32::try_from(buckets).unwrap_or(u32::MAX).min(MAX_BUCKETS);
     accuracy.checked_mul(buckets).unwrap_or(window).max(window)
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// The maximum number of buckets of a default span; they take 2 MiB.
+/// The maximum number of buckets of a default span, which takes 2 MiB.
 const MAX_BUCKETS: u32 = 1 << 18;

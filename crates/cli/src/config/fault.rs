@@ -1,4 +1,4 @@
-//! Describes the error of a settings file, without a line that may contain a secret.
+//! Describes the error of a settings file, without quoting a line that may contain a secret.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use toml::de::Error;
 
 use super::Flags;
 
-/// Describes an error of a file. The line is shown if it surely has no secret: it sets a single
-/// setting that is known and not for URLs or header fields.
+/// Describes an error of a file. The line is quoted only if it cannot contain a secret: it must set
+/// a single known setting that is not for URLs or header fields.
 pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> bool) -> String {
     let Some(span) = error.span() else { return shown(error.message()) };
     let location = Location::find(text, &span);
@@ -22,8 +22,8 @@ pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> 
     )
 }
 
-/// Returns a message without the value of the setting. Instead of all settings, an unknown name
-/// gets the closest one.
+/// Returns a message without the value of the setting. An unknown name is followed by the closest
+/// setting instead of all settings.
 fn shown(message: &str) -> String {
     if let Some(name) = message.strip_prefix("unknown field ") {
         let tip = closest(name.trim_matches('`'))
@@ -39,18 +39,18 @@ fn shown(message: &str) -> String {
     }
 }
 
-/// Finds the setting whose name is most like this one. Returns `None` if more than a third of the
-/// name differs.
+/// Finds the setting with the most similar name. Returns `None` if more than a third of the name
+/// differs.
 fn closest(name: &str) -> Option<String> {
-    // A longer name is not a setting that was misspelled.
+    // Ignore longer names, because they cannot be misspelled settings.
     const LONGEST: usize = 60;
     let names = Flags::names().into_iter().filter(|_| name.len() <= LONGEST);
     let (distance, found) = names.map(|other| (distance(name, &other), other)).min()?;
     (distance <= (name.len() / 3).max(1)).then_some(found)
 }
 
-/// Returns the number of bytes to insert, remove or replace from one name to the other
-/// (Levenshtein).
+/// Returns the edit distance of two names (Levenshtein): the number of bytes to insert, remove or
+/// replace.
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {
@@ -69,12 +69,12 @@ fn is_single(line: &str) -> Option<&str> {
     let (name, value) = line.split_once('=').unwrap_or((line, ""));
     let name = name.trim();
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    // A comment may contain an old secret.
+    // Hide comments, because a comment can contain an old secret.
     let is_plain = !value.contains(['#', '=', '@', '?']);
     (is_name && is_plain).then_some(name)
 }
 
-/// A line of a text, with the number and the column of an error.
+/// A line of a file, with the line number and the column of an error.
 struct Location<'t> {
     line: &'t str,
     number: usize,

@@ -54,24 +54,24 @@ impl Flags {
     /// Reads the settings of a file.
     ///
     /// # Errors
-    /// A file that cannot be read, is not TOML, or has an unknown setting.
+    /// Fails if the file is unreadable, is not TOML, or contains an unknown setting.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::Read(path.into(), e))?;
         Self::from_settings(&text)
             .map_err(|error| Error::Parse(path.into(), fault::describe(&text, &error, is_harmless)))
     }
 
-    /// Reads the contents of a settings file.
+    /// Parses the contents of a settings file.
     ///
     /// # Errors
-    /// A string that is not TOML, or has an unknown setting or an unusable value.
+    /// Fails if this is not TOML, or if a setting is unknown or its value is unusable.
     pub fn from_settings(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str::<BTreeMap<Name, IgnoredAny>>(text)?;
         Self::from_toml(text)
     }
 
-    /// All that are set, as texts by name. URLs of receivers and targets are without their queries,
-    /// which may have a secret.
+    /// Returns all given settings as strings by name. The URLs of receivers and targets are shown
+    /// without their queries, because a query can contain a secret.
     pub fn shown(&self) -> BTreeMap<String, String> {
         let mut flags = self.clone();
         let (outputs, targets) = (&mut flags.remote_write.remote_write, &mut flags.targets.scrape);
@@ -103,12 +103,12 @@ impl TryFrom<String> for Name {
     }
 }
 
-/// Whether there is a setting of that name.
+/// Returns whether there is a setting with this name.
 fn is_setting(name: &str) -> bool {
     Flags::names().iter().any(|other| other == name)
 }
 
-/// Whether there is a setting of that name, whose value has no secret.
+/// Returns whether there is a setting with this name, and its value is never secret.
 fn is_harmless(name: &str) -> bool {
     const SECRET: [&str; 5] =
         ["remote-write", "remote-write-header", "otlp", "otlp-header", "scrape"];

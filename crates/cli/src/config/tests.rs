@@ -1,4 +1,4 @@
-//! The help, the order of precedence, and the checks of settings.
+//! Tests of the help, the order of precedence, and the checks of settings.
 
 use super::*;
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
@@ -52,7 +52,7 @@ fn flags_override_the_file() {
     for part in ["window = \"10s\"", "accuracy = \"1s\"", "keys = 5", "span = \"1h\""] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
-    // The output works as a settings file.
+    // You can use the output as a settings file.
     let again = resolve(&shown).unwrap();
     assert_eq!(again.flags, settings.flags);
 }
@@ -74,7 +74,7 @@ fn values_with_commas_stay_whole() {
     ];
     let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
     let labels = flags.labels.external_label.iter().flatten().map(ToString::to_string);
-    // A line each, as in the environment variable.
+    // One line each, like in the environment variable.
     assert_eq!(labels.collect::<Vec<_>>(), ["zones=a,b=c", "x=1", "y=2"]);
     let urls = flags.remote_write.remote_write.iter().flatten().map(UrlText::as_str);
     assert_eq!(urls.collect::<Vec<_>>(), ["http://a/w?ids=1,2"]);
@@ -122,7 +122,7 @@ fn queries_of_receivers_and_targets_are_not_shown() {
     for url in ["http://a/w?key=fish", "http://b/v1/metrics?key=fish", "j=http://c?key=fish"] {
         assert!(file.contains(url), "{file}");
     }
-    // Nor are they in an error about two targets.
+    // Nor are they shown in an error about two targets.
     let error = resolve("scrape = [\"http://a/x?key=fish\", \"http://a/y?key=fish\"]");
     let error = error.unwrap_err().to_string();
     assert!(error.contains("http://a/y and http://a/x have") && !error.contains("fish"), "{error}");
@@ -265,7 +265,7 @@ fn one_text_is_a_list_of_one() {
     let list = Flags::from_settings(&all(|value| format!("[{value:?}]"))).unwrap();
     assert_eq!(one, list);
     assert_eq!(one.http.listen.unwrap(), ["127.0.0.1:1,unix:a"]);
-    // All lists are in it.
+    // The list contains all settings of this kind.
     let command = Line::command();
     let is_list =
         |a: &&clap::Arg| a.get_action().takes_values() && a.get_value_delimiter().is_some();
@@ -303,7 +303,7 @@ fn a_line_that_may_have_a_secret_is_not_shown() {
         assert!(shown.contains(part), "{text}: {shown}");
         assert!(!shown.contains("fish") && shown.contains("quipu.toml"), "{text}: {shown}");
     }
-    // Others are shown.
+    // Other values are shown.
     for (text, part) in [
         ("keys = \"none\"", "1 | keys = \"none\""),
         ("\nwindow = \"60 parsecs\"", "2 | window = \"60 parsecs\""),
@@ -383,7 +383,7 @@ fn fields_are_checked_with_the_settings_and_not_shown() {
         let error = resolve(&toml).unwrap_err().to_string();
         assert!(error.contains(part) && !error.contains("fish"), "{toml}: {error}");
     }
-    // A field of a flag may go to several receivers.
+    // You can give one header field to several receivers.
     let toml = "otlp = [\"http://a\", \"http://b\"]\notlp-header = [\"X-Tenant: fish\"]";
     let settings = resolve(toml).unwrap();
     assert_eq!(settings.outputs.otlp.headers.fields.len(), 1);
@@ -391,7 +391,7 @@ fn fields_are_checked_with_the_settings_and_not_shown() {
         (format!("{settings:?}{:?}", settings.flags.shown()), settings.to_toml().unwrap());
     assert!(!shown.contains("fish") && shown.contains("X-Tenant: <secret>"), "{shown}");
     assert!(file.contains("otlp-header = [\"X-Tenant: <secret>\"]"), "{file}");
-    // The file that was shown is refused, rather than sent.
+    // The shown file is refused, because its placeholders must not be sent.
     let error = resolve(&file).unwrap_err();
     assert!(error.to_string().contains("x-tenant has no value"), "{error}");
 }
