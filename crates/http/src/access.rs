@@ -1,16 +1,16 @@
-//! The check of requests that a browser may have sent for a web page.
+//! Checks requests that a browser may be sending for a web page.
 //!
-//! The server does not authenticate clients: a program that reaches it can use it. A browser
-//! reaches it for every page that its user opens, so two checks keep pages of others out:
+//! The server does not authenticate clients: if your program reaches it, it can use it. A browser
+//! reaches it for every page that its user opens, so two checks keep foreign pages out:
 //!
-//! * **Origin.** A page can send requests to any address without permission. A request that may
-//!   change something is therefore refused if the browser marks it as foreign: by `Sec-Fetch-Site`,
-//!   or by an `Origin` that differs from `Host`. This rule is the one of `CrossOriginProtection` in
-//!   Go's `net/http`. Programs send neither field.
+//! * **Origin.** A page can send requests to any address without permission. Because of this, a
+//!   request that may change state is refused if the browser marks it as foreign: by
+//!   `Sec-Fetch-Site`, or by an `Origin` that differs from `Host`. This rule is the same as
+//!   `CrossOriginProtection` in Go's `net/http`. Programs send neither field.
 //! * **Host.** The owner of a page can let its name point to the address of this server after the
 //!   page was loaded (DNS rebinding). The browser then sends requests as if the server were a part
-//!   of the page, and only `Host` shows the name. A request is refused if that name is not known
-//!   and a browser of another machine, or any program of this machine, may have sent it:
+//!   of the page, and only `Host` shows the name. A request is refused if this name is unknown and
+//!   the sender can be a browser of another machine, or any program of this machine:
 //!
 //!   | connection | unknown host |
 //!   |---|---|
@@ -30,7 +30,7 @@ use quipu_segment::printable;
 
 use super::refusal::Refusal;
 
-/// The hosts and the origins that are served in addition to the ones that are always served.
+/// The hosts and origins that you allow in addition to the default ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Names of the server without a port: `name`, `*.domain` for all names in a domain, or `*`.
@@ -61,12 +61,12 @@ impl Reach {
     }
 }
 
-/// The reason for which a request is not served.
+/// The reason why a request is not served.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Denial<'r> {
-    /// The host of the request is not known.
+    /// The host of the request is unknown.
     Host(&'r str),
-    /// The request may change something, and a page of this origin sent it.
+    /// The request may change state, and a page of this origin sent it.
     Origin(Option<&'r HeaderValue>),
 }
 
@@ -100,8 +100,8 @@ impl Access {
         Ok(())
     }
 
-    /// The value of `Access-Control-Allow-Origin` in the response to a request with these header
-    /// fields, if a foreign page may read the response.
+    /// Returns the value of `Access-Control-Allow-Origin` in the response to a request with these
+    /// header fields, if a foreign page may read the response.
     pub fn reader<'r>(&self, headers: &'r HeaderMap) -> Option<&'r HeaderValue> {
         headers.get(ORIGIN).filter(|origin| self.has_origin(origin))
     }
@@ -157,8 +157,8 @@ impl Denial<'_> {
     }
 }
 
-/// The name in a valid `Host`: without the port and without the dot at the end. An address of IPv6
-/// keeps its brackets.
+/// Returns the name in a valid `Host`: without the port and without the dot at the end. An IPv6
+/// address keeps its brackets.
 fn name(host: &str) -> &str {
     let end = match host.strip_prefix('[') {
         Some(_) => host.find(']').map_or(host.len(), |end| end + 1),
@@ -167,10 +167,10 @@ fn name(host: &str) -> &str {
     host[..end].strip_suffix('.').unwrap_or(&host[..end])
 }
 
-/// Whether no stranger can make a browser send this host to an address that the stranger chooses:
-/// there is none; it is an IP address; it is a name without a dot, such as `localhost` or the name
-/// of a container, which public DNS does not serve; or it is in a domain that is reserved for hosts
-/// of this machine (RFC 6761) or of a private network.
+/// Returns whether a stranger cannot make a browser send this host to a chosen address. This is
+/// true if the host is missing; if it is an IP address; if it is a name without a dot, such as
+/// `localhost` or the name of a container, because public DNS does not serve these; or if it is in
+/// a domain reserved for hosts of this machine (RFC 6761) or of a private network.
 fn is_own(host: &str) -> bool {
     host.starts_with('[')
         || !host.contains('.')
@@ -179,21 +179,21 @@ fn is_own(host: &str) -> bool {
         || ends_with(host, ".internal")
 }
 
-/// Whether a name ends with these characters, in any case, and begins with others.
+/// Returns whether a name ends with these characters, ignoring case, and begins with others.
 fn ends_with(name: &str, end: &str) -> bool {
     let (name, end) = (name.as_bytes(), end.as_bytes());
     name.len() > end.len() && name[name.len() - end.len()..].eq_ignore_ascii_case(end)
 }
 
-/// Whether a browser may have sent a request. All of them send `Accept-Language`, and no page can
-/// prevent that: it is a step of the Fetch standard. The other fields are for browsers that
-/// deviate from it.
+/// Returns whether the sender of a request can be a browser. All browsers send `Accept-Language`,
+/// and a page cannot prevent this, because it is a step of the Fetch standard. The other fields are
+/// for browsers that deviate from this standard.
 fn is_of_browser(headers: &HeaderMap) -> bool {
     [ACCEPT_LANGUAGE, ORIGIN, SITE].iter().any(|name| headers.contains_key(name))
 }
 
-/// Whether an origin is the server itself, by the name and port that the request uses. The scheme
-/// is not compared, because a proxy may have removed the encryption.
+/// Returns whether an origin is the server itself, by the name and port in the request. The scheme
+/// is not compared, because a proxy may remove the encryption.
 fn is_of_host(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
     let origin = origin.as_bytes();
     let start = origin.windows(3).position(|bytes| bytes == b"://").map(|start| start + 3);
@@ -201,7 +201,8 @@ fn is_of_host(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
     origin[start..].eq_ignore_ascii_case(host.as_bytes())
 }
 
-/// How a browser marks the relation between a page and the host of its request.
+/// The header field where a browser describes the relation between a page and the host of its
+/// request.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The most characters of a host or an origin that a response repeats.

@@ -1,11 +1,11 @@
 //! The body of a response, in the pieces that hyper takes.
 //!
-//! Hyper copies a body after the head into its write buffer, and keeps that buffer. A large body is
-//! therefore cut into pieces of [`PIECE`]: each is copied when those before it have been sent. The
-//! wire has to know that more follows, since hyper flushes after each piece.
+//! Hyper copies a body after the head into its write buffer and keeps this buffer. Because of this,
+//! a large body is cut into pieces of [`PIECE`]: each piece is copied after the previous pieces
+//! were sent. The wire must know that more follows, because hyper flushes after each piece.
 //!
-//! A scrape of 17 MB takes 4,340 page faults and 20 ms of processor time in this way, instead of
-//! 8,680 and 27 ms. With vectored writes hyper would copy nothing, which saves another 0.5 ms, but
+//! This way, a scrape of 17 MB takes 4,340 page faults and 20 ms of processor time instead of 8,680
+//! and 27 ms. With vectored writes, hyper would not copy at all. You would save another 0.5 ms, but
 //! each small response would take 640 instructions more.
 
 use std::convert::Infallible;
@@ -17,10 +17,10 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 
 use super::wire::Wire;
 
-/// The part of a body that hyper has not taken yet.
+/// The remaining part of a body.
 pub(super) struct Pieces {
     rest: Option<Bytes>,
-    /// Until hyper takes the last of several pieces.
+    /// Present until hyper takes the last of several pieces.
     more: Option<More>,
 }
 
@@ -55,8 +55,8 @@ impl Body for Pieces {
                 }
                 _ => this.more = None,
             }
-            // If a client begins to read again while hyper waits for it, hyper may write the last
-            // piece and return without a look at the requests that it has read already.
+            // If a client starts reading again while hyper waits for it, hyper can write the last
+            // piece and return without looking at requests that it already read.
             cx.waker().wake_by_ref();
         }
         Poll::Ready(this.rest.take().map(|rest| Ok(Frame::data(rest))))

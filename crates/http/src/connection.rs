@@ -14,8 +14,8 @@ use super::wire::{Overdue, Phase, Plug, Wire};
 
 /// The future of one connection. It is polled once before it becomes a task, see `worker`.
 pub(super) struct Connection<H: Handler> {
-    /// Absent while the connection rests, and when only the last bytes are left to send. Holds the
-    /// buffers, which are most of a connection's memory.
+    /// Absent while the connection rests, and when only the last bytes remain to be sent. This
+    /// contains the buffers, which are most of a connection's memory.
     http: Option<http1::Connection<Plug, Service<H>>>,
     builder: Rc<http1::Builder>,
     wire: Rc<Wire>,
@@ -51,7 +51,7 @@ impl<H: Handler> Connection<H> {
         &self.wire
     }
 
-    /// Runs when hyper waits: sends its output and checks for a reason to end.
+    /// Runs when hyper waits. Sends its output and checks for a reason to end.
     fn poll_between(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let sent = match self.wire.poll_uncork(cx) {
             Poll::Ready(Err(_)) => return self.end(CloseReason::Broken),
@@ -82,9 +82,8 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Frees the buffers until the client sends something. If hyper has already read the beginning
-    /// of a request, the request is under way: its bytes are put back to be read again, and its
-    /// deadline begins.
+    /// Frees the buffers until the client sends again. If hyper already read the beginning of a
+    /// request, these bytes are put back to be read again, and the deadline of the request begins.
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         self.wire.shrink();
@@ -96,12 +95,12 @@ impl<H: Handler> Connection<H> {
         }
         self.wire.resting.set(true);
         self.wire.connections().released();
-        // Poll again, to wait for the socket.
+        // Polls again to wait for the socket.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Ready when the connection has ended, or has its buffers again.
+    /// Returns ready when the connection ended, or owns buffers again.
     fn poll_resting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.wire.poll_readable(cx) {
             Poll::Ready(Ok(())) => {
@@ -116,7 +115,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Runs when hyper is done: finds out why, and whether the client may still be sending.
+    /// Runs when hyper is done. Determines the reason, and whether the client may still be sending.
     fn after_http(&mut self, result: Result<(), hyper::Error>) -> Poll<()> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         match result {
@@ -150,7 +149,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Ends the connection with a response of the transport itself.
+    /// Ends the connection with a response from the transport itself.
     fn refuse(&mut self, refusal: Refusal) -> Poll<()> {
         let text = refusal.text(&self.wire.connections().limits);
         self.refuse_with(refusal, &text)
@@ -163,7 +162,7 @@ impl<H: Handler> Connection<H> {
         self.end(CloseReason::Refused)
     }
 
-    /// Ends the connection of a client that speaks HTTP/2 in its own protocol.
+    /// Ends the connection of an HTTP/2 client in its own protocol.
     fn refuse_http2(&mut self) -> Poll<()> {
         let client = self.wire.client().map_or_else(String::new, |client| client.to_string());
         self.handler.denied(Refusal::Http2, &client);
@@ -226,9 +225,9 @@ impl<H: Handler> Drop for Connection<H> {
     }
 }
 
-/// The part of a request that is too large. If hyper refuses a head for its size, the head is still
-/// unread, and its request line is valid if all of it has arrived. Hyper drops a head whose content
-/// length it cannot represent: then only what has arrived of the body is unread.
+/// Returns the part of a request that is too large. If hyper refuses a head for its size, the head
+/// is still unread; if it is complete, its request line is valid. Hyper drops a head whose content
+/// length it cannot represent. Then only the received part of the body is unread.
 fn too_large(unread: &[u8], longest_line: usize) -> Refusal {
     if !begins_like_request(unread) {
         return Refusal::BodyTooLarge;
@@ -246,17 +245,17 @@ fn too_large(unread: &[u8], longest_line: usize) -> Refusal {
     }
 }
 
-/// Whether bytes begin with a method and a space, or with a part of a method, like a head does. If
-/// they do not, hyper has dropped the head, and they are a part of the body.
+/// Returns whether bytes begin like a head: with a method and a space, or with a part of a method.
+/// If not, hyper dropped the head, and the bytes belong to the body.
 fn begins_like_request(unread: &[u8]) -> bool {
     let method = unread.trim_ascii_start().split(|byte| *byte == b' ').next().unwrap_or_default();
     (1..=MAX_METHOD_BYTES).contains(&method.len()) && method.iter().all(u8::is_ascii_uppercase)
 }
 
-/// The line with which a connection of HTTP/2 begins.
+/// The first line of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
 
-/// The most bytes of a method that [`begins_like_request`] takes for one.
+/// The longest method that [`begins_like_request`] recognizes, in bytes.
 const MAX_METHOD_BYTES: usize = 32;
 
 /// The longest request target that hyper accepts.

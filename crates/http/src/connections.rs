@@ -1,6 +1,6 @@
-//! The connections of one server thread: which are open, which are overdue, and the time.
+//! The connections of one server thread: the open ones, the overdue ones, and the time.
 //!
-//! The clock is read once per sweep and not for each request, so timeouts are exact to one sweep
+//! The clock is read once per sweep instead of for each request, so timeouts are exact to one sweep
 //! period. A thread without connections does not sweep.
 
 use std::cell::{Cell, RefCell};
@@ -25,9 +25,10 @@ pub(super) struct Connections {
     pub(super) limits: Limits,
     pub(super) access: Access,
     pub(super) deadlines: Deadlines,
-    /// The receive buffer, shared so that no connection keeps one of this size.
+    /// The receive buffer, shared because a separate one of this size for each connection would
+    /// take too much memory.
     pub(super) scratch: RefCell<Box<[u8]>>,
-    /// The memory for request bodies that are kept.
+    /// The memory for kept request bodies.
     pub(super) kept: Rc<Room>,
     /// The memory for responses.
     pub(super) responses: Rc<Room>,
@@ -43,7 +44,7 @@ pub(super) struct Connections {
     max_reserve: usize,
     silent: RefCell<Silent<Option<IpAddr>, Rc<Wire>>>,
     candidates: RefCell<Candidates>,
-    /// Open connections that were dismissed.
+    /// The number of dismissed connections that are still open.
     ending: Cell<usize>,
     /// Connections whose memory was returned to the allocator since it was last trimmed.
     released: Cell<usize>,
@@ -62,15 +63,16 @@ pub(super) struct Deadlines {
 }
 
 /// The connections that give way next when all places are taken and none is silent. A search among
-/// 10,000 connections takes a millisecond, so there is one of each kind per sweep. It finds all
-/// candidates, so that no client can use up those that it would find for the others.
+/// 10,000 connections takes a millisecond, so there is only one of each kind per sweep. Each search
+/// finds all candidates. Otherwise one client could use up the candidates that the search would
+/// find for others.
 #[derive(Default)]
 struct Candidates {
     sweep: u64,
     /// Idle connections in reverse order: the last gives way first.
     idle: Option<Vec<Rc<Wire>>>,
-    /// The connections of the client that has more than half of all, in reverse order. They give
-    /// way to those of other clients.
+    /// The connections of a client that occupies more than half of all places, in reverse order.
+    /// They give way to other clients.
     greedy: Option<(Option<IpAddr>, Vec<Rc<Wire>>)>,
 }
 
@@ -109,22 +111,22 @@ impl Connections {
         }
     }
 
-    /// Milliseconds since the start, as of the last sweep.
+    /// Returns milliseconds since the start, as of the last sweep.
     pub(super) fn now(&self) -> u64 {
         self.now.get()
     }
 
-    /// A number greater than all numbers returned before.
+    /// Returns a number greater than all numbers before.
     pub(super) fn number(&self) -> u64 {
         self.accepted.replace(self.accepted.get() + 1)
     }
 
-    /// Whether the server is stopping: responses then close their connections.
+    /// Returns whether the server is stopping. If so, responses close their connections.
     pub(super) fn draining(&self) -> bool {
         self.draining.get()
     }
 
-    /// Adds a connection, to watch its deadlines until [`remove`](Connections::remove).
+    /// Adds a connection and watches its deadlines until [`remove`](Connections::remove).
     pub(super) fn insert(&self, wire: Rc<Wire>) {
         self.begin_sweeping();
         wire.restart_clock();
@@ -137,7 +139,7 @@ impl Connections {
         open.push(wire);
     }
 
-    /// Notes that a connection is not silent anymore.
+    /// Records that a connection is no longer silent.
     pub(super) fn has_spoken(&self, wire: &Wire) {
         self.silent.borrow_mut().remove(wire.client(), wire.number());
     }
@@ -163,8 +165,8 @@ impl Connections {
     }
 
     /// Keeps a socket after its last response while its client may still be sending, and discards
-    /// what arrives. Closing it at once would reset the connection, and the reset may overtake the
-    /// response.
+    /// the received bytes. Closing it at once would reset the connection, and this reset can
+    /// overtake the response.
     pub(super) fn linger(&self, wire: Rc<Wire>) {
         wire.finish_sending();
         if wire.discard() {
@@ -178,8 +180,8 @@ impl Connections {
         lingering.push_back((self.now() + LINGER_MILLIS, wire));
     }
 
-    /// Adds a connection that has no place. If there are too many of them, returns the oldest,
-    /// for the caller to turn away.
+    /// Adds a connection without a place. If there are too many, returns the oldest, which the
+    /// caller must turn away.
     pub(super) fn insert_placeless(&self, wire: Rc<Wire>) -> Option<Rc<Wire>> {
         self.insert(wire.clone());
         let mut reserve = self.reserve.borrow_mut();
@@ -187,17 +189,18 @@ impl Connections {
         if reserve.len() > self.max_reserve { reserve.pop_front() } else { None }
     }
 
-    /// Removes a connection that has no place.
+    /// Removes a connection without a place.
     pub(super) fn remove_placeless(&self, wire: &Rc<Wire>) {
         self.reserve.borrow_mut().retain(|other| !Rc::ptr_eq(other, wire));
     }
 
-    /// Ends a connection that gives way to `newcomer`, and returns its place, if there is one.
+    /// Ends a connection that gives way to `newcomer`. Returns its place, if there is such a
+    /// connection.
     ///
-    /// Silent connections give way first: those that never sent a byte, then those that have been
-    /// idle for [`Limits::give_way`]; of the client that has the most of them, the oldest first.
-    /// Next are those of a client that has more than half of the connections, unless it is the
-    /// newcomer's, or they are being served.
+    /// Silent connections give way first: those that never sent a byte, then those idle for
+    /// [`Limits::give_way`]. Among these, the client with the most loses its oldest. After that, a
+    /// client with more than half of all connections loses a connection, unless the client is the
+    /// newcomer's or the connection is being served.
     pub(super) fn make_room(&self, newcomer: &Wire) -> Option<Place> {
         let silent = self.silent.borrow_mut().pop();
         let gives_way = silent.or_else(|| {
@@ -215,9 +218,9 @@ impl Connections {
         gives_way.and_then(|wire| wire.give_way())
     }
 
-    /// Ends a connection whose client has been slow to read a response for [`Limits::give_way`], so
-    /// that another response finds room. Of the client that holds the most, the one that has been
-    /// slow for the longest time ends. Returns false if there is none.
+    /// Ends a connection whose client was slow to read a response for [`Limits::give_way`], to make
+    /// room for another response. This affects the client that holds the most, and the connection
+    /// that was slow for the longest time. Returns false if there is none.
     pub(super) fn give_up_unread(&self, newcomer: &Wire, full: Full) -> bool {
         let open = self.open.borrow();
         let helps = |wire: &&Rc<Wire>| full == Full::All || wire.client() == newcomer.client();
@@ -233,7 +236,8 @@ impl Connections {
         true
     }
 
-    /// The idle connections: first the newest of each client, then its second newest, and so on.
+    /// Returns the idle connections: first the newest of each client, then its second newest, and
+    /// so on.
     fn find_idle(&self) -> Vec<Rc<Wire>> {
         let mut idle = ranked(self.open.borrow().iter(), false);
         let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
@@ -245,7 +249,8 @@ impl Connections {
         idle
     }
 
-    /// The client with more than half of the connections, and those that can give way.
+    /// Returns the client with more than half of the connections, and its connections that can give
+    /// way.
     fn find_greedy(&self) -> (Option<IpAddr>, Vec<Rc<Wire>>) {
         let open = self.open.borrow();
         let mut clients: HashMap<Option<IpAddr>, Vec<&Rc<Wire>>> = HashMap::new();
@@ -258,17 +263,17 @@ impl Connections {
         })
     }
 
-    /// Notes that an open connection was dismissed.
+    /// Records that an open connection was dismissed.
     pub(super) fn dismissed(&self) {
         self.ending.set(self.ending.get() + 1);
     }
 
-    /// The number of open connections that were dismissed.
+    /// Returns the number of dismissed connections that are still open.
     pub(super) fn ending(&self) -> usize {
         self.ending.get()
     }
 
-    /// Notes that the memory of a connection was returned to the allocator.
+    /// Records that the memory of a connection was returned to the allocator.
     pub(super) fn released(&self) {
         self.released.set(self.released.get() + 1);
     }
@@ -304,7 +309,7 @@ impl Connections {
     async fn wait_until_occupied(&self) {
         let mut occupied = std::pin::pin!(self.occupied.notified());
         if self.released.get() >= MANY_RELEASED {
-            // Soon, but not at every pause of a busy client.
+            // Waits shortly, because trimming at every pause of a busy client would be wasteful.
             let pause = tokio::time::sleep(Duration::from_millis(LINGER_MILLIS));
             tokio::select! {
                 () = &mut occupied => return,
@@ -314,7 +319,7 @@ impl Connections {
         occupied.await;
     }
 
-    /// Makes every connection close after its current response, and idle ones at once.
+    /// Makes every connection close after its current response. Idle connections close at once.
     pub(super) fn drain(&self) {
         self.draining.set(true);
         for wire in self.open.borrow().iter() {
@@ -322,7 +327,8 @@ impl Connections {
         }
     }
 
-    /// Returns when no connection is open, or after `time`, with the number of connections left.
+    /// Returns when no connection is open, or after `time`. The result is the number of remaining
+    /// connections.
     pub(super) async fn emptied_within(&self, time: Duration) -> usize {
         let emptied = async {
             loop {
@@ -357,7 +363,7 @@ impl Connections {
     }
 }
 
-/// Takes the last of the candidates that still gives way.
+/// Removes the last candidate that still gives way.
 fn pop(candidates: &mut Vec<Rc<Wire>>, greedy: bool) -> Option<Rc<Wire>> {
     while let Some(wire) = candidates.pop() {
         if wire.gives_way(greedy).is_some() {
@@ -367,7 +373,7 @@ fn pop(candidates: &mut Vec<Rc<Wire>>, greedy: bool) -> Option<Rc<Wire>> {
     None
 }
 
-/// The connections that give way, the oldest last.
+/// Returns the connections that give way, the oldest last.
 fn ranked<'a>(wires: impl Iterator<Item = &'a Rc<Wire>>, greedy: bool) -> Vec<Rc<Wire>> {
     let wires = wires.filter(|wire| !wire.placeless.get());
     let mut ranked: Vec<_> =
@@ -385,5 +391,5 @@ const LINGER_MILLIS: u64 = 1000;
 /// The number of closed or resting connections after which trimming the heap is worthwhile.
 const MANY_RELEASED: usize = 128;
 
-/// The least time between two trims under load.
+/// The shortest time between two trims under load.
 const TRIM_MILLIS: u64 = 2000;

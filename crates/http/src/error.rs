@@ -1,4 +1,4 @@
-//! Why a server failed to start.
+//! Reasons why a server cannot start.
 
 use std::fmt;
 use std::io;
@@ -7,28 +7,28 @@ use std::path::PathBuf;
 
 use quipu_segment::printable;
 
-/// A failure to listen or to run. The message names the remedy and, if there is one, the address.
+/// A failure to listen or to run. The message contains a remedy and, if there is one, the address.
 #[derive(Debug)]
 pub enum Error {
-    /// The text is not `host:port`, or its host has no address.
+    /// The address is not `host:port`, or its host cannot be resolved.
     Address {
-        /// The text as given.
+        /// The unparsed address.
         address: String,
-        /// What the resolver said.
+        /// The error of the resolver.
         source: io::Error,
     },
     /// The operating system refused to listen on the address.
     Listen {
         /// The address after resolution.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A unix socket cannot be opened.
     Local {
-        /// Its path.
+        /// The path of the socket.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// No address was given.

@@ -1,5 +1,4 @@
-//! The interface between transport and daemon: the daemon handles requests, and is notified of
-//! events.
+//! The interface between transport and daemon: the daemon handles requests and receives events.
 
 use std::net::IpAddr;
 use std::task::{Context, Poll};
@@ -16,71 +15,72 @@ use super::refusal::{Refusal, TEXT};
 /// `date` and `connection`.
 pub type Response = hyper::Response<Bytes>;
 
-/// Handles requests. Each server thread makes its own handler and calls it from that thread only.
+/// Handles requests. Each server thread creates a separate handler and calls it only from this
+/// thread.
 pub trait Handler: 'static {
-    /// Handles one request. A panic becomes a 500 and closes the connection. The thread serves
-    /// nothing else meanwhile: a response that takes longer than about 100 us must be computed in
+    /// Handles one request. A panic becomes a 500 and closes the connection. The thread is blocked
+    /// during this call, so if a response takes longer than about 100 us, you must compute it in
     /// [`Steps`].
     fn handle(&self, request: &Request) -> Reply;
 
-    /// Whether a request is handled even when all places for connections are taken, such as that
-    /// of a health check.
+    /// Returns whether to handle a request even if all places for connections are taken, for
+    /// example a health check.
     fn is_vital(&self, _method: &Method, _path: &str) -> bool {
         false
     }
 
-    /// Whether a request's body is kept for [`Handler::handle`], up to
-    /// [`Limits::kept_body_bytes`](super::Limits::kept_body_bytes). If not, it is read up to
+    /// Returns whether to keep a request's body for [`Handler::handle`], up to
+    /// [`Limits::kept_body_bytes`](super::Limits::kept_body_bytes). If not, the body is read up to
     /// [`Limits::body_bytes`](super::Limits::body_bytes) and dropped, so no client can make the
     /// server hold it.
     fn keeps_body(&self, _method: &Method, _path: &str) -> bool {
         false
     }
 
-    /// Receives the host or the origin of a request that is refused because of it, or the address
-    /// of a client that speaks HTTP/2, for the log. The event follows.
+    /// Receives the refused host or origin of a request, or the address of an HTTP/2 client, for
+    /// the log. The event follows.
     fn denied(&self, _refusal: Refusal, _name: &str) {}
 
-    /// Receives the events of the transport, for metrics. It is called for every request, so it
-    /// must be as cheap as an increment, and it must not panic.
+    /// Receives the events of the transport, for metrics. Your implementation must be as cheap as
+    /// an increment and must not panic, because it is called for every request.
     fn event(&self, _event: Event) {}
 }
 
-/// What a handler returns.
+/// The result of a handler.
 pub enum Reply {
     /// The response.
     Now(Response),
-    /// A response that takes longer.
+    /// A response that takes longer to compute.
     Steps(Box<dyn Steps>),
 }
 
-/// A response that is computed in steps. Other connections get their turns in between.
+/// A response that you compute in steps. Other connections get their turns in between.
 pub trait Steps {
-    /// Computes for about 100 us at most, and returns the response after the last step. A panic
-    /// is treated as in [`Handler::handle`].
+    /// Computes for about 100 us at most, and returns the response after the last step. A panic is
+    /// treated like in [`Handler::handle`].
     fn step(&mut self) -> Option<Response>;
 
-    /// Ready if the next step can do something. If not, the task is woken when that may have
-    /// changed, and the thread serves others until then.
+    /// Returns ready if the next step can make progress. If not, the task is woken when this may
+    /// change, and the thread serves others until then.
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 
-    /// The bytes that the response takes in memory so far. The transport ends it with a 503 if all
-    /// responses together take too many.
+    /// Returns the memory of the response so far, in bytes. If all responses together take too
+    /// much, the transport ends this one with a 503.
     fn held(&self) -> usize {
         0
     }
 
-    /// Whether the last step could do nothing but wait for another request. The next step is then
-    /// in another turn.
+    /// Returns whether the last step could only wait for another request. Then the next step is in
+    /// another turn.
     fn is_waiting(&self) -> bool {
         false
     }
 }
 
 impl Reply {
-    /// The response of the first step, or the steps that follow it.
+    /// Returns the response of the first step, or the remaining steps.
     pub fn in_steps(mut steps: impl Steps + 'static) -> Self {
         match steps.step() {
             Some(response) => Self::Now(response),
@@ -95,7 +95,7 @@ impl From<Response> for Reply {
     }
 }
 
-/// A request whose body has been read to its end.
+/// A request including its complete body.
 #[derive(Debug)]
 pub struct Request {
     head: Parts,
@@ -105,47 +105,47 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with this head and body, that came in at `started` from `client`.
+    /// Creates a request with this head and body. It arrived from `client` at `started`.
     pub fn new(head: Parts, body: Bytes, started: Instant, client: Option<IpAddr>) -> Request {
         Request { head, body, started, client }
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &Method {
         &self.head.method
     }
 
-    /// The request target.
+    /// Returns the request target.
     pub fn uri(&self) -> &Uri {
         &self.head.uri
     }
 
-    /// The path of the target, `*` for the asterisk form.
+    /// Returns the path of the target, `*` for the asterisk form.
     pub fn path(&self) -> &str {
         self.head.uri.path()
     }
 
-    /// The query of the target, without its question mark.
+    /// Returns the query of the target, without its question mark.
     pub fn query(&self) -> Option<&str> {
         self.head.uri.query()
     }
 
-    /// The header fields.
+    /// Returns the header fields.
     pub fn headers(&self) -> &HeaderMap {
         &self.head.headers
     }
 
-    /// The body; empty unless the handler [keeps](Handler::keeps_body) it.
+    /// Returns the body; empty unless the handler [keeps](Handler::keeps_body) it.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// The client: its IPv4 address, or the first 64 bits of its IPv6 address.
+    /// Returns the client: its IPv4 address, or the first 64 bits of its IPv6 address.
     pub fn client(&self) -> Option<IpAddr> {
         self.client
     }
 
-    /// When the head was parsed.
+    /// Returns when the head was parsed.
     pub fn started(&self) -> Instant {
         self.started
     }
@@ -165,19 +165,20 @@ pub enum Event {
         /// When the head of the request was parsed.
         started: Instant,
     },
-    /// The transport responded by itself. With [`Refusal::Busy`] the connection never counted as
+    /// The transport responded by itself. For [`Refusal::Busy`], the connection never counted as
     /// open.
     Refused(Refusal),
-    /// The system had no descriptor or memory for a new connection; accepting pauses for a moment.
+    /// The system could not provide a descriptor or memory for a new connection. Accepting pauses
+    /// for a moment.
     AcceptPaused,
 }
 
-/// The reason for which a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
     /// One side asked to close after the last response, or the client left between requests.
     Finished,
-    /// No request within the idle timeout.
+    /// No request arrived within the idle timeout.
     Idle,
     /// The client did not read its response within the write timeout.
     Stalled,
@@ -185,14 +186,14 @@ pub enum CloseReason {
     Refused,
     /// The client left in the middle of a request or response.
     Broken,
-    /// All places or all memory for responses were taken, and the connection made room for another
+    /// All places or all memory for responses were taken, and the connection gave way to another
     /// one.
     GaveWay,
     /// The server stopped.
     Shutdown,
 }
 
-/// A response with a text body.
+/// Creates a plain text response.
 pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;

@@ -2,8 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-/// Whether a value is `uri-host [ ":" port ]` by RFC 9110, 7.2 and RFC 3986, 3.2.2. An empty host
-/// is valid.
+/// Returns whether a value is `uri-host [ ":" port ]` according to RFC 9110, 7.2 and RFC 3986,
+/// 3.2.2. An empty host is valid.
 pub(super) fn is_host(value: &[u8]) -> bool {
     let name = value.iter().take_while(|&&byte| NAME[byte as usize]).count();
     let rest = &value[name..];
@@ -13,7 +13,7 @@ pub(super) fn is_host(value: &[u8]) -> bool {
     is_port(rest) && has_whole_escapes(&value[..name])
 }
 
-/// An address in brackets, with or without a port.
+/// Returns whether this is an address in brackets, with or without a port.
 fn is_literal(value: &[u8]) -> bool {
     let Some(end) = value.iter().position(|&byte| byte == b']') else {
         return false;
@@ -26,7 +26,7 @@ fn is_ipv6(address: &[u8]) -> bool {
     std::str::from_utf8(address).is_ok_and(|address| address.parse::<Ipv6Addr>().is_ok())
 }
 
-/// `IPvFuture`: `"v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`.
+/// Returns whether this is an `IPvFuture`: `"v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`.
 fn is_future(address: &[u8]) -> bool {
     let Some((b'v' | b'V', rest)) = address.split_first() else {
         return false;
@@ -42,7 +42,7 @@ fn is_future(address: &[u8]) -> bool {
         && name.iter().all(is_part)
 }
 
-/// Empty, or a colon and any number of digits.
+/// Returns whether this is empty, or a colon and any number of digits.
 fn is_port(rest: &[u8]) -> bool {
     match rest.split_first() {
         None => true,
@@ -50,13 +50,13 @@ fn is_port(rest: &[u8]) -> bool {
     }
 }
 
-/// Whether two hexadecimal digits follow each percent sign.
+/// Returns whether two hexadecimal digits follow each percent sign.
 fn has_whole_escapes(name: &[u8]) -> bool {
     let mut escapes = name.split(|&byte| byte == b'%').skip(1);
     escapes.all(|part| part.len() >= 2 && part[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
-/// The bytes of a registered name: unreserved ones, sub-delimiters, and the percent sign.
+/// The bytes of a registered name: unreserved characters, sub-delimiters, and the percent sign.
 const NAME: [bool; 256] = {
     let mut table = [false; 256];
     let bytes = b"-._~!$&'()*+,;=%";

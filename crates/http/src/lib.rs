@@ -1,14 +1,14 @@
 //! The HTTP/1.1 transport of the daemon: sockets, limits, deadlines and shutdown around `hyper`.
 //!
-//! [`Server::bind`] opens the listeners and [`Server::serve`] runs them until a shutdown future
-//! ends. Each thread owns one current-thread runtime, its own listeners and its own [`Handler`];
-//! threads share nothing but the number of open connections. A handler is synchronous and sees
-//! whole requests: the daemon responds from memory, in [`Steps`] if a response takes long.
-//! Connections take turns, see `wire`.
+//! [`Server::bind`] opens the listeners, and [`Server::serve`] runs them until a shutdown future
+//! ends. Each thread owns one current-thread runtime, its own listeners and its own [`Handler`].
+//! Threads only share the number of open connections. A handler is synchronous and sees whole
+//! requests. This is enough because the daemon responds from memory, in [`Steps`] if a response
+//! takes long. Connections take turns, see `wire`.
 //!
 //! Costs: a request on a kept-alive connection is one `recv` and one `send` (plus its share of an
-//! `epoll_wait`). A connection that carries one request is `accept4`, `recv`, `send`, `close`: a
-//! socket joins the reactor only when it has to wait (see `wire`). A request needs no timer and no
+//! `epoll_wait`). A connection with a single request is `accept4`, `recv`, `send`, `close`, because
+//! a socket only joins the reactor when it must wait (see `wire`). A request needs no timer and no
 //! box; one coarse sweep per thread enforces the deadlines (see `worker`).
 
 mod access;

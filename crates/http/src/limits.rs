@@ -1,4 +1,4 @@
-//! The limits on what clients may ask of the server: sizes, counts and times.
+//! The limits on clients: sizes, counts and times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 
 /// Bounds for every connection. Exceeding one leads to a [`Refusal`](super::Refusal) or to a silent
-/// close, as each field says.
+/// close, as documented for each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes of a request line with its header fields. A longer head gets 431, or 414 if
-    /// the request line alone is longer. Also bounds chunked trailers.
+    /// The most bytes of a request line and its header fields. A longer head gets 431, or 414 if
+    /// this is due to the request line. This also bounds chunked trailers.
     pub header_bytes: usize,
     /// The most header fields in a request; more get 431. A limit other than 100 costs an
     /// allocation per request.
@@ -20,35 +20,35 @@ pub struct Limits {
     pub body_bytes: usize,
     /// The most bytes of a body that the handler keeps; a larger body gets 413.
     pub kept_body_bytes: usize,
-    /// The most bytes of all request bodies that a thread keeps at a time; a request whose body
-    /// finds no room gets 503. A client gets at most half of the room that others leave, unless it
-    /// has only one body.
+    /// The most bytes of all request bodies that a thread keeps at a time. A request whose body
+    /// does not fit gets 503. A client gets at most half of the room that others leave, unless it
+    /// holds only one body.
     pub kept_bytes: usize,
     /// The most bytes of all responses that a thread holds at a time, shared like the room for
-    /// bodies. If they are exceeded, a client that has been slow to read for
-    /// [`Limits::give_way`] loses its connection; if there is none, a request gets 503.
+    /// bodies. If this limit is exceeded, a client that was slow to read for [`Limits::give_way`]
+    /// loses its connection. If there is none, a request gets 503.
     pub response_bytes: usize,
     /// The most open connections, over all threads. If there are more, a silent connection gives
-    /// way, see [`Limits::give_way`]; if none is silent, requests get 503 unless they are
-    /// [vital](super::Handler::is_vital). The process's limit on open files may lower this further,
+    /// way, see [`Limits::give_way`]. If none is silent, requests get 503 unless they are
+    /// [vital](super::Handler::is_vital). The process's limit on open files can lower this further,
     /// see [`Server::connections`](super::Server::connections).
     pub connections: usize,
-    /// The open files of the process that others than the server may need, such as listeners of
-    /// other protocols.
+    /// The open files of the process that other parts need, for example listeners of other
+    /// protocols.
     pub other_files: usize,
-    /// How long a connection must have been without a request before it gives way to a new one
-    /// when all places are taken. One that has never sent a byte gives way at once. Also how long
-    /// a client can take to read a response when others need its room.
+    /// How long a connection must be without a request before it gives way to a new one when all
+    /// places are taken. A connection that never sent a byte gives way at once. This is also how
+    /// long a client can take to read a response when others need its room.
     pub give_way: Duration,
     /// How long an idle connection keeps its buffers.
     pub keep_buffers: Duration,
-    /// The longest time from the first byte of a request to its last; a slower request gets 408,
-    /// however steadily bytes arrive.
+    /// The longest time from the first byte of a request to its last. A slower request gets 408,
+    /// however steadily its bytes arrive.
     pub read_timeout: Duration,
-    /// The longest time that a client may take to read a response that it did not read at once;
-    /// then the connection is closed.
+    /// The longest time that a client can take to read a response that it did not read at once.
+    /// Then the connection is closed.
     pub write_timeout: Duration,
-    /// The longest pause between requests, and before the first; then the connection is closed
+    /// The longest pause between requests, and before the first one. Then the connection is closed
     /// silently.
     pub idle_timeout: Duration,
     /// The time from the shutdown signal until requests under way are cut.
@@ -77,7 +77,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The interval between two checks of the deadlines: no timeout is overrun by more than this.
+    /// Returns the interval between two checks of the deadlines. No timeout is overrun by more than
+    /// this.
     pub(super) fn sweep_period(&self) -> Duration {
         let shortest = self.read_timeout.min(self.write_timeout).min(self.idle_timeout);
         (shortest / 4).clamp(Duration::from_millis(5), Duration::from_millis(100))
@@ -89,14 +90,14 @@ impl Limits {
 pub(super) struct Places {
     limit: usize,
     taken: Arc<AtomicUsize>,
-    /// The most lingering sockets per thread; if there are more, the oldest is closed.
+    /// The most lingering sockets per thread. If there are more, the oldest is closed.
     pub(super) lingering: usize,
-    /// The most connections without a place per thread; if there are more, the oldest is turned
+    /// The most connections without a place per thread. If there are more, the oldest is turned
     /// away.
     pub(super) reserve: usize,
-    /// The most connections per thread that gave way or were turned away, and have not ended yet.
-    /// At this number, none is accepted: a flood of connections could otherwise use up all files
-    /// and the memory before the tasks of these connections end.
+    /// The most connections per thread that gave way or were turned away and are still ending. At
+    /// this number, no connection is accepted, because a flood of connections could otherwise use
+    /// up all files and memory before these tasks end.
     pub(super) ending: usize,
 }
 
@@ -125,12 +126,12 @@ impl Places {
     /// Takes a place, if one is free.
     pub(super) fn take(&self) -> Option<Place> {
         let place = Place { taken: self.taken.clone() };
-        // If the limit is exceeded, dropping the place gives it back.
+        // If this exceeds the limit, dropping the place gives it back.
         (self.taken.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(place)
     }
 }
 
-/// One connection's place. Dropping it frees it.
+/// The place of one connection. Dropping this frees the place.
 #[derive(Debug)]
 pub(super) struct Place {
     taken: Arc<AtomicUsize>,
@@ -151,7 +152,7 @@ const MAX_RESERVE: usize = 16;
 /// The most connections per thread that are ending.
 const MAX_ENDING: usize = 64;
 
-/// Open files left for the rest of the daemon: listeners, logs, its data.
+/// Open files reserved for the rest of the daemon: listeners, logs, its data.
 const RESERVED_FILES: usize = 64;
 
 /// Open files of the runtime of one thread.

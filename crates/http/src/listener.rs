@@ -1,4 +1,5 @@
-//! Listening sockets: from a text such as `127.0.0.1:8081` to a socket that accepts connections.
+//! Listening sockets: from an address such as `127.0.0.1:8081` to a socket that accepts
+//! connections.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -15,19 +16,19 @@ use super::error::Error;
 use super::limits::Limits;
 use crate::local_socket::{self, BoundPath};
 
-/// How a server listens and runs.
+/// Settings of a server's sockets and threads.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Server threads. More than one share each port with `SO_REUSEPORT`.
+    /// Server threads. If you use several, they share each port with `SO_REUSEPORT`.
     pub threads: usize,
-    /// Connections that the kernel queues for the server; `net.core.somaxconn` bounds it.
+    /// Connections that the kernel queues for the server, bounded by `net.core.somaxconn`.
     pub backlog: i32,
-    /// `TCP_DEFER_ACCEPT` (Linux): the kernel hands over a connection when its first bytes have
-    /// arrived, or after about a second without any. Connections that send nothing cost no
-    /// descriptor for that time, and a short connection is served in one go (4 us less processor
-    /// time with `ab -c100`). A server that stops does not see connections that have sent nothing.
+    /// `TCP_DEFER_ACCEPT` (Linux): the kernel hands over a connection when its first bytes arrive,
+    /// or after about a second. Silent connections cost no descriptor during this time, and a short
+    /// connection is served in one go (4 us less processor time with `ab -c100`). A server that
+    /// stops does not see silent connections.
     pub defer_accept: bool,
-    /// The limits on what clients may ask.
+    /// The limits on clients.
     pub limits: Limits,
     /// The hosts and origins that requests may name.
     pub access: Access,
@@ -45,8 +46,8 @@ impl Default for Options {
     }
 }
 
-/// The socket address of `host:port`. An empty host means all interfaces, IPv6 and IPv4. If a name
-/// has several addresses, returns the first IPv4 address, or else the first.
+/// Resolves `host:port`. An empty host means all interfaces, IPv6 and IPv4. If a name yields
+/// several addresses, this returns the first IPv4 address, or else the first address.
 pub(super) fn resolve(text: &str) -> Result<SocketAddr, Error> {
     let error = |source| Error::Address { address: text.to_owned(), source };
     let text_with_host = match text.strip_prefix(':') {
@@ -62,14 +63,14 @@ pub(super) fn resolve(text: &str) -> Result<SocketAddr, Error> {
         .ok_or_else(|| error(io::Error::new(io::ErrorKind::NotFound, "the host has no address")))
 }
 
-/// Opens one listening socket per thread on `address`. A port of 0 is chosen once for all of them.
+/// Opens one listening socket per thread on `address`. Port 0 is chosen once for all threads.
 pub(super) fn open(address: SocketAddr, options: &Options) -> Result<Vec<OwnedFd>, Error> {
     let error = |source: io::Error| Error::Listen { address, source };
     let share = options.threads > 1;
     let mut bound = address;
     if share {
-        // With a shared port, a second server of the same user could join it unnoticed. So a socket
-        // that does not share first checks that the port is free, and picks one for port 0.
+        // A second server of the same user could join a shared port unnoticed. Because of this, a
+        // socket that does not share first checks that the port is free, and picks one for port 0.
         let probe = create(address, false).map_err(error)?;
         bound.set_port(local_address(&probe).map_err(error)?.port());
     }
@@ -86,11 +87,10 @@ pub(super) fn open(address: SocketAddr, options: &Options) -> Result<Vec<OwnedFd
         .map_err(error)
 }
 
-/// Opens a listening socket at a path, and a descriptor of it for each thread. The kernel has no
-/// ports there that sockets could share.
+/// Opens a listening socket at a path, with a descriptor for each thread. Sockets cannot share a
+/// path like a port.
 ///
-/// The transport treats connections to it as those of TCP: the calls that it makes on them are the
-/// same.
+/// The transport treats its connections like TCP, because it makes the same calls on both.
 pub(super) fn open_local(
     path: &Path,
     options: &Options,
@@ -103,17 +103,17 @@ pub(super) fn open_local(
     Ok((sockets, bound))
 }
 
-/// The address that a listening socket is bound to.
+/// Returns the address of a listening socket.
 pub(super) fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
     SocketAddr::try_from(getsockname(socket)?)
         .map_err(|_| io::Error::other("the socket has no internet address"))
 }
 
-/// Registers a listening socket with the reactor. This is not a `TcpListener`, which would also
-/// register every connection that it accepts.
+/// Registers a listening socket with the reactor. This is not a `TcpListener`, because that would
+/// also register every accepted connection.
 pub(super) fn watch(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: An `OwnedFd` owns an open descriptor that stays the same until it is dropped, and
-    // the `AsyncFd` takes ownership of it.
+    // SAFETY: An `OwnedFd` owns an open descriptor that stays the same until it is dropped, and the
+    // `AsyncFd` takes ownership.
     unsafe { AsyncFd::register(socket) }.map_err(io::Error::from)
 }
 
@@ -128,8 +128,8 @@ fn create(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
     if share {
         sockopt::set_socket_reuseport(&socket, true)?;
     }
-    // Accepted sockets inherit the option, which saves a call per connection. Without it, a
-    // response after another one would wait until the client acknowledges the first.
+    // Accepted sockets inherit the option, which saves a call per connection. Without it, a second
+    // response would wait until the client acknowledges the first.
     sockopt::set_tcp_nodelay(&socket, true)?;
     bind(&socket, &address)?;
     Ok(socket)

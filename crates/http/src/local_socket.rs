@@ -1,4 +1,4 @@
-//! Unix sockets with a path, as the library has them. What they replace is logged.
+//! Unix sockets with a path, like in the library, with a log line if they replace a file.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,12 +9,12 @@ pub use quipu::http::local_socket::BoundPath;
 use quipu_segment::printable;
 use tracing::info;
 
-/// A socket for connections, of which the kernel queues `backlog`.
+/// Opens a socket for connections. The kernel queues up to `backlog` connections.
 pub fn listen_at(path: &Path, backlog: i32) -> io::Result<(OwnedFd, BoundPath)> {
     local_socket::listen_at(path, backlog).inspect(log)
 }
 
-/// A socket for datagrams.
+/// Opens a socket for datagrams.
 pub fn receive_at(path: &Path) -> io::Result<(OwnedFd, BoundPath)> {
     local_socket::receive_at(path).inspect(log)
 }

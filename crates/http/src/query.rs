@@ -1,7 +1,7 @@
-//! The query of a request: parameters in the form of `application/x-www-form-urlencoded`.
+//! The query of a request: parameters encoded as `application/x-www-form-urlencoded`.
 //!
-//! The crate `form_urlencoded` replaces bytes that are not UTF-8, so a value would silently become
-//! another one. Here, such a parameter is refused.
+//! A parameter that is not UTF-8 is refused. We don't use the crate `form_urlencoded`, because it
+//! would replace the invalid bytes and silently change the value.
 
 use percent_encoding::percent_decode_str;
 
@@ -15,7 +15,7 @@ impl Query {
     /// Reads a query with any parameters.
     ///
     /// # Errors
-    /// A text about a parameter that is not UTF-8.
+    /// A message about a parameter that is not UTF-8.
     pub fn from_request(request: &Request) -> Result<Self, String> {
         Self::parse(request.query().unwrap_or_default())
     }
@@ -23,7 +23,7 @@ impl Query {
     /// Reads a query with these parameters only.
     ///
     /// # Errors
-    /// A text about a parameter that is not known, or is not UTF-8.
+    /// A message about a parameter that is unknown or not UTF-8.
     pub fn only(request: &Request, known: &[&str]) -> Result<Self, String> {
         let query = Self::from_request(request)?;
         match query.0.iter().find(|(name, _)| !known.contains(&&**name)) {

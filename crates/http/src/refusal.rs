@@ -1,4 +1,4 @@
-//! Responses that the transport gives by itself, without or instead of the handler.
+//! Responses from the transport itself, without or instead of the handler.
 
 use std::time::SystemTime;
 
@@ -6,13 +6,13 @@ use hyper::StatusCode;
 
 use super::limits::Limits;
 
-/// Why the handler did not respond to a request. Every refusal closes its connection.
+/// The reason why the handler did not respond to a request. Every refusal closes its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// 400: the request is not HTTP/1; or an HTTP/1.1 request has no `Host`; or a request has
-    /// several or an invalid one.
+    /// 400: the request is not HTTP/1; or an HTTP/1.1 request lacks `Host`; or `Host` is repeated
+    /// or invalid.
     Malformed,
-    /// 403: a page of another origin sent a request that may change something.
+    /// 403: a page of another origin sent a request that may change state.
     Origin,
     /// 408: the request was not complete within the read timeout.
     Timeout,
@@ -20,9 +20,9 @@ pub enum Refusal {
     BodyTooLarge,
     /// 413: a body that would be kept is over the limit.
     KeptBodyTooLarge,
-    /// 414: the request line alone is over the limit of the head.
+    /// 414: the request line exceeds the limit of the head.
     TargetTooLong,
-    /// 421: the host is not known, and the request may come from a browser.
+    /// 421: the host is unknown, and the sender can be a browser.
     Host,
     /// 431: the head is over a limit.
     HeadTooLarge,
@@ -30,13 +30,13 @@ pub enum Refusal {
     Panicked,
     /// 501: a transfer coding other than `chunked`.
     Coding,
-    /// 505: the client speaks HTTP/2, such as gRPC. It gets the reason in a frame of HTTP/2.
+    /// 505: the client speaks HTTP/2, for example gRPC. It receives the reason in an HTTP/2 frame.
     Http2,
     /// 503: the maximum number of connections is open.
     Busy,
     /// 503: the bodies of other requests take all memory for bodies.
     NoRoom,
-    /// 503: responses that clients have not read yet take all memory for responses.
+    /// 503: unread responses take all memory for responses.
     Unread,
 }
 
@@ -59,7 +59,7 @@ impl Refusal {
         Refusal::Http2,
     ];
 
-    /// The status code of the response.
+    /// Returns the status code of the response.
     pub fn status(self) -> StatusCode {
         match self {
             Refusal::Malformed => StatusCode::BAD_REQUEST,
@@ -76,7 +76,7 @@ impl Refusal {
         }
     }
 
-    /// A short identifier for labels and logs.
+    /// Returns a short identifier for labels and logs.
     pub fn reason(self) -> &'static str {
         match self {
             Refusal::Malformed => "malformed",
@@ -96,7 +96,7 @@ impl Refusal {
         }
     }
 
-    /// The body of the response: which limit was exceeded.
+    /// Returns the body of the response, which describes the exceeded limit.
     pub(super) fn text(self, limits: &Limits) -> String {
         match self {
             Refusal::Malformed => "malformed HTTP/1 request\n".to_owned(),
@@ -130,8 +130,8 @@ impl Refusal {
         }
     }
 
-    /// The frames that end a connection of HTTP/2: settings, which have to be the first, and the
-    /// reason, which clients of gRPC show (RFC 9113, sections 3.4 and 6.8).
+    /// Returns the frames that end an HTTP/2 connection: settings, which must be first, and the
+    /// reason, which gRPC clients show (RFC 9113, sections 3.4 and 6.8).
     pub(super) fn http2_frames() -> Vec<u8> {
         const SETTINGS: u8 = 4;
         const GOAWAY: u8 = 7;
@@ -143,15 +143,15 @@ impl Refusal {
         [&head(0, SETTINGS)[..], &head(length as u8, GOAWAY), &goaway, HTTP2.as_bytes()].concat()
     }
 
-    /// The whole response, for a connection that hyper no longer handles.
+    /// Returns the whole response, for a connection that hyper no longer handles.
     pub(super) fn response(self, limits: &Limits) -> Vec<u8> {
         self.response_with(&self.text(limits))
     }
 
-    /// The whole response with another body.
+    /// Returns the whole response with another body.
     pub(super) fn response_with(self, text: &str) -> Vec<u8> {
         let status = self.status();
-        // The crate panics at times before the epoch.
+        // The crate panics for times before the epoch.
         let date = httpdate::fmt_http_date(SystemTime::now().max(SystemTime::UNIX_EPOCH));
         let retry =
             if status == StatusCode::SERVICE_UNAVAILABLE { "retry-after: 1\r\n" } else { "" };
@@ -166,7 +166,7 @@ impl Refusal {
     }
 }
 
-/// The reason for clients of HTTP/2, which fits into a frame whose length is one byte.
+/// The reason for HTTP/2 clients. This must fit into a frame with a one-byte length.
 const HTTP2: &str = "use HTTP/1.1: there is no gRPC here; senders of OTLP need \
                      OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf";
 const _: () = assert!(HTTP2.len() + 8 < 256);

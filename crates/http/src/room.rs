@@ -1,9 +1,9 @@
 //! Memory that the clients of a thread share: for the bodies of requests, and for responses.
 //!
 //! A client that holds several pieces gets at most half of the memory that the others leave. So one
-//! client, even with many connections, cannot keep all others from being served. A client with one
-//! piece can use all of the rest. If there is only one piece of all clients, it is not limited
-//! here, because other settings limit the size of a piece.
+//! client, even with many connections, cannot prevent all others from being served. A client with
+//! one piece can use all of the rest. If there is only one piece of all clients, this does not
+//! limit it, because other settings limit the size of a piece.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use quipu_segment::hash::SeededState;
 
-/// Some memory, counted in bytes.
+/// Memory shared by clients, counted in bytes.
 #[derive(Debug)]
 pub(super) struct Room {
     limit: usize,
@@ -21,12 +21,12 @@ pub(super) struct Room {
     clients: RefCell<HashMap<Option<IpAddr>, usize, SeededState>>,
 }
 
-/// Why there is no room for more bytes of a piece.
+/// The reason why a piece cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// Its client holds as much as it can.
+    /// Its client holds the maximum.
     Client,
-    /// All clients together do.
+    /// All clients together hold the maximum.
     All,
 }
 
@@ -35,7 +35,7 @@ impl Room {
         Rc::new(Room { limit, taken: Cell::new(0), clients: RefCell::default() })
     }
 
-    /// The bytes that a client holds.
+    /// Returns the bytes that a client holds.
     pub(super) fn held(&self, client: Option<IpAddr>) -> usize {
         self.clients.borrow().get(&client).copied().unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl Room {
     }
 }
 
-/// The room that one piece takes. Dropping this gives it back.
+/// The room of one piece. Dropping this gives it back.
 #[derive(Debug)]
 pub(super) struct Share {
     room: Rc<Room>,
@@ -77,7 +77,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// No room yet.
+    /// Creates an empty share.
     pub(super) fn new(room: &Rc<Room>, client: Option<IpAddr>) -> Share {
         Share { room: room.clone(), client, bytes: 0 }
     }
@@ -86,7 +86,7 @@ impl Share {
         self.bytes
     }
 
-    /// Changes the number of bytes, or leaves it if there is no room.
+    /// Changes the number of bytes, unless there is not enough room.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Full> {
         match bytes.checked_sub(self.bytes) {
             Some(0) => {}
@@ -97,7 +97,7 @@ impl Share {
         Ok(())
     }
 
-    /// The same share for another owner.
+    /// Moves the share to another owner.
     pub(super) fn hand_over(&mut self) -> Share {
         let room = self.room.clone();
         Share { room, client: self.client, bytes: std::mem::take(&mut self.bytes) }

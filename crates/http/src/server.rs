@@ -1,4 +1,4 @@
-//! The server: binding its listeners, running its threads, stopping them.
+//! The server: binds its listeners, runs its threads, and stops them.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -19,20 +19,21 @@ use super::listener::{self, Options};
 use super::worker::Worker;
 use crate::local_socket::BoundPath;
 
-/// A server that is bound to its addresses, and handles requests from [`serve`](Server::serve) on.
+/// A server that is bound to its addresses. Call [`serve`](Server::serve) to make your server
+/// handle requests.
 #[derive(Debug)]
 pub struct Server {
     /// The listeners of each thread.
     threads: Vec<Vec<OwnedFd>>,
     addresses: Vec<SocketAddr>,
-    /// The paths of unix sockets, which are removed when the server stops listening.
+    /// The paths of unix sockets. They are removed when the server stops listening.
     paths: Vec<BoundPath>,
     limits: Limits,
     access: Access,
     places: Places,
 }
 
-/// The result of a server that has stopped.
+/// The result of a stopped server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShutdownReport {
     /// Connections that were cut at the end of the drain timeout.
@@ -73,24 +74,25 @@ impl Server {
         })
     }
 
-    /// The addresses that the server listens on, in the order given, with the ports chosen for 0.
+    /// Returns the addresses that the server listens on, in the given order, with the ports chosen
+    /// for 0.
     pub fn local_addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The paths of the unix sockets that the server listens on, in the order given.
+    /// Returns the paths of the unix sockets that the server listens on, in the given order.
     pub fn local_paths(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter().map(BoundPath::path)
     }
 
-    /// The most connections that are open at a time: [`Limits::connections`], or fewer if the limit
-    /// on open files (`ulimit -n`) has no room for them.
+    /// Returns the most connections that can be open at a time: [`Limits::connections`], or fewer
+    /// if the limit on open files (`ulimit -n`) is lower.
     pub fn connections(&self) -> usize {
         self.places.limit()
     }
 
-    /// Serves until `shutdown` completes. Calls `ready` once every thread serves. At shutdown,
-    /// stops listening, closes idle connections, gives requests under way the drain timeout to
+    /// Serves until `shutdown` completes. Calls `ready` once every thread serves. At shutdown, this
+    /// stops listening, closes idle connections, gives running requests the drain timeout to
     /// finish, and returns.
     ///
     /// The calling thread is the first server thread and runs `shutdown` in its runtime. Each
@@ -112,7 +114,7 @@ impl Server {
         let starting = AtomicUsize::new(self.threads.len());
         let ready = Mutex::new(Some(ready));
         let started = || {
-            // Relaxed: the lock orders what follows.
+            // Relaxed is enough, because the lock orders the following accesses.
             if starting.fetch_sub(1, Ordering::Relaxed) == 1 {
                 let ready = ready.lock().unwrap_or_else(PoisonError::into_inner).take();
                 ready.into_iter().for_each(|ready| ready());
@@ -120,7 +122,7 @@ impl Server {
         };
         let run =
             |number: usize, listeners: Vec<OwnedFd>, shutdown: Option<(S, Vec<BoundPath>)>| {
-                // A thread that could not start, or panicked, stops the others.
+                // A thread that cannot start or panics stops the others.
                 let stop = StopOthers(stop.clone());
                 let stopping = stopping.clone();
                 let (limits, access) = (self.limits.clone(), self.access.clone());
@@ -137,7 +139,7 @@ impl Server {
                                 let stop = stop.0.clone();
                                 tokio::task::spawn_local(async move {
                                     shutdown.await;
-                                    // Before the sockets are closed, as it has to be.
+                                    // Paths must be removed before the sockets are closed.
                                     drop(paths);
                                     stop.send_replace(true);
                                 });
@@ -161,7 +163,7 @@ impl Server {
     }
 }
 
-/// What the text of a unix socket begins with; the path follows.
+/// The prefix of a unix socket's address, before its path.
 const UNIX: &str = "unix:";
 
 /// The polls of connections between two polls of the reactor for new connections, bytes and timers.

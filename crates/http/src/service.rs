@@ -92,7 +92,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
 }
 
 impl<H: Handler> Service<H> {
-    /// The handler's response, or its steps.
+    /// Returns the handler's response or its steps.
     fn handle(&self, request: &Request) -> Result<Response, Box<dyn Steps>> {
         self.wire.enter(Phase::Response);
         match catch_unwind(AssertUnwindSafe(|| self.handler.handle(request))) {
@@ -102,7 +102,7 @@ impl<H: Handler> Service<H> {
         }
     }
 
-    /// Does one step; returns the response if it was the last.
+    /// Runs one step. Returns the response if it was the last step.
     fn step(&self, steps: &mut Box<dyn Steps>, started: Instant) -> Option<Response> {
         let response = match catch_unwind(AssertUnwindSafe(|| steps.step())) {
             Ok(response) => self.finish(response?, started),
@@ -158,7 +158,7 @@ impl<H: Handler> Service<H> {
     }
 }
 
-/// The future of one response. Only a request that has to wait is boxed.
+/// The future of one response. Only requests that must wait are boxed.
 pub(super) enum ResponseFuture<H> {
     Ready(Option<hyper::Response<Pieces>>),
     Later(Box<Later<H>>),
@@ -183,13 +183,13 @@ impl<H: Handler> Future for ResponseFuture<H> {
 pub(super) struct Later<H> {
     service: Service<H>,
     stage: Stage,
-    /// The share of its body, which counts until the response is there.
+    /// The share of its body, counted until the response is complete.
     share: Option<Share>,
 }
 
 enum Stage {
     BodyCollector(BodyCollector),
-    /// A complete request; `None` once its turn has come.
+    /// A complete request; `None` once its turn begins.
     Queued(Option<Request>),
     Steps(Box<dyn Steps>, Instant),
 }
@@ -249,7 +249,7 @@ impl<H: Handler> Later<H> {
     }
 }
 
-/// A request whose body is arriving.
+/// A request whose body is still arriving.
 struct BodyCollector {
     /// `None` once the body is complete.
     head: Option<Parts>,
@@ -257,26 +257,26 @@ struct BodyCollector {
     body: BodyBuffer,
     /// The most bytes of the body.
     limit: usize,
-    /// The refusal of a larger one.
+    /// The refusal for a larger body.
     too_large: Refusal,
     share: Share,
-    /// Whether the body had trailers.
+    /// Whether the body included trailers.
     has_trailers: bool,
     client: Option<IpAddr>,
     started: Instant,
 }
 
 impl BodyCollector {
-    /// The whole request, if there is room for its body. An error without a refusal means that the
-    /// client has left.
+    /// Returns the whole request, if its body fits. An error without a refusal means that the
+    /// client left.
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<Request, Option<Refusal>>> {
         Poll::Ready(loop {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
                 Some(Ok(frame)) => {
-                    // Trailers are dropped: no handler uses them. Hyper looks for CR LF at the end
-                    // of a line, but accepts LF there later. So it may take the next request for a
-                    // part of the trailers. The connection therefore ends with the response: then
-                    // the client sends that request again.
+                    // Trailers are dropped, because no handler uses them. Hyper expects CR LF at
+                    // the end of a line, but accepts LF later on. Because of this, it can take the
+                    // next request for a part of the trailers. So the connection ends with this
+                    // response, and the client sends its next request again.
                     let Ok(data) = frame.into_data() else {
                         self.has_trailers = true;
                         continue;
@@ -306,13 +306,13 @@ impl BodyCollector {
     }
 }
 
-/// The parts of a body that have arrived. A body of one part is not copied. Memory grows with these
+/// The received parts of a body. A body of one part is not copied. Memory grows with the received
 /// bytes, never with the announced length.
 #[derive(Default)]
 enum BodyBuffer {
     #[default]
     Nothing,
-    /// The body is not kept: only its bytes are counted.
+    /// The body is not kept. Only its bytes are counted.
     Dropped(usize),
     One(Bytes),
     Many(Vec<u8>),
@@ -332,7 +332,7 @@ impl BodyBuffer {
         matches!(self, BodyBuffer::Dropped(_))
     }
 
-    /// Appends bytes. Returns false if there is no memory.
+    /// Appends bytes. Returns false if there is not enough memory.
     fn push(&mut self, data: Bytes) -> bool {
         match self {
             BodyBuffer::Nothing => *self = BodyBuffer::One(data),
@@ -369,7 +369,8 @@ impl std::fmt::Display for IncompleteRequest {
 
 impl std::error::Error for IncompleteRequest {}
 
-/// RFC 9112, 3.2: an HTTP/1.1 request has a `Host`; any request has at most one, and a valid one.
+/// Checks RFC 9112, 3.2: an HTTP/1.1 request contains a `Host`; any request contains at most one,
+/// and it must be valid.
 fn names_its_host(head: &Parts) -> bool {
     let mut hosts = head.headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -379,8 +380,8 @@ fn names_its_host(head: &Parts) -> bool {
     }
 }
 
-/// RFC 9112, 6.1: a body in an unknown transfer coding gets 501, and `chunked` must not be applied
-/// twice. Hyper has checked that it is the last coding.
+/// Checks RFC 9112, 6.1: a body in an unknown transfer coding gets 501, and `chunked` must not be
+/// applied twice. Hyper already checked that it is the last coding.
 fn check_codings(head: &Parts) -> Result<(), Refusal> {
     let fields = head.headers.get_all(TRANSFER_ENCODING).iter();
     let codings = fields.flat_map(|field| field.as_bytes().split(|&byte| byte == b','));
@@ -395,7 +396,7 @@ fn check_codings(head: &Parts) -> Result<(), Refusal> {
     if chunked > 1 { Err(Refusal::Malformed) } else { Ok(()) }
 }
 
-/// Whether a body failed because it is malformed rather than because it ended early.
+/// Returns whether a body failed because it is malformed. Otherwise it ended too early.
 fn is_malformed(error: &hyper::Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     source.is_some_and(|source| {
@@ -430,7 +431,7 @@ mod tests {
         waker: Arc<Mutex<Option<Waker>>>,
     }
 
-    /// Steps that end when another request has.
+    /// Steps that end once another request ended.
     impl Steps for CountingHandler {
         fn step(&mut self) -> Option<Response> {
             self.steps.fetch_add(1, SeqCst);

@@ -74,10 +74,10 @@ flags! {
 }
 
 impl HttpFlags {
-    /// The addresses to listen on, each with a host, in the flags as well.
+    /// Returns the addresses to listen on, and adds missing hosts in the flags as well.
     ///
     /// # Errors
-    /// If there is none.
+    /// When there is no address.
     pub fn addresses(&mut self) -> Result<Vec<String>, Unusable> {
         let listen = set(self.listen.as_mut().map(|listen| {
             listen.iter_mut().for_each(|address| *address = with_host(address));
@@ -90,11 +90,11 @@ impl HttpFlags {
         Ok(listen)
     }
 
-    /// The options of a server on these addresses, which keeps `kept_body_bytes` of the body of a
-    /// request that brings metrics.
+    /// Returns the options of a server on these addresses. For requests that carry metrics, it
+    /// keeps up to `kept_body_bytes` of the body.
     ///
     /// # Errors
-    /// A number or a time out of its bounds, or a text that cannot be a host or origin.
+    /// A number or a time out of its bounds, or a string that cannot be a host or origin.
     pub fn resolve(&self, listen: &[String], kept_body_bytes: usize) -> Result<Options, Unusable> {
         let limits = Limits {
             header_bytes: in_range("header-bytes", self.header_bytes, 256, 1 << 30)?,
@@ -117,10 +117,10 @@ impl HttpFlags {
     }
 }
 
-/// The shortest timeout accepted; a shorter one is most likely a mistake.
+/// The shortest accepted timeout, because a shorter one is most likely a mistake.
 const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The names of the settings, and of the addresses to listen on.
+/// Returns the names from the settings and from the addresses to listen on.
 fn access(flags: &HttpFlags, listen: &[String]) -> Result<Access, Unusable> {
     let hosts = flags.allow_host.iter().flatten().map(|host| checked_host(host));
     let listened = listen.iter().filter(|address| !address.starts_with("unix:"));

@@ -1,19 +1,19 @@
-//! The connections whose clients have not sent anything yet, by client.
+//! The connections whose clients are still silent, grouped by client.
 //!
-//! When all places are taken, the client with the most of them loses its oldest one. So a client
-//! that opens any number of silent connections takes no place from one that has opened fewer. Each
-//! operation takes a time logarithmic in the number of members.
+//! When all places are taken, the client with the most silent connections loses its oldest one. So
+//! a client with any number of silent connections never takes the place of a client with fewer.
+//! Each operation takes logarithmic time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// Members with a client and a number each; a greater number means a later connection.
+/// Members with a client and a number each. A greater number means a later connection.
 pub(super) struct Silent<C, T> {
     members: BTreeMap<(C, u64), T>,
     ranks: HashMap<C, Rank>,
-    /// The clients by their ranks. The last one has the most members; of several such clients, it
-    /// has the oldest member.
+    /// The clients, sorted by rank. The last client owns the most members; if several own the same
+    /// number, it owns the oldest member.
     order: BTreeSet<(Rank, C)>,
 }
 
@@ -31,7 +31,7 @@ impl<C: Copy + Ord + Hash, T> Silent<C, T> {
         self.rank(client, |count| count + 1);
     }
 
-    /// Removes a member, if it is one.
+    /// Removes a member, if it exists.
     pub(super) fn remove(&mut self, client: C, number: u64) {
         if self.members.remove(&(client, number)).is_some() {
             self.rank(client, |count| count - 1);
@@ -46,7 +46,7 @@ impl<C: Copy + Ord + Hash, T> Silent<C, T> {
         member
     }
 
-    /// Ranks a client again, after one of its members came or went.
+    /// Updates the rank of a client after a change to its members.
     fn rank(&mut self, client: C, change: impl Fn(usize) -> usize) {
         let before = self.ranks.remove(&client);
         if let Some(rank) = before {

@@ -1,20 +1,22 @@
-//! One connection's socket, as hyper reads from it and writes to it.
+//! The socket of one connection, as hyper uses it.
 //!
 //! Two things differ from a plain `TcpStream`:
 //!
-//! * It joins the reactor lazily. A fresh socket is simply tried; only a call that would block
-//!   registers it. A connection that arrives with its request and is closed after the response
-//!   never touches epoll. After a short read the socket is known to be drained, and is not tried
-//!   again until the reactor reports it readable. (Joining at once: 6,500 more instructions in user
-//!   space and 2.6 us more of processor time for each connection of `ab -c100`.)
+//! * It joins the reactor lazily. A fresh socket is simply tried, and only a call that would block
+//!   registers it. For example, a connection that arrives together with its request and is closed
+//!   after the response never touches epoll. After a short read, the socket is known to be drained.
+//!   It is not tried again until the reactor reports it readable. (Joining at once: 6,500 more
+//!   instructions in user space and 2.6 us more of processor time for each connection of `ab
+//!   -c100`.)
 //! * It is corked. Small writes gather in a buffer that the connection sends after each poll of
-//!   hyper, so pipelined requests share their sends: 468k requests/s instead of 149k with 16 of
-//!   them in flight, for 50 instructions per request. Hyper's own `pipeline_flush` holds a response
-//!   back while the next request is incomplete, which can be forever.
+//!   hyper. This lets pipelined requests share their sends: 468k requests/s instead of 149k with 16
+//!   requests in flight, for 50 instructions per request. We cannot use hyper's own
+//!   `pipeline_flush`, because it holds a response back while the next request is incomplete, which
+//!   can be forever.
 //!
-//! It also tracks the phase of the current request, which determines the deadline, and whether the
-//! connection's turn is over. A turn is one poll of hyper, of at most 16 requests; it ends after
-//! [`TURN`], or when the client does not read a response.
+//! The wire also tracks the phase of the current request, which determines the deadline, and
+//! whether the connection's turn is over. A turn is one poll of hyper, with at most 16 requests. It
+//! ends after [`TURN`], or when the client does not read a response.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -42,40 +44,40 @@ pub(super) struct Wire {
     socket: RefCell<Socket>,
     connections: Rc<Connections>,
     phase: Cell<Phase>,
-    /// When the phase began; in `Body`, when the request's head began.
+    /// The time when the phase began; in `Body`, the time when the request's head began.
     since: Cell<u64>,
-    /// When the client stopped reading responses.
+    /// The time when the client stopped reading responses.
     blocked_since: Cell<Option<u64>>,
-    /// Whether a read may find bytes although the reactor has reported none.
+    /// Whether a read can find bytes that the reactor did not report.
     untried: Cell<bool>,
     /// Whether the last response is a refusal.
     refused: Cell<bool>,
-    /// When the first request of this turn was taken, if any was.
+    /// The time when the first request of this turn was taken.
     turn: Cell<Option<Instant>>,
     /// Whether a request waits for another turn.
     waiting: Cell<bool>,
-    /// Whether hyper has yet to take a part of the response's body.
+    /// Whether hyper must still take a part of the response's body.
     pub(super) more_follows: Cell<bool>,
-    /// Whether the client has sent anything yet.
+    /// Whether the client already sent a byte.
     spoken: Cell<bool>,
     /// Whether hyper's part of the connection was dropped, to save its memory.
     pub(super) resting: Cell<bool>,
-    /// Whether the connection never had a place: then only its vital requests are served.
+    /// Whether the connection never got a place. Then only its vital requests are served.
     pub(super) placeless: Cell<bool>,
     /// The place, until the connection ends or gives way.
     pub(super) place: Cell<Option<Place>>,
-    /// Whether the connection has to end, because it gave way to another one.
+    /// Whether the connection must end, because it gave way to another one.
     pub(super) dismissed: Cell<bool>,
     /// Whether the connection ends with the next response, because the end of its request is in
     /// doubt.
     pub(super) ends: Cell<bool>,
-    /// The room of the responses, and the bytes of it for those that are being sent and for the
-    /// one that is being computed.
+    /// The room for responses, and the bytes for sent responses and for the response that is being
+    /// computed.
     room: RefCell<Share>,
     sending: Cell<usize>,
     computing: Cell<usize>,
     corked: RefCell<CorkBuffer>,
-    /// The beginning of a request that was read by an earlier part of hyper, and is read again.
+    /// The beginning of a request, read by an earlier part of hyper and read again by the next.
     unread: RefCell<Vec<u8>>,
     waker: RefCell<Option<Waker>>,
     /// The index of this wire among the connections.
@@ -91,29 +93,29 @@ pub(super) struct Wire {
 pub(super) enum Phase {
     /// Waiting for a request.
     Idle,
-    /// A part of a head has been read.
+    /// A part of a head was read.
     Head,
-    /// The head is complete, the body is not.
+    /// The head is complete, but not the body.
     Body,
-    /// The request is complete, and waits for another turn of its connection.
+    /// The request is complete and waits for another turn of its connection.
     Waiting,
-    /// The handler has the request, or hyper has not yet written all of its response.
+    /// The handler is working on the request, or hyper is still writing its response.
     Response,
 }
 
-/// A deadline that a connection has overrun.
+/// An exceeded deadline of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
     /// No request arrived.
     Idle,
     /// A request did not become complete.
     Request,
-    /// The client does not read a response.
+    /// The client does not read its response.
     Response,
 }
 
 impl Wire {
-    /// A wire to the client with this address.
+    /// Creates a wire to the client with this address.
     pub(super) fn new(
         socket: OwnedFd,
         address: Option<IpAddr>,
@@ -160,7 +162,7 @@ impl Wire {
         self.phase.get()
     }
 
-    /// Enters a phase. From the first byte of a request to its last, the clock runs on.
+    /// Enters a phase. The clock keeps running from the first byte of a request to its last.
     pub(super) fn enter(&self, phase: Phase) {
         let before = self.phase.replace(phase);
         if !(before == Phase::Head && phase == Phase::Body) {
@@ -173,12 +175,12 @@ impl Wire {
         self.since.set(self.connections.now());
     }
 
-    /// Whether the socket may hold unread bytes.
+    /// Returns whether the socket may contain unread bytes.
     pub(super) fn may_have_unread(&self) -> bool {
         self.untried.get()
     }
 
-    /// Whether the last response is a refusal, in which case its client may still be sending.
+    /// Returns whether the last response is a refusal. If so, its client may still be sending.
     pub(super) fn refused(&self) -> bool {
         self.refused.get()
     }
@@ -187,13 +189,13 @@ impl Wire {
         self.refused.set(true);
     }
 
-    /// Begins a turn: requests may be taken again.
+    /// Begins a turn, so requests can be taken again.
     pub(super) fn begin_turn(&self) {
         self.turn.set(None);
     }
 
-    /// Whether a request that is complete at time `now` still belongs to this turn. While the
-    /// client leaves earlier responses unread, no request does.
+    /// Returns whether a request that is complete at time `now` still belongs to this turn. This is
+    /// never the case while the client leaves earlier responses unread.
     pub(super) fn takes_turn(&self, now: Instant) -> bool {
         if self.blocked_since.get().is_some() {
             return false;
@@ -207,30 +209,31 @@ impl Wire {
         }
     }
 
-    /// Asks for another poll of the connection as soon as everything has been sent.
+    /// Asks for another poll of the connection as soon as all bytes are sent.
     pub(super) fn wait_for_turn(&self) {
         self.waiting.set(true);
     }
 
-    /// Whether a request waits for another turn and that turn can begin.
+    /// Returns whether a request waits for another turn that can begin now.
     pub(super) fn is_due(&self) -> bool {
         self.waiting.get() && self.blocked_since.get().is_none() && self.waiting.replace(false)
     }
 
-    /// Whether the connection has been idle long enough to drop hyper's part.
+    /// Returns whether the connection was idle long enough to drop hyper's part.
     pub(super) fn is_tired(&self) -> bool {
         self.phase.get() == Phase::Idle
             && !self.resting.get()
             && self.waited() > self.connections.deadlines.keep_buffers
     }
 
-    /// How long the phase has lasted, in milliseconds.
+    /// Returns the duration of the phase in milliseconds.
     pub(super) fn waited(&self) -> u64 {
         self.connections.now().saturating_sub(self.since.get())
     }
 
-    /// The rank of this connection among those that give way; the lowest gives way first. `None` if
-    /// it does not give way. `greedy` means that its client has most of the places.
+    /// Returns the rank of this connection among those that give way; the lowest gives way first.
+    /// Returns `None` if it does not give way. `greedy` means that its client occupies most of the
+    /// places.
     pub(super) fn gives_way(&self, greedy: bool) -> Option<(u8, u64, u64)> {
         let (since, number) = (self.since.get(), self.number);
         match (self.phase.get(), self.blocked_since.get()) {
@@ -245,29 +248,28 @@ impl Wire {
         }
     }
 
-    /// The address of the client, if the system knows it.
+    /// Returns the address of the client, if the system knows it.
     pub(super) fn client(&self) -> Option<IpAddr> {
         self.client
     }
 
-    /// The kind of address that the client has.
+    /// Returns the kind of the client's address.
     pub(super) fn reach(&self) -> Reach {
         self.reach
     }
 
-    /// The number of connections of the thread that were accepted before.
+    /// Returns how many connections of the thread were accepted before.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Takes room for a response that is being computed, and has this many bytes so far. Returns
-    /// false, and takes no more than before, if there is none.
+    /// Takes room for a response that is being computed and takes this many bytes so far. If there
+    /// is not enough room, this returns false and changes nothing.
     pub(super) fn hold_computing(&self, bytes: usize) -> bool {
         self.hold(self.sending.get(), bytes)
     }
 
-    /// Takes room for a response that was computed, until the client has read it; as
-    /// [`Wire::hold_computing`].
+    /// Takes room for a computed response until the client reads it, like [`Wire::hold_computing`].
     pub(super) fn hold_sending(&self, bytes: usize) -> bool {
         let bytes = if bytes < SMALL { 0 } else { bytes };
         self.hold(self.sending.get() + bytes, 0)
@@ -288,7 +290,7 @@ impl Wire {
         true
     }
 
-    /// Gives back the room of responses if they were sent.
+    /// Gives back the room of responses that were sent.
     pub(super) fn release_sent(&self) {
         let is_sent = self.blocked_since.get().is_none() && !self.more_follows.get();
         if is_sent && self.sending.get() > 0 {
@@ -301,14 +303,15 @@ impl Wire {
         self.hold(0, 0);
     }
 
-    /// How long a client has been slow to read a response that takes room, in milliseconds.
+    /// Returns how long a client is already slow to read a response that takes room, in
+    /// milliseconds.
     pub(super) fn slow_for(&self) -> Option<u64> {
         let takes_room = self.sending.get() + self.computing.get() > 0;
         let since = self.blocked_since.get().filter(|_| takes_room && !self.dismissed.get())?;
         Some(self.connections.now().saturating_sub(since))
     }
 
-    /// Whether the client has not sent anything yet.
+    /// Returns whether the client is still silent.
     pub(super) fn is_silent(&self) -> bool {
         !self.spoken.get()
     }
@@ -328,7 +331,7 @@ impl Wire {
         self.wake();
     }
 
-    /// The deadline that has passed, if any.
+    /// Returns the exceeded deadline, if any.
     pub(super) fn overdue(&self) -> Option<Overdue> {
         let deadlines = &self.connections.deadlines;
         let (since, limit, overdue) = match (self.blocked_since.get(), self.phase.get()) {
@@ -353,7 +356,8 @@ impl Wire {
         }
     }
 
-    /// Has the connection polled, and its socket tried even without a report from the reactor.
+    /// Wakes the connection to be polled, and makes it try its socket even without a report from
+    /// the reactor.
     pub(super) fn wake(&self) {
         self.untried.set(true);
         if let Some(waker) = &*self.waker.borrow() {
@@ -361,7 +365,7 @@ impl Wire {
         }
     }
 
-    /// Appends bytes after everything that hyper has written.
+    /// Appends bytes after all output of hyper.
     pub(super) fn append(&self, bytes: &[u8]) {
         self.corked.borrow_mut().bytes.extend_from_slice(bytes);
     }
@@ -378,7 +382,7 @@ impl Wire {
             corked.sent += n;
         }
         corked.clear();
-        // The deadline of a response is that of all of its pieces.
+        // The deadline applies to a response as a whole, including all of its pieces.
         if !self.more_follows.get() {
             self.blocked_since.set(None);
         }
@@ -411,24 +415,25 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether the client has closed the connection and left nothing unread.
+    /// Returns whether the client closed the connection and no unread bytes remain.
     pub(super) fn has_left(&self) -> bool {
         let socket = self.socket.borrow();
         let peeked = socket.fd().and_then(|fd| recv(fd, &mut [0; 1], RecvFlags::PEEK));
         !matches!(peeked, Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR))
     }
 
-    /// Sends as much as the socket takes at once, for connections that hyper does not handle.
+    /// Sends as much as the socket accepts at once. This is for connections that hyper does not
+    /// handle.
     pub(super) fn send_now(&self, bytes: &[u8]) {
         let _ = self.socket.borrow().send(bytes);
     }
 
-    /// Tells the client that nothing more follows.
+    /// Announces the end of the stream to the client.
     pub(super) fn finish_sending(&self) {
         let _ = self.socket.borrow().fd().and_then(|fd| shutdown(fd, Shutdown::Write));
     }
 
-    /// Discards what the client has sent so far. Returns true if the client has left.
+    /// Discards all received bytes. Returns true if the client left.
     pub(super) fn discard(&self) -> bool {
         let mut scratch = self.connections.scratch.borrow_mut();
         for _ in 0..MAX_DISCARDS {
@@ -450,8 +455,8 @@ impl Wire {
         if self.read_again(into) {
             return Poll::Ready(Ok(()));
         }
-        // Bytes pass through a buffer of the thread, which costs a copy of the request and avoids
-        // unsafe code.
+        // Bytes pass through a buffer of the thread. This costs a copy of the request, but we need
+        // no unsafe code.
         let mut scratch = self.connections.scratch.borrow_mut();
         let want = into.remaining().min(scratch.len());
         let mut socket = self.socket.borrow_mut();
@@ -463,7 +468,7 @@ impl Wire {
                 buffer.filled().len()
             }
         };
-        // The reactor is edge-triggered: after a short read it will report new bytes.
+        // The reactor is edge-triggered: after a short read, it reports new bytes.
         self.untried.set(n == want);
         into.put_slice(&scratch[..n]);
         self.received(n);
@@ -479,12 +484,12 @@ impl Wire {
         }
     }
 
-    /// Has bytes read again before all that the client sends from now on.
+    /// Puts bytes back, to be read before all later ones.
     pub(super) fn put_back(&self, bytes: &[u8]) {
         self.unread.borrow_mut().splice(..0, bytes.iter().copied());
     }
 
-    /// Reads what was put back; false if there is nothing.
+    /// Reads bytes that were put back. Returns false if there are none.
     fn read_again(&self, into: &mut ReadBufCursor<'_>) -> bool {
         let mut unread = self.unread.borrow_mut();
         let n = into.remaining().min(unread.len());
@@ -497,8 +502,8 @@ impl Wire {
         n > 0
     }
 
-    /// Receives bytes that the reactor has not reported yet. Returns `None` if there may be none
-    /// until it reports some.
+    /// Receives bytes before the reactor reports them. Returns `None` if there can be none until
+    /// its next report.
     fn receive_untried(&self, socket: &Socket, into: &mut [u8]) -> io::Result<Option<usize>> {
         while self.untried.get() {
             match socket.receive(into) {
@@ -557,7 +562,7 @@ impl Write for Plug {
         let wire = &self.0;
         if matches!(wire.phase(), Phase::Idle | Phase::Head) {
             // No request is under way, so hyper is writing its own response to a request that it
-            // cannot parse. Drop it: the connection writes a better one.
+            // cannot parse. Drop this response, because the connection writes a better one.
             return Poll::Ready(Ok(bytes.len()));
         }
         let gathered = wire.corked.borrow().bytes.len();
@@ -574,7 +579,7 @@ impl Write for Plug {
         if wire.more_follows.get() {
             return Poll::Ready(Ok(()));
         }
-        // Hyper has written all of a response. The connection sends it right after this poll.
+        // Hyper wrote the complete response. The connection sends it right after this poll.
         if wire.blocked_since.get().is_some() && wire.corked.borrow().bytes.is_empty() {
             wire.blocked_since.set(None);
         }
@@ -585,7 +590,7 @@ impl Write for Plug {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Closing the descriptor has the same effect with one call less.
+        // Closing the descriptor achieves the same with one call less.
         Poll::Ready(Ok(()))
     }
 }
@@ -604,7 +609,7 @@ impl CorkBuffer {
     }
 }
 
-/// A socket that may not have joined the reactor yet.
+/// A socket that possibly did not join the reactor yet.
 enum Socket {
     Fresh(StdTcpStream),
     Joined(TcpStream),
@@ -642,15 +647,16 @@ impl Socket {
     }
 }
 
-/// How long requests of one connection are taken while those of others wait. It is longer than 16
-/// common requests take, and short enough for others to wait for many such turns.
+/// How long requests of one connection are taken while other connections wait. This is longer than
+/// 16 common requests take, and short enough for others to wait for many such turns.
 const TURN: Duration = Duration::from_micros(500);
 
-/// Responses that are smaller take no room.
+/// Smaller responses take no room.
 const SMALL: usize = 4 << 10;
 
-/// What is larger than this is sent without being copied once more.
+/// Larger writes are sent without another copy.
 const MAX_CORKED: usize = 8 << 10;
 
-/// The most reads of one [`Wire::discard`], so that a fast sender cannot occupy the thread.
+/// The most reads of one [`Wire::discard`]. Without this limit, a fast sender could occupy the
+/// thread.
 const MAX_DISCARDS: usize = 64;

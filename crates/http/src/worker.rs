@@ -1,8 +1,8 @@
 //! One server thread: accepts connections, and stops cleanly.
 //!
 //! A fresh connection is polled once right after `accept4`, before it becomes a task. With
-//! `TCP_DEFER_ACCEPT` its request has already arrived, so a connection that is closed after one
-//! response lives entirely in that poll. (A task for each: 3,300 more instructions in user space
+//! `TCP_DEFER_ACCEPT`, its request is already there, so a connection that is closed after one
+//! response lives entirely in this poll. (A task for each: 3,300 more instructions in user space
 //! and 1 us more of processor time for each connection of `ab -c100`.)
 
 use std::future::{Future, poll_fn};
@@ -30,7 +30,7 @@ use super::listener;
 use super::refusal::Refusal;
 use super::wire::Wire;
 
-/// The parts that a thread needs to serve.
+/// The state that a thread needs to serve.
 pub(super) struct Worker<H> {
     handler: Rc<H>,
     connections: Rc<Connections>,
@@ -41,11 +41,11 @@ pub(super) struct Worker<H> {
 impl<H: Handler> Worker<H> {
     pub(super) fn new(handler: H, limits: Limits, access: Access, places: Places) -> Worker<H> {
         let mut http = http1::Builder::new();
-        // Clients that have closed their sending side still get their responses. Without this,
-        // hyper also watches for the end of the stream during a response, so even a short
-        // connection joins the reactor: one recv, one epoll_ctl and 2,300 instructions more. Header
-        // names stay in lower case: writing them in title case takes 1,000 instructions a request,
-        // a tenth of what a request costs in user space.
+        // Clients that closed their sending side still get their responses. Without this, hyper
+        // also watches for the end of the stream during a response, so even a short connection
+        // joins the reactor: one recv, one epoll_ctl and 2,300 instructions more. Header names stay
+        // in lower case, because title case would take 1,000 instructions per request, a tenth of
+        // its cost in user space.
         http.half_close(true)
             .header_read_timeout(None)
             .max_header_size(limits.header_bytes)
@@ -57,7 +57,7 @@ impl<H: Handler> Worker<H> {
         Worker { handler: Rc::new(handler), connections, http: Rc::new(http), places }
     }
 
-    /// Serves until `stop` turns true, then drains. Calls `ready` once everything is set up.
+    /// Serves until `stop` turns true, then drains. Calls `ready` once the setup is complete.
     /// Returns the number of connections that were cut at the end of the drain timeout.
     pub(super) async fn run(
         self,
@@ -83,7 +83,7 @@ impl<H: Handler> Worker<H> {
             () = self.accept_forever(&listeners) => {}
         }
         connections.drain();
-        // Queued clients see an open connection already, so they get their responses too.
+        // Queued clients already see an open connection, so they get their responses too.
         for listener in &listeners {
             for _ in 0..MAX_LAST_ACCEPTS {
                 if !matches!(self.accept(listener.get_ref()), AcceptOutcome::Connection) {
@@ -116,8 +116,8 @@ impl<H: Handler> Worker<H> {
         .await
     }
 
-    /// Accepts waiting connections, up to a bound so that open connections get their turn, and
-    /// those that gave way can end. Returns true if the system is out of resources.
+    /// Accepts waiting connections, up to a bound. This bound lets open connections get their turn,
+    /// and connections that gave way end. Returns true if the system is out of resources.
     fn accept_burst(&self, listener: &AsyncFd<OwnedFd>, cx: &mut Context<'_>) -> bool {
         let mut accepted = 0;
         while let Poll::Ready(Ok(mut ready)) = listener.poll_read_ready(cx) {
@@ -160,7 +160,7 @@ impl<H: Handler> Worker<H> {
                 | Errno::HOSTUNREACH
                 | Errno::NONET,
             ) => AcceptOutcome::Connection,
-            // EMFILE, ENFILE, ENOBUFS, ENOMEM, and anything else that may last.
+            // EMFILE, ENFILE, ENOBUFS, ENOMEM, and any other error that may persist.
             Err(_) => AcceptOutcome::Exhausted,
         }
     }
@@ -169,7 +169,7 @@ impl<H: Handler> Worker<H> {
         let wire = Rc::new(Wire::new(socket, address, self.connections.clone()));
         let mut place = self.places.take();
         if place.is_none() {
-            // No connection gives way to a client that has left.
+            // No connection gives way to a client that already left.
             if wire.has_left() {
                 return;
             }
@@ -195,7 +195,7 @@ impl<H: Handler> Worker<H> {
         tokio::task::spawn_local(connection);
     }
 
-    /// Ends a connection that has no place and has sent no request.
+    /// Ends a connection without a place that sent no request.
     fn turn_away(&self, wire: Rc<Wire>) {
         self.handler.event(Event::Refused(Refusal::Busy));
         wire.send_now(&Refusal::Busy.response(&self.connections.limits));
@@ -218,10 +218,10 @@ const ACCEPT_BURST: usize = 64;
 /// The most connections accepted from the queue of a listener that closes.
 const MAX_LAST_ACCEPTS: usize = 4096;
 
-/// How long accepting pauses when the system is out of descriptors or memory. The listener stays
-/// ready, so an immediate retry would spin.
+/// How long accepting pauses when the system is out of descriptors or memory. An immediate retry
+/// would spin, because the listener stays ready.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The size up to which the read buffer of a connection may grow while a body arrives. The write
-/// buffer is sent from this size on.
+/// The largest read buffer of a connection while a body arrives. From this size on, the write
+/// buffer is sent.
 const BUFFER_BYTES: usize = PIECE;

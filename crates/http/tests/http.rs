@@ -61,7 +61,7 @@ fn requests_may_be_pipelined() {
     for count in 1..=100 {
         assert_eq!(client.response().body, format!("{count:020}").as_bytes());
     }
-    // A response does not wait for the next request to be complete.
+    // The response is sent before the next request is complete.
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT");
     assert_eq!(client.response().status(), 200);
     client.send("TP/1.1\r\nHost: x\r\n\r\n");
@@ -131,7 +131,8 @@ fn bodies_with_a_length_and_in_chunks_are_read() {
     assert_eq!(client.response().body, body.as_bytes());
 }
 
-/// After a bare LF in the trailers, hyper takes the next request for more of them.
+/// After a bare LF in the trailers, hyper would take the next request for a part of them, if we let
+/// it continue.
 #[test]
 fn a_request_with_trailers_is_the_last_of_its_connection() {
     let server = Running::start(Options::default());
@@ -179,7 +180,7 @@ fn a_turn_is_bounded_in_time() {
     let mut busy = server.connect();
     busy.send(&"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100_000));
     server.wait_until(|seen| seen.slow > 0);
-    // Another client meanwhile waits for only some of these requests.
+    // In the meantime, another client waits for only some of these requests.
     let mut waited = 0;
     for _ in 0..8 {
         let mut client = server.connect();
@@ -263,8 +264,8 @@ fn a_connection_without_its_buffers_goes_on() {
     assert_eq!(server.stopped().cut, 0);
 }
 
-/// The end of one request and the beginning of the next one arrive together; the rest comes when
-/// the connection has given its buffers back.
+/// The end of one request and the beginning of the next arrive together. The rest arrives after the
+/// connection gave its buffers back.
 #[test]
 fn the_beginning_of_a_request_outlives_the_buffers() {
     let limits = Limits { keep_buffers: Duration::ZERO, ..Limits::default() };
@@ -324,7 +325,7 @@ fn a_target_beyond_the_limit_of_hyper_is_refused() {
     server.expect_refusal(&request, Refusal::TargetTooLong, 414);
 }
 
-/// Hyper drops the head, so that only a part of the body is left.
+/// Hyper drops the head, so only a part of the body remains.
 #[test]
 fn a_length_that_no_number_holds_is_refused_with_the_limits() {
     let server = Running::start(Options::default());
@@ -355,14 +356,14 @@ fn a_body_over_the_limit_is_refused() {
     let mut client = server.connect();
     client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789");
     assert_eq!(client.response().body, b"0123456789");
-    // Its body is kept until it is complete, and another one finds no room.
+    // Its body is kept until it is complete, and another one does not fit.
     client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n012345678");
     let beside = || {
         let mut other = server.connect();
         other.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789");
         other.response().status()
     };
-    // The server may read it before the first one.
+    // The server can read this body before the first one.
     assert!((0..1000).any(|_| beside() == 503));
     client.send("9");
     assert_eq!(client.response().body, b"0123456789");
@@ -373,7 +374,7 @@ fn a_body_over_the_limit_is_refused() {
     let chunked = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
                    6\r\n012345\r\n5\r\n67890\r\n";
     server.expect_refusal(chunked, Refusal::KeptBodyTooLarge, 413);
-    // A client that sends all of it regardless can still read the reason.
+    // A client that sends everything regardless can still read the reason.
     let large = format!(
         "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n{}",
         "x".repeat(3_000_000)
@@ -477,7 +478,7 @@ fn a_request_has_to_be_complete_in_time() {
         });
         let response = client.response();
         assert_eq!((response.status(), response.fields["connection"].as_str()), (408, "close"));
-        // On a machine however slow, the request was refused while bytes still arrived.
+        // However slow the machine, the request was refused while bytes still arrived.
         let took = begin.elapsed();
         assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(15), "{took:?}");
         drop(client);
@@ -553,7 +554,7 @@ fn threads_share_a_port() {
     assert!(error.to_string().contains("another process has port"), "{error}");
 }
 
-/// Runs a server in a separate process that has few descriptors left.
+/// Runs a server in a separate process with few remaining descriptors.
 #[test]
 fn a_server_without_descriptors_recovers() {
     const CHILD: &str = "QUIPU_TEST_FEW_DESCRIPTORS";
@@ -585,7 +586,7 @@ fn a_server_without_descriptors_recovers() {
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     }
-    // Accepted connections are served, and the others cost next to nothing while they wait.
+    // Accepted connections are served. The others cost almost no processor time while they wait.
     assert_eq!(clients[0].response().status(), 200);
     let processor_time = |id: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
@@ -650,9 +651,8 @@ fn a_server_that_stops_responds_to_requests_that_have_arrived() {
             client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
             assert_eq!(client.response().status(), 200);
         }
-        // While the server sleeps, requests arrive on open connections, and on more new ones than
-        // it accepts in one burst.
-        // it accepts in one go.
+        // While the server sleeps, requests arrive on open connections, and on more new connections
+        // than it accepts in one burst.
         let mut sleeper = server.connect();
         sleeper.send("GET /sleep HTTP/1.1\r\nHost: x\r\n\r\n");
         server.wait_until(|seen| seen.asleep);

@@ -1,4 +1,4 @@
-//! Large bodies of responses, which go out in pieces: each byte in its place, whatever the client
+//! Large response bodies, which are sent in pieces: each byte is in its place, whatever the client
 //! does.
 
 use std::io::Read;
@@ -22,7 +22,7 @@ fn expect_first(body: &[u8], length: usize) {
     assert!(body == &large()[..length], "a body of {length} bytes has other bytes");
 }
 
-/// Lengths around those of pieces, and around those of writes that are gathered.
+/// Returns lengths around the sizes of pieces and of gathered writes.
 fn lengths() -> impl Iterator<Item = usize> {
     let around = |length: usize| [length - 1, length, length + 1];
     [2, 8 << 10, 64 << 10, 72 << 10, 128 << 10, 1 << 20].into_iter().flat_map(around)
@@ -54,7 +54,7 @@ fn a_slow_client_gets_all_bytes() {
     client.send(&get(LARGE));
     let mut read = Vec::new();
     for count in 0.. {
-        // Pauses at which the server waits for the client, and reads of many sizes.
+        // Pauses that make the server wait for the client, and reads of many sizes.
         if count % 64 == 0 {
             thread::sleep(Duration::from_millis(2));
         }
@@ -72,7 +72,7 @@ fn a_slow_client_gets_all_bytes() {
     assert_eq!(client.response().status(), 200);
 }
 
-/// The client reads while the server writes, so that the server has to wait for it at any moment.
+/// The client reads while the server writes, so the server can have to wait at any moment.
 #[test]
 fn requests_behind_a_large_body_are_taken() {
     let server = Running::start(Options::default());
@@ -133,7 +133,7 @@ fn a_client_that_stops_half_way_is_closed() {
     assert_eq!(server.seen().requests, 0);
 }
 
-/// The deadline is that of the whole response: a client cannot prolong it by reading a bit.
+/// The deadline applies to the whole response: a client cannot prolong it by reading a little.
 #[test]
 fn a_client_that_reads_a_bit_at_a_time_is_closed() {
     let limits = Limits { write_timeout: Duration::from_millis(200), ..Limits::default() };
@@ -142,7 +142,7 @@ fn a_client_that_reads_a_bit_at_a_time_is_closed() {
     client.send(&get(LARGE));
     let mut read = 0;
     let mut buffer = vec![0; 8 << 10];
-    // The end of the stream, or a reset.
+    // The stream ends or is reset.
     while let Ok(n @ 1..) = client.stream.read(&mut buffer) {
         read += n;
         thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! The memory for bodies and for responses: no client can take it from all others.
+//! The memory for bodies and responses: no client can take it from all others.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use quipu_http::{CloseReason, Limits, Refusal};
 
 use crate::support::{Client, LARGE, Running, large};
 
-/// Sends a request for the first bytes of the large body from this address.
+/// Requests the first bytes of the large body from this address.
 fn ask(server: &Running, host: &str, length: usize) -> Client {
     let mut client = Client::connect_from(host, server.address);
     client.send(&format!("GET /large?{length} HTTP/1.1\r\nHost: x\r\n\r\n"));
@@ -26,7 +26,7 @@ fn expect_unread(client: &mut Client) {
     client.expect_end();
 }
 
-/// No response gives way because of its age.
+/// Prevents responses from giving way because of their age.
 const NEVER: Duration = Duration::from_secs(3600);
 
 #[test]
@@ -69,7 +69,7 @@ fn a_client_that_does_not_read_leaves_room_for_others() {
     assert_eq!(server.seen().refused(Refusal::Unread), 1);
     let mut other = ask(&server, "127.0.0.8", LARGE);
     expect_first(&mut other, LARGE);
-    // Responses that were read take no room, on the same connection or on another one.
+    // Responses that were read take no room, on the same connection or another.
     for _ in 0..3 {
         other.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
         expect_first(&mut other, LARGE);
@@ -105,7 +105,7 @@ fn a_response_in_steps_ends_when_there_is_no_room() {
         client.send("GET /grows HTTP/1.1\r\nHost: x\r\n\r\n");
         client
     };
-    // The only response is not limited by the room.
+    // The room does not limit a single response.
     assert_eq!(grow().response().body, b"grown\n");
     let mut slow = ask(&server, "127.0.0.9", LARGE);
     server.wait_until(|seen| seen.answered.get(&200) == Some(&2));

@@ -1,4 +1,4 @@
-//! More connections than places: which give way, and which requests are refused.
+//! More connections than places: the connections that give way, and the requests that are refused.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -43,8 +43,8 @@ fn silent_connections_give_way() {
     let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
     let mut silent: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     server.wait_until(|seen| seen.accepted == 3);
-    // The connection that has been silent longest gives way; active ones do not. Once a client has
-    // its response, the server knows that it is active.
+    // The connection that was silent longest gives way. Active connections do not. Once a client
+    // receives its response, the server knows that it is active.
     for n in 1..=3 {
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -64,7 +64,7 @@ fn silent_connections_give_way() {
     assert_eq!(server.seen().closed(CloseReason::GaveWay), 3);
 }
 
-/// However many silent connections a client opens, another one keeps its few.
+/// However many silent connections a client opens, other clients keep their few.
 #[test]
 fn silent_connections_of_the_client_with_the_most_give_way() {
     let limits = Limits { connections: 8, ..Limits::default() };
@@ -167,7 +167,7 @@ fn vital_requests_are_served_when_all_places_are_taken() {
     let mut first = server.connect();
     first.send("GET / HTTP/1.1\r\nHost: x\r\n");
     server.wait_until(|seen| seen.accepted == 1);
-    // More connections than allowed without a place: the oldest are turned away.
+    // More connections without a place than allowed. The oldest are turned away.
     let mut silent: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     let mut vital = server.connect();
     vital.send("GET /vital HTTP/1.1\r\nHost: x\r\n\r\n");

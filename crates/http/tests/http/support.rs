@@ -81,7 +81,7 @@ impl Running {
         }
     }
 
-    /// Expects the request to be refused, its connection closed and the refusal counted.
+    /// Expects that the request is refused, its connection closed and the refusal counted.
     pub(crate) fn expect_refusal(&self, request: &str, refusal: Refusal, status: u16) {
         let before = self.seen().refused(refusal);
         let mut client = self.connect();
@@ -113,7 +113,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop();
-        // All connections have ended: each that was accepted was also closed.
+        // All connections ended, so each accepted one was also closed.
         if let Some(thread) = self.thread.lock().unwrap().take()
             && !thread::panicking()
         {
@@ -129,8 +129,8 @@ impl Drop for Running {
 pub(crate) struct RecordedEvents {
     pub(crate) requests: u64,
     pub(crate) slow: usize,
-    /// The steps of each response that waits, the last of them, and its steps while no other had
-    /// one.
+    /// The steps of each waiting response, the last of these responses, and its steps without
+    /// another response's steps in between.
     pub(crate) waits: Vec<usize>,
     pub(crate) waiter: usize,
     pub(crate) alone: usize,
@@ -211,7 +211,7 @@ impl Steps for Climb {
     }
 }
 
-/// A response that takes a megabyte more with each step.
+/// A response that takes another megabyte with each step.
 struct Grows(usize);
 
 impl Steps for Grows {
@@ -225,7 +225,8 @@ impl Steps for Grows {
     }
 }
 
-/// A response that waits for another request. It records how often it steps while no other does.
+/// A response that waits for another request. It records how often it steps without another
+/// response in between.
 struct Waits {
     seen: Arc<Mutex<RecordedEvents>>,
     number: usize,
@@ -298,10 +299,11 @@ impl Recorder {
     }
 }
 
-/// More than the buffers between two sockets can hold.
+/// Larger than the buffers between two sockets.
 pub(crate) const LARGE: usize = 16 << 20;
 
-/// A body of [`LARGE`] bytes, of which no two parts are the same: `/large?N` has its first N bytes.
+/// Returns a body of [`LARGE`] bytes in which each part is different. `/large?N` returns its first
+/// N bytes.
 pub(crate) fn large() -> Bytes {
     static BODY: LazyLock<Bytes> =
         LazyLock::new(|| (0..LARGE as u64 / 8).flat_map(|word| word.to_le_bytes()).collect());
