@@ -1,10 +1,10 @@
-//! How a segment is opened: for one process, or for several.
+//! The sharing of a segment's file: for one process, or for several.
 
-/// Whether other processes may have the file open at the same time.
+/// Whether other processes can open the file at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// No other process may.
+    /// No other process can.
     Exclusive,
-    /// All processes may that open it as shared.
+    /// All processes can that open it as shared.
     Shared,
 }

@@ -1,42 +1,42 @@
 //! The time of a segment: nanoseconds that advance across restarts, suspends and clock changes.
 //!
-//! A segment's time begins as the wall clock's Unix time. From then on it follows the time since
-//! boot, which cannot be set and which includes the time that the machine was suspended. After a
-//! reboot, it continues from its value at the last sync plus the time that the wall clock has
-//! advanced since. It never goes backwards.
+//! A segment's time begins as the wall clock's Unix time. From then on, it follows the time since
+//! boot. This clock cannot be set, and includes the time that the machine was suspended. After a
+//! reboot, the segment's time continues from its value at the last sync, plus the advance of the
+//! wall clock since then. It never goes backwards.
 
 use std::time::Duration;
 
 use crate::readings::{Readings, nanoseconds};
 use crate::sync::{AtomicU64, Ordering};
 
-/// What is added to the time since boot, modulo 2^64 nanoseconds, to give a segment's time.
+/// The offset from the time since boot to a segment's time, modulo 2^64 nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Anchor(u64);
 
 impl Anchor {
-    /// The anchor of a segment whose time is now the wall clock's.
+    /// Returns the anchor of a segment whose time is now the wall clock's.
     pub fn at_wall(readings: &Readings) -> Self {
         Self::at(nanoseconds(readings.wall), readings)
     }
 
-    /// The anchor of a segment whose time is now `time` nanoseconds.
+    /// Returns the anchor of a segment whose time is now `time` nanoseconds.
     pub fn at(time: u64, readings: &Readings) -> Self {
         Self(time.wrapping_sub(nanoseconds(readings.since_boot)))
     }
 
-    /// The segment's time in nanoseconds when the machine has been up for `since_boot`.
+    /// Returns the segment's time in nanoseconds when the machine has been up for `since_boot`.
     pub fn time(self, since_boot: Duration) -> u64 {
         self.0.wrapping_add(nanoseconds(since_boot))
     }
 
-    /// The nanoseconds to add to the time since boot, modulo 2^64.
+    /// Returns the nanoseconds to add to the time since boot, modulo 2^64.
     pub(crate) fn offset(self) -> u64 {
         self.0
     }
 }
 
-/// The cells of the header in which a segment keeps its time.
+/// The cells of the header that store a segment's time.
 pub(crate) struct AnchorCells<'a> {
     pub(crate) boot: [&'a AtomicU64; 2],
     pub(crate) anchor: &'a AtomicU64,
@@ -54,7 +54,7 @@ impl AnchorCells<'_> {
     }
 
     /// Returns the anchor of an existing segment, and whether the machine was rebooted since the
-    /// anchor was stored. After a reboot the anchor is a new one, which is not yet stored.
+    /// anchor was stored. After a reboot, this is a new anchor, which you must store.
     pub(crate) fn resume(&self, readings: &Readings) -> (Anchor, bool) {
         let boot = [0, 1].map(|i| self.boot[i].load(Ordering::Relaxed));
         if readings.boot != [0; 16] && boot == halves(readings.boot) {
@@ -66,29 +66,29 @@ impl AnchorCells<'_> {
         (Anchor::at(time, readings), true)
     }
 
-    /// The anchor of a segment that another process has in use.
+    /// Returns the anchor of a segment that another process is using.
     pub(crate) fn current(&self) -> Anchor {
         Anchor(self.anchor.load(Ordering::Relaxed))
     }
 
-    /// Whether that anchor is stored for that boot.
+    /// Returns whether this anchor is stored for this boot.
     pub(crate) fn has(&self, anchor: Anchor, boot: [u8; 16]) -> bool {
         let stored = [0, 1].map(|i| self.boot[i].load(Ordering::Relaxed));
         self.current() == anchor && stored == halves(boot)
     }
 
-    /// Notes the time now, for the first start after the next boot.
+    /// Stores the current time, for the first start after the next boot.
     pub(crate) fn see(&self, anchor: Anchor, readings: &Readings) {
-        // If only the first store survives, time stands still for as long as has passed since the
-        // last one.
+        // If only the first store survives, the segment's time does not advance by the time between
+        // the last two calls.
         self.seen_wall.store(nanoseconds(readings.wall), Ordering::Relaxed);
         self.seen_time.store(anchor.time(readings.since_boot), Ordering::Relaxed);
     }
 
-    /// Stores an anchor that holds until the next boot.
+    /// Stores an anchor that is valid until the next boot.
     pub(crate) fn store(&self, anchor: Anchor, boot: [u8; 16]) {
-        // A death between two stores leaves a boot id that matches no boot: the next start treats
-        // it as a reboot.
+        // A death between two stores leaves a boot ID that matches no boot. The next start treats
+        // this as a reboot.
         self.boot[0].store(0, Ordering::Relaxed);
         self.boot[1].store(0, Ordering::Release);
         self.anchor.store(anchor.0, Ordering::Release);
@@ -118,7 +118,7 @@ mod tests {
         anchor.time(readings.since_boot) / 1_000_000_000
     }
 
-    /// Applies the given starts to the header of a segment, and returns its time at each.
+    /// Applies these starts to the header of a segment, and returns its time at each.
     fn times(starts: &[Readings]) -> Vec<u64> {
         let cells: [AtomicU64; 5] = Default::default();
         let cells = AnchorCells {

@@ -1,6 +1,6 @@
 //! Cells: a range of 64-bit atomics that lies in a segment and keeps it alive.
 //!
-//! [`Line`] and [`Cycle`] have a fixed number of cells, so that hot paths index them without a
+//! [`Line`] and [`Cycle`] have a fixed number of cells, so hot paths can index them without a
 //! bounds check.
 
 use std::ops::Deref;
@@ -12,15 +12,15 @@ const LINE: usize = 8;
 
 /// A range of cells of a segment. A clone is another handle to the same cells.
 ///
-/// It dereferences to a slice. Loads and stores go through the atomics, so that other threads, and
-/// other processes that map the same file, may use the cells at the same time.
+/// You can use it as a slice. Loads and stores go through the atomics, because other threads, and
+/// other processes that map the same file, can use the cells at the same time.
 #[derive(Clone)]
 pub struct Cells {
     #[cfg(not(loom))]
     first: std::ptr::NonNull<AtomicU64>,
     #[cfg(not(loom))]
     count: usize,
-    /// Keeps the memory mapped for as long as the cells can be reached.
+    /// Keeps the memory mapped as long as the cells can be reached.
     #[cfg(not(loom))]
     _region: Arc<crate::region::Region>,
 
@@ -32,7 +32,7 @@ pub struct Cells {
 
 #[cfg(not(loom))]
 impl Cells {
-    /// The `count` cells from byte `offset` of a region, if they are all there.
+    /// Returns the `count` cells from byte `offset` of a region, if they all exist.
     pub(crate) fn new(
         region: &Arc<crate::region::Region>,
         offset: crate::offset::ByteOffset,
@@ -42,7 +42,7 @@ impl Cells {
         Some(Self { first, count, _region: Arc::clone(region) })
     }
 
-    /// The cells of `range` among these.
+    /// Returns the cells of `range` among these.
     ///
     /// # Panics
     /// If the range does not lie inside.
@@ -60,12 +60,12 @@ impl Deref for Cells {
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
         // SAFETY: `new` took the cells from inside the region, which `_region` keeps alive and
-        // which never moves; atomics may be shared.
+        // which never moves; atomics can be shared.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
     }
 }
 
-// SAFETY: a handle gives nothing but shared atomics, and the region it owns is Send and Sync.
+// SAFETY: a handle only lends shared atomics, and the region it owns is Send and Sync.
 #[cfg(not(loom))]
 unsafe impl Send for Cells {}
 // SAFETY: as above.
@@ -74,13 +74,13 @@ unsafe impl Sync for Cells {}
 
 #[cfg(loom)]
 impl Cells {
-    /// Zeroed cells for a model.
+    /// Returns zeroed cells for a model.
     pub fn private(count: usize) -> Self {
         let all = (0..count).map(|_| AtomicU64::new(0)).collect();
         Self { all: Arc::new(all), range: 0..count }
     }
 
-    /// The cells of `range` among these.
+    /// Returns the cells of `range` among these.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         let start = self.range.start + range.start;
         Self { all: Arc::clone(&self.all), range: start..self.range.start + range.end }
@@ -101,7 +101,7 @@ impl Deref for Cells {
 pub struct Line(Cells);
 
 impl Line {
-    /// Makes a line of eight cells.
+    /// Creates a line of eight cells.
     ///
     /// # Panics
     /// If there are not exactly eight.
@@ -124,7 +124,7 @@ impl Deref for Line {
     }
 }
 
-/// Cells in a ring: after the last comes the first.
+/// Cells in a ring: the first follows the last.
 #[derive(Clone, Debug)]
 pub struct Cycle {
     cells: Cells,
@@ -132,7 +132,7 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// Makes a ring of cells.
+    /// Creates a ring of cells.
     ///
     /// # Panics
     /// If their number is not a power of two.
@@ -142,7 +142,7 @@ impl Cycle {
         Self { cells, mask }
     }
 
-    /// The cell with that number, modulo the number of cells.
+    /// Returns the cell with this number, modulo the number of cells.
     #[inline]
     pub fn at(&self, number: u64) -> &AtomicU64 {
         let index = (number & self.mask) as usize;
@@ -154,7 +154,7 @@ impl Cycle {
         &self.cells[index]
     }
 
-    /// Each cell once.
+    /// Returns each cell once.
     pub fn iter(&self) -> impl Iterator<Item = &AtomicU64> {
         self.cells.iter()
     }

@@ -2,18 +2,18 @@
 //! 2004, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects").
 //!
 //! A *claim* is a word that names a record by its word offset, or is 0. As long as it names a
-//! record and the process that owns the claim lives, the record is not reused, however long that
-//! process is stopped. Each thread that updates series has claims of its own, and so has each
+//! record and the owner of the claim lives, the record is not reused, even if that process is
+//! stopped for hours. Each thread that updates series uses separate claims, and so does each
 //! handle.
 //!
-//! A thread stores the claim, passes a [barrier](barrier::light), and then reads the record's meta
-//! word: if that says that the series is there, the thread may use the record until it clears the
-//! claim. A thread that wants to reuse removed records has changed their meta words before; it
-//! passes the other [barrier](barrier::heavy), and then reads all claims. Either it sees the claim,
-//! or the first thread saw that the series was removed.
+//! To use a record, a thread stores the claim, passes a [barrier](barrier::light), and then reads
+//! the record's meta word. If the series is there, the thread can use the record until it clears
+//! the claim. To reuse removed records, a thread has changed their meta words before, passes the
+//! other [barrier](barrier::heavy), and then reads all claims. Either this thread sees the claim,
+//! or the first thread sees that the series was removed.
 //!
-//! Claims lie in *blocks*. A block belongs to one process, by its token; the block of a process
-//! that ended goes to the next process that needs a block. `docs/formats.md` draws one.
+//! Claims are in *blocks*. A block belongs to one process, by its token. If the process ends, the
+//! next process that needs a block takes it over. `docs/formats.md` draws a block.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Access to the words of a segment.
 pub(crate) trait Memory {
-    /// The word at an offset.
+    /// Returns the word at an offset.
     fn word(&self, at: WordOffset) -> &AtomicU64;
 
-    /// The `count` words from an offset on; empty if they are not all there.
+    /// Returns the `count` words from an offset on; empty if one of them does not exist.
     fn words(&self, at: WordOffset, count: u32) -> &[AtomicU64];
 
-    /// As [`Memory::words`], as far as this process knows the memory.
+    /// Like [`Memory::words`], but limited to the memory that this process knows.
     #[inline]
     fn known_words(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
         self.words(at, count)
@@ -38,20 +38,20 @@ pub(crate) trait Memory {
 
 /// The words of a cache line.
 pub(crate) const LINE: u32 = 8;
-/// The lines of a block: of the first one of a process, and at most.
+/// The lines of a process's first block, and the most lines of a block.
 pub(crate) const MIN_LINES: u32 = if cfg!(loom) { 2 } else { 16 };
 pub(crate) const MAX_LINES: u32 = 1024;
-/// Set in the claim of a handle, not in that of a thread.
+/// Set in the claim of a handle, but not of a thread.
 pub(crate) const HANDLE: u64 = 1 << 32;
-/// Marks a word that is not a claim: it is on a stack of free words, and has the offset of the
-/// next.
+/// Marks a word that is not a claim, because it is on a stack of free words. It then contains the
+/// offset of the next.
 const FREE: u64 = 1 << 63;
 
-/// The words of a block's first line.
+/// Indexes into a block's first line.
 mod at {
-    /// The next block (bits 0-31), and the lines of this one (32-63).
+    /// The next block (bits 0-31), and the number of lines of this one (32-63).
     pub(super) const NEXT: u32 = 0;
-    /// The token of the process that has the block; 0 for none.
+    /// The token of the process that owns the block; 0 for none.
     pub(super) const OWNER: u32 = 1;
     /// 1 if the owner's threads rely on the barriers of others.
     pub(super) const RELIES: u32 = 2;
@@ -67,29 +67,29 @@ pub(crate) fn claim(word: &AtomicU64, value: u64, relies: bool) {
 /// Clears a claim.
 #[inline]
 pub(crate) fn release(word: &AtomicU64) {
-    // Release: a thread that sees the claim cleared sees all that was done with the record.
+    // Release: a thread that sees the claim cleared sees all stores to the record before.
     word.store(0, Ordering::Release);
 }
 
-/// A stack of free words, each of which has the offset of the next. Its word has the offset of the
-/// first, and in the upper half the number of pops, against ABA.
+/// A stack of free words; each contains the offset of the next. The stack's word contains the
+/// offset of the first, and in the upper half the number of pops, against ABA.
 #[derive(Debug, Default)]
 pub(crate) struct Stack(AtomicU64);
 
 impl Stack {
     pub(crate) fn pop(&self, memory: &impl Memory) -> Option<WordOffset> {
-        // Acquire, here and below: the first word's link is seen as it was stored.
+        // Acquire, here and below: this sees the store of the first word's link.
         let mut head = self.0.load(Ordering::Acquire);
         loop {
             let first = WordOffset::unpack(head);
             if first == WordOffset::NONE {
                 return None;
             }
-            // If another thread has taken the first word meanwhile, the link may be anything, and
+            // If another thread takes the first word in the meantime, the link can be anything, but
             // the exchange fails.
             let link = memory.word(first).load(Ordering::Relaxed);
-            // If a free word has no link, another process wrote nonsense into it: the words below
-            // it are leaked.
+            // A free word without a link means that another process wrote nonsense there: the words
+            // below it are leaked.
             let next = if link & FREE == 0 { WordOffset::NONE } else { WordOffset::unpack(link) };
             let after = (head >> 32).wrapping_add(1) << 32 | next.pack();
             match self.0.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire) {
@@ -105,8 +105,8 @@ impl Stack {
     pub(crate) fn push(&self, memory: &impl Memory, at: WordOffset) {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
-            // Release, both: a thread that sees the claim cleared sees all that was done with the
-            // record, and a thread that pops the word sees its link.
+            // Release, both: a thread that sees the claim cleared sees all stores to the record
+            // before, and a thread that pops the word sees its link.
             let next = WordOffset::unpack(head);
             memory.word(at).store(FREE | next.pack(), Ordering::Release);
             let after = head >> 32 << 32 | at.pack();
@@ -123,7 +123,7 @@ pub(crate) struct Blocks<'m, M> {
     pub(crate) memory: &'m M,
     /// The offset of the newest block.
     pub(crate) root: &'m AtomicU64,
-    /// One past the last word that may be used. It fits into 32 bits.
+    /// The end of the words that may be used. It fits into 32 bits.
     pub(crate) end: u64,
 }
 
@@ -135,17 +135,17 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The words that can be claims.
+    /// Returns the words that can be claims.
     fn words(self) -> impl Iterator<Item = WordOffset> {
         (LINE..self.lines * LINE).map(move |i| self.at.plus(i))
     }
 
-    /// The offsets of its lines except the first.
+    /// Returns the offsets of its lines except the first.
     pub(crate) fn claim_lines(self) -> impl Iterator<Item = WordOffset> {
         self.words().step_by(LINE as usize)
     }
 
-    /// All its words, the first line included.
+    /// Returns all its words, including the first line.
     pub(crate) fn range(self) -> std::ops::Range<u64> {
         let start = u64::from(self.at.get());
         start..start + u64::from(self.lines) * u64::from(LINE)
@@ -155,9 +155,9 @@ impl Block {
 /// The records that claims name.
 #[derive(Debug, Default)]
 pub(crate) struct NamedRecords {
-    /// Sorted.
+    /// The records, sorted.
     records: Vec<WordOffset>,
-    /// The number of words read.
+    /// The number of words that were read.
     pub(crate) read: u64,
 }
 
@@ -168,11 +168,11 @@ impl NamedRecords {
 }
 
 impl<M: Memory> Blocks<'_, M> {
-    /// The blocks, newest first; an error where the list contradicts itself.
+    /// Returns the blocks, newest first; an error if the list contradicts itself.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Block, u64>> {
         // Acquire, here and below: a thread that sees a block sees its head.
         let mut next = self.root.load(Ordering::Acquire);
-        // The number of words that no block has had yet: a circular list ends when it is used up.
+        // The number of words for further blocks. This bounds the walk over a circular list.
         let mut left = self.end;
         std::iter::from_fn(move || {
             if next == 0 {
@@ -197,7 +197,7 @@ impl<M: Memory> Blocks<'_, M> {
         })
     }
 
-    /// Takes the block of a process that ended for the process of `token`, and empties it.
+    /// Takes over and empties the block of an ended process, for the process of `token`.
     pub(crate) fn take_over(
         &self,
         token: u64,
@@ -243,12 +243,12 @@ impl<M: Memory> Blocks<'_, M> {
     fn reset(&self, block: Block, relies: bool) {
         self.memory.word(block.at.plus(at::RELIES)).store(relies.into(), Ordering::Relaxed);
         for word in block.words().map(|at| self.memory.word(at)) {
-            // Loads first: most are zero already.
+            // Load first, because most words are zero already.
             if word.load(Ordering::Relaxed) != 0 {
                 word.store(0, Ordering::Relaxed);
             }
         }
-        // SeqCst: as in `add`, for the owner and for whether it relies on barriers.
+        // SeqCst: like in `add`, for the owner and for whether it relies on barriers.
         fence(Ordering::SeqCst);
     }
 
@@ -259,9 +259,9 @@ impl<M: Memory> Blocks<'_, M> {
         }
     }
 
-    /// The records that claims of living processes name; with `handles_only`, only claims of
-    /// handles. All records that were removed before and are not among them may be reused. `None`
-    /// if that is unknown.
+    /// Returns the records that claims of living processes name; with `handles_only`, only claims
+    /// of handles count. You can reuse all other records that were removed before this call.
+    /// Returns `None` if the claims cannot be read.
     pub(crate) fn named(
         &self,
         handles_only: bool,
@@ -272,7 +272,7 @@ impl<M: Memory> Blocks<'_, M> {
         let mut known = BTreeMap::<u64, bool>::new();
         for block in self.iter() {
             let block = block.ok()?;
-            // Acquire: sees what the previous owner left in the block.
+            // Acquire: sees the stores of the previous owner to the block.
             let owner = self.memory.word(block.at.plus(at::OWNER)).load(Ordering::Acquire);
             if owner == 0 {
                 continue;
@@ -287,8 +287,7 @@ impl<M: Memory> Blocks<'_, M> {
                 return None;
             }
             for at in block.words() {
-                // Acquire: a thread that sees a claim cleared sees all that was done with the
-                // record.
+                // Acquire: a thread that sees a claim cleared sees all stores to the record before.
                 let value = self.memory.word(at).load(Ordering::Acquire);
                 let is_claim = value & FREE == 0 && (!handles_only || value & HANDLE != 0);
                 let record = WordOffset::unpack(value);
@@ -323,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// As a large block that another process linked to itself.
+    /// Imitates a large block that another process linked to itself.
     #[test]
     #[cfg_attr(miri, ignore = "it reads some 20,000 words one by one, which takes miri minutes")]
     fn a_list_of_blocks_in_a_circle_ends_before_it_has_more_words_than_there_are() {

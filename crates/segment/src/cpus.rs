@@ -1,19 +1,19 @@
-//! The number of CPUs, which decides how many lanes and stripes there are.
+//! The number of CPUs, which determines the number of lanes and stripes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// On a machine with at most this number of CPUs, each counter begins with a place for each CPU. On
-/// a larger one, the memory and the slower scrapes would cost more than most counters are worth.
+/// a larger one, this would cost too much memory and slow down scrapes.
 pub(crate) const FEW: usize = 16;
 /// The most CPUs that get a place. Threads on other CPUs use the shared places.
 pub(crate) const MOST: usize = 1024;
-/// The shared places on a machine with many CPUs, for threads on a CPU without a place: the CPU was
-/// plugged in later, or the file is from a smaller machine. It is part of the format: the side
-/// allocations of a family can have this number of lanes.
+/// The shared places on a machine with many CPUs, for threads on a CPU without a place. For
+/// example, the CPU was plugged in later, or the file is from a smaller machine. This number is
+/// part of the format, because it can be the number of lanes of a family's side allocations.
 pub(crate) const SHARED: usize = 8;
 
-/// The number of the last CPU that is online, plus one. It is read once: a CPU that is plugged in
-/// later does not change it.
+/// Returns the number of the last online CPU, plus one. It is read only once, so a CPU that you
+/// plug in later does not change it.
 pub(crate) fn count() -> usize {
     #[cold]
     fn look() -> usize {
@@ -27,14 +27,14 @@ pub(crate) fn count() -> usize {
     }
 }
 
-/// Pretends to this process that the machine has `count` CPUs. For tests and benchmarks, before a
-/// family is opened, because open families keep their lanes.
+/// Pretends to this process that the machine has `count` CPUs. Call this in a test or benchmark
+/// before you open a family, because open families keep their lanes.
 #[doc(hidden)]
 pub fn pretend_cpus(count: usize) {
     COUNT.store(count, Ordering::Relaxed);
 }
 
-/// The numbers of places for CPUs and of shared places.
+/// Returns the numbers of places for CPUs and of shared places.
 pub(crate) fn places(has_sequences: bool) -> (usize, usize) {
     let cpus = count();
     if !has_sequences {
@@ -47,23 +47,23 @@ pub(crate) fn places(has_sequences: bool) -> (usize, usize) {
 /// The most shared places of a machine without restartable sequences.
 const MAX_ATOMIC: usize = 64;
 
-/// 0 until it is known. Without a lock, because a child that is forked while another thread looks
-/// would wait forever. All threads find the same number.
+/// The number of CPUs; 0 until it is known. This uses no lock, because a child that is forked while
+/// another thread reads the number would wait forever. All threads find the same number.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Reads the list of the CPUs that are online, such as `0-3,8-11`. The number of configured CPUs
-/// would include the ones that a hypervisor could add.
+/// Reads the list of the online CPUs, such as `0-3,8-11`. The number of configured CPUs would
+/// include the CPUs that a hypervisor could add.
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn online() -> Option<usize> {
     online_by("/sys/devices/system/cpu/online")
 }
 
-/// Takes the number of configured CPUs if the list at `path` cannot be read, as in a sandbox: the
-/// standard library would count those that the process may use.
+/// Uses the number of configured CPUs if the list at `path` cannot be read, for example in a
+/// sandbox. The standard library would only count the CPUs that the process may use.
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn online_by(path: &str) -> Option<usize> {
     std::fs::read_to_string(path).ok().and_then(|list| last_of(&list)).or_else(|| {
@@ -78,7 +78,7 @@ fn online() -> Option<usize> {
     None
 }
 
-/// The last number of a list of ranges, plus one.
+/// Returns the last number of a list of ranges, plus one.
 #[cfg(any(test, all(target_os = "linux", not(any(miri, loom)))))]
 fn last_of(list: &str) -> Option<usize> {
     let last = list.trim().rsplit([',', '-']).next()?;

@@ -1,52 +1,52 @@
-//! Files that other programs cut while they are mapped. A process that touches a page after the end
-//! of a file gets a SIGBUS, which ends it. A tool that opens the files of many programs can ask for
-//! pages of zeros instead, and learns afterwards which file it was.
+//! Files that other programs truncate while they are mapped. A process that touches a page beyond
+//! the end of a file gets a SIGBUS, which ends it. A tool that opens the files of many programs can
+//! request pages of zeros instead, and learns afterwards which file was truncated.
 //!
-//! The handler of the signal puts a page of private memory where the missing one was. It does so
-//! only inside of mapped segments, which it finds in a table; any other SIGBUS ends the process as
-//! before. What is read of the segments of other programs is not trusted anyway, so zeros do no
-//! harm. What is written to such a page is lost: also this program's own counts, if its own file is
-//! cut.
+//! The signal handler maps a page of private memory in place of the missing one. It does so only
+//! inside of mapped segments, which it finds in a table. Any other SIGBUS ends the process as
+//! before. Zeros are harmless in another program's segment, because its words are not trusted
+//! anyway. Stores to such a page are lost, and if this program's own file is truncated, these are
+//! its own counts.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
 use libc::{BUS_ADRERR, SA_SIGINFO, SIG_DFL, SIGBUS};
 
-/// A segment that is mapped, in the table of those that the handler knows, until it is dropped.
+/// A mapped segment in the handler's table, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WatchedMapping(&'static Mapping);
 
 #[derive(Debug)]
 struct Mapping {
-    /// 0 for an entry that is free.
+    /// The first address; 0 for a free entry.
     start: AtomicUsize,
-    /// 0 until the rest of the entry is complete.
+    /// The end address; 0 until the rest of the entry is complete.
     end: AtomicUsize,
     is_cut: AtomicBool,
 }
 
-/// The most files that one process may have open when the handler is in use.
+/// The most files that one process can open while the handler is in use.
 pub(crate) const MOST: usize = 4096;
 
 static MAPPINGS: [Mapping; MOST] = [const { Mapping::new() }; MOST];
-/// The bytes of a page once the handler is in use, before that 0.
+/// The bytes of a page; 0 until the handler is in use.
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps the process alive if another program cuts a segment file that this process has mapped:
-/// reads of what is gone return zeros, and [`Segment::was_cut`](crate::Segment::was_cut) tells. It
-/// holds for files that are opened afterwards, at most 4,096 at a time, and replaces the process's
-/// handler of SIGBUS.
+/// Keeps your process alive if another program truncates a segment file that it has mapped. Reads
+/// of the missing part then return zeros, and [`Segment::was_cut`](crate::Segment::was_cut) returns
+/// true. This works for files that you open afterwards, at most 4,096 at a time. It replaces the
+/// process's handler of SIGBUS.
 ///
-/// It is for tools that open the files of other programs: what the process itself counts in such
-/// pages is lost without an error.
+/// Use this in a tool that opens the files of other programs. If the process counts in such pages
+/// itself, the counts are lost without an error.
 ///
 /// # Errors
-/// That of the system if it refuses the handler.
+/// Returns the error of the system if it refuses the handler.
 pub fn survive_cuts() -> io::Result<()> {
     PAGE.store(rustix::param::page_size(), Ordering::Relaxed);
-    // SAFETY: all bytes of the action may be zero. The handler calls only what may be called in
-    // one, and has the signature that SA_SIGINFO asks for.
+    // SAFETY: all bytes of the action can be zero. The handler only makes calls that are allowed in
+    // a handler, and has the signature that SA_SIGINFO requires.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_fault;
@@ -75,7 +75,7 @@ impl Mapping {
 }
 
 impl WatchedMapping {
-    /// Adds a mapping to the table. `Ok(None)` if the handler is not in use.
+    /// Adds a mapping to the table. Returns `Ok(None)` if the handler is not in use.
     ///
     /// # Errors
     /// If the table is full.
@@ -84,7 +84,7 @@ impl WatchedMapping {
             return Ok(None);
         }
         let take = |mapping: &&'static Mapping| {
-            // Acquire: the end that is stored below comes after the 0 of the mapping before.
+            // Acquire: the end that is stored below follows the 0 of the mapping before.
             let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
             mapping.start.compare_exchange(0, start, success, failure).is_ok()
         };
@@ -95,9 +95,9 @@ impl WatchedMapping {
         Ok(Some(Self(mapping)))
     }
 
-    /// Whether a page was missing when it was touched.
+    /// Returns whether a page was missing when this process touched it.
     pub(crate) fn is_cut(&self) -> bool {
-        // What this thread read before is read before this.
+        // Earlier reads of this thread are made before this.
         compiler_fence(Ordering::SeqCst);
         self.0.is_cut.load(Ordering::Relaxed)
     }
@@ -106,7 +106,7 @@ impl WatchedMapping {
 impl Drop for WatchedMapping {
     fn drop(&mut self) {
         self.0.end.store(0, Ordering::Relaxed);
-        // Release: the entry has no end when it is free.
+        // Release: a free entry contains no end.
         self.0.start.store(0, Ordering::Release);
     }
 }
@@ -121,9 +121,9 @@ extern "C" fn on_fault(
     if code == BUS_ADRERR && replace_page(address) {
         return;
     }
-    // SAFETY: both calls may be made in a handler. The signal is blocked until it returns: then
-    // either the same instruction faults again, or the signal that is raised here arrives; its
-    // default action ends the process.
+    // SAFETY: both calls are allowed in a handler. The signal is blocked until the handler returns.
+    // Then either the same instruction faults again, or the signal raised here arrives; its default
+    // action ends the process.
     unsafe {
         libc::signal(signal, SIG_DFL);
         if code != BUS_ADRERR {
@@ -132,7 +132,7 @@ extern "C" fn on_fault(
     }
 }
 
-/// Puts a page of zeros at an address, if that lies in a mapped segment.
+/// Maps a page of zeros at an address, if that lies in a mapped segment.
 fn replace_page(address: usize) -> bool {
     let page = PAGE.load(Ordering::Relaxed);
     let Some(mapping) = MAPPINGS.iter().find(|mapping| mapping.has(address)) else { return false };
@@ -140,9 +140,9 @@ fn replace_page(address: usize) -> bool {
     let start = std::ptr::with_exposed_provenance_mut(address / page * page);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page lies in the mapping of a segment, which is in use by the instruction that
-    // faulted, and whose bytes are reached only as atomics that may change at any moment. The call
-    // is a system call and nothing else, so it may be made in a handler.
+    // SAFETY: the page lies in a mapped segment. The faulting instruction keeps the segment in use,
+    // and its bytes are only accessed as atomics that can change at any moment. The call is just a
+    // system call, so a handler may make it.
     let result = unsafe { libc::mmap(start, page, protection, flags, -1, 0) };
     result != libc::MAP_FAILED
 }

@@ -1,5 +1,6 @@
-//! The errors of a segment. Each message names the input that failed, and says what to do. Whether
-//! the file may be replaced, or the lock tried again, is a method of [`Error`].
+//! The errors of a segment. Each message names the input that failed, and explains the way out.
+//! Call a method of [`Error`] to learn, for example, whether you can replace the file or retry the
+//! lock.
 
 use std::fmt;
 use std::io;
@@ -10,7 +11,7 @@ use crate::layout::Kind;
 use crate::lock::BusyReason;
 use crate::{Record, printable};
 
-/// An operation on a segment that failed.
+/// A failed operation on a segment.
 #[derive(Debug)]
 pub struct Error {
     path: Option<PathBuf>,
@@ -25,33 +26,33 @@ pub enum ErrorKind {
     NotASegment,
     /// The file is shorter than a header, or than the size that its header states.
     TooShort {
-        /// The bytes that the file has.
+        /// The current bytes of the file.
         length: u64,
-        /// The bytes that it should have.
+        /// The bytes that it should contain.
         expected: u64,
     },
-    /// The file was cut (truncated) while it was in use.
+    /// The file was truncated while it was in use.
     Cut {
-        /// The bytes that the file has.
+        /// The current bytes of the file.
         length: u64,
-        /// The bytes that it had.
+        /// The bytes of the file before.
         expected: u64,
     },
-    /// The file is longer than its header states, and not by an unfinished growth.
+    /// The file is longer than its header states, and this is not due to an unfinished growth.
     TooLong {
-        /// The bytes that the file has.
+        /// The current bytes of the file.
         length: u64,
-        /// The bytes that it should have.
+        /// The bytes that it should contain.
         expected: u64,
     },
-    /// The file has a layout version that this library does not know.
+    /// The file uses a layout version that this library does not know.
     Version {
-        /// The version that the file states.
+        /// The version of the file.
         found: u32,
     },
     /// A field, an offset or a record contradicts the layout.
     Damaged(String),
-    /// A record is there, but was made with other settings than those that are asked for.
+    /// A record exists, but was created with other settings than the requested ones.
     Mismatch(String),
     /// A record is of a version that this library does not know.
     RecordVersion {
@@ -64,51 +65,51 @@ pub enum ErrorKind {
     },
     /// The path now names another file, or none.
     Moved,
-    /// Another process has the file open.
+    /// Another process is using the file.
     Locked,
-    /// No process has the file open, and it was to be joined.
+    /// No process is using the file, so you cannot join any.
     NotOpen,
-    /// Another process has joined those that have the file open.
+    /// Another process already joined the processes that use the file.
     Joined,
-    /// Another process has locked the file exclusively, and did not share it in time.
+    /// Another process held the file's exclusive lock, and did not share it in time.
     Busy {
-        /// How long this process waited for it.
+        /// The length of the wait.
         waited: Duration,
     },
-    /// A thread of a living process, which may be stopped, has held a lock in the segment for too
-    /// long.
+    /// A thread of a living process held a lock in the segment for too long, for example because it
+    /// is stopped.
     Held(String),
     /// The path is a directory.
     IsDirectory,
-    /// The file system has no room for the bytes asked for.
+    /// The file system is too full for the requested bytes.
     NoSpace {
-        /// The size that the file should have had.
+        /// The size that the file would need.
         wanted: u64,
     },
-    /// This process, or the file system, does not allow files of that size.
+    /// This process, or the file system, does not allow files of this size.
     FileTooLarge {
-        /// The size that the file should have had.
+        /// The size that the file would need.
         wanted: u64,
-        /// The limit of this process in bytes, where that is the cause (`RLIMIT_FSIZE`).
+        /// The limit of this process in bytes, if that is the cause (`RLIMIT_FSIZE`).
         limit: Option<u64>,
     },
-    /// The file or its directory may not be written.
+    /// The file or its directory is not writable.
     NotWritable(io::Error),
-    /// The directory that should hold the file is not there.
+    /// The directory of the file does not exist.
     NoDirectory,
-    /// The system does not let this process have that much address space.
+    /// The system does not grant this process that much address space.
     NoMemory {
-        /// The bytes that should have been mapped.
+        /// The bytes to map.
         wanted: u64,
     },
-    /// The segment may not grow past its limit.
+    /// The segment would grow past its limit.
     Full {
         /// The bytes that did not fit.
         wanted: u64,
         /// The limit in bytes.
         limit: u64,
     },
-    /// A name or a size that was requested is out of bounds.
+    /// A requested name or size is out of bounds.
     Request(String),
     /// Any other error of the operating system.
     Io(io::Error),
@@ -119,7 +120,7 @@ impl Error {
         Self { path: path.map(Path::to_owned), kind }
     }
 
-    /// The same error, of the file at that path.
+    /// Returns the same error, for the file at this path.
     #[cfg(unix)]
     pub(crate) fn at(self, path: &Path) -> Self {
         Self { path: Some(path.to_owned()), ..self }
@@ -166,18 +167,18 @@ impl Error {
         Self::new(segment.path(), ErrorKind::Held(reason))
     }
 
-    /// The cause.
+    /// Returns the cause.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// The file, where the segment lies in one.
+    /// Returns the path of the file, if the segment is in a file.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Whether the file is a segment that was cut or damaged. Setting it aside and starting with a
-    /// new one may help then. A foreign file, a later version or a lock is not damage.
+    /// Returns whether the file is a segment that was truncated or damaged. You can then set it
+    /// aside and start with a new one. A foreign file, a later version or a lock is not damage.
     pub fn is_damage(&self) -> bool {
         matches!(
             self.kind,
@@ -185,17 +186,18 @@ impl Error {
         )
     }
 
-    /// Whether a record of that name is there, but has other settings or is of another version.
+    /// Returns whether a record of this name exists, but with other settings or of another version.
     pub fn is_mismatch(&self) -> bool {
         matches!(self.kind, ErrorKind::Mismatch(_) | ErrorKind::RecordVersion { .. })
     }
 
-    /// Whether a lock inside the segment was held for too long. The operation may succeed later.
+    /// Returns whether a lock inside the segment was held for too long. You can retry the operation
+    /// later.
     pub fn is_held(&self) -> bool {
         matches!(self.kind, ErrorKind::Held(_))
     }
 
-    /// Whether another process holds the file.
+    /// Returns whether another process holds the file.
     pub fn is_locked(&self) -> bool {
         matches!(self.kind, ErrorKind::Locked | ErrorKind::Busy { .. })
     }
@@ -308,7 +310,7 @@ fn write_length(f: &mut fmt::Formatter<'_>, length: u64, expected: u64, why: &st
     write!(f, "it has {length} bytes where {expected} are expected, so {why}; {RESTORE}")
 }
 
-/// What to do about a file whose content is wrong.
+/// The way out if the content of a file is wrong.
 const RESTORE: &str = "it was left untouched: restore it, or move it away to start afresh";
 
 fn write_too_large(wanted: u64, limit: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {

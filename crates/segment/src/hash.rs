@@ -1,15 +1,15 @@
-//! The hash function of tables in memory, which is fast, seeded for each table, and usable without
-//! a lock; and a hash function that never changes.
+//! A fast hash function for tables in memory, seeded for each table, and usable without a lock; and
+//! a hash function that never changes.
 //!
-//! The hashers of the usual crates draw a seed for the whole process when the first table is made,
-//! under a lock. A child that is forked at that moment waits for the lock forever.
+//! The hashers of the usual crates draw a seed for the whole process when you create the first
+//! table, under a lock. A child that is forked at that moment would wait for the lock forever.
 
 use std::hash::{BuildHasher, RandomState};
 
 use foldhash::fast::{FixedState, FoldHasher};
 
-/// The seeded state of a table, which builds its hashers. Each `default` draws its own seed from
-/// the system, so that no outsider can choose keys that collide.
+/// The seeded state of a table, which builds its hashers. Each `default` draws a separate seed from
+/// the system, because outsiders could otherwise choose keys that collide.
 #[derive(Debug, Clone)]
 pub struct SeededState(FixedState);
 
@@ -29,13 +29,13 @@ impl BuildHasher for SeededState {
     }
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): the same on all machines and in all versions. It is for
-/// short texts, and not for tables that outsiders fill.
+/// Returns the FNV-1a hash of 64 bits (Fowler, Noll, Vo 1991), which is the same on all machines
+/// and in all versions. Use this for short strings, but not for tables that outsiders fill.
 pub fn fnv1a(bytes: &[u8]) -> u64 {
     fnv1a_of(bytes.iter().copied())
 }
 
-/// [`fnv1a`] of bytes that do not lie side by side.
+/// Like [`fnv1a`], for bytes that are not adjacent.
 pub fn fnv1a_of(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,14 +1,14 @@
 //! File locks that a memory mapping holds instead of a descriptor.
 //!
-//! A lock of an open file description (`F_OFD_SETLK` in `fcntl_locking(2)`) ends when nothing
-//! refers to the description any more, and a mapping refers to it as a descriptor does. So a page
-//! that is mapped, and never touched, holds the lock, and the descriptor is closed at once. A
-//! program that closes all of its descriptors, or reuses their numbers for other files, does not
-//! release the lock. Nor does a child of a fork have to close anything by its number: the kernel
-//! leaves a page marked `MADV_DONTFORK` out of the child.
+//! A lock of an open file description (`F_OFD_SETLK` in `fcntl_locking(2)`) ends with the last
+//! reference to the description, and a mapping is such a reference, like a descriptor. We can
+//! therefore map a page, never touch it, and close the descriptor at once: the mapping holds the
+//! lock. A program that closes all of its descriptors, or reuses their numbers for other files,
+//! does not release the lock. A child of a fork need not close a descriptor by its number either,
+//! because the kernel does not copy a page marked `MADV_DONTFORK` to the child.
 //!
-//! On overlayfs, a mapping refers to the underlying file and not to the description: the lock would
-//! end at once. There a descriptor holds it, and [`fork::keep`] has it closed in children.
+//! On overlayfs, a mapping refers to the underlying file and not to the description, so the lock
+//! would end at once. There, a descriptor holds the lock, and [`fork::keep`] closes it in children.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -24,11 +24,12 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::fork;
 use crate::presence::{identity, is_locked, lock_byte};
 
-/// What holds the locks that were taken through the description of a file.
+/// Holds the locks that were taken through the description of a file.
 #[derive(Debug)]
 pub(crate) struct Hold {
     by: HeldBy,
-    /// The process that has it, if children of a fork do not: its generation and its id.
+    /// The generation and the ID of the only process with this hold; `None` if children of a fork
+    /// share it.
     owner: Option<(u32, u32)>,
 }
 
@@ -36,13 +37,13 @@ pub(crate) struct Hold {
 enum HeldBy {
     /// A mapped page.
     Page(NonNull<c_void>),
-    /// A descriptor, valid as long as it refers to that file, and what [`fork::keep`] returned for
-    /// it.
+    /// A descriptor, valid as long as it refers to that file, and the result of [`fork::keep`].
     Descriptor(ManuallyDrop<File>, (u64, u64), Option<fork::ClosedInChildren>),
 }
 
 impl Hold {
-    /// Whether a mapping holds locks on the file system of `file`, which `reopen` opens again.
+    /// Returns whether a mapping holds locks on the file system of `file`, which `reopen` opens
+    /// again.
     pub(crate) fn is_by_mapping(
         file: &File,
         reopen: impl Fn() -> Option<(File, libc::c_int)>,
@@ -54,7 +55,7 @@ impl Hold {
         let locked = lock_byte(&other, byte, libc::F_OFD_SETLK, kind).unwrap_or(false);
         let page = Self::page(&other);
         drop(other);
-        // If that cannot be told, a descriptor is the safe choice.
+        // If the probe fails, a descriptor is the safe choice.
         locked && page.is_ok() && is_locked(file, byte).unwrap_or(false)
     }
 
@@ -68,7 +69,7 @@ impl Hold {
         Ok(Self { by, owner: None })
     }
 
-    /// Holds the locks of `file` in this process alone.
+    /// Holds the locks of `file` in this process only.
     pub(crate) fn without_children(file: File, by_mapping: bool) -> io::Result<Self> {
         if !by_mapping {
             let identity = identity(&file)?;
@@ -79,7 +80,7 @@ impl Hold {
         let mut hold = Self::page(&file)?;
         if let HeldBy::Page(address) = hold.by {
             let (address, length) = (address.as_ptr(), rustix::param::page_size());
-            // SAFETY: the page is this value's, and nothing reads or writes it.
+            // SAFETY: the page belongs to this value, and no code reads or writes it.
             unsafe { rustix::mm::madvise(address, length, Advice::LinuxDontFork)? };
         }
         hold.owner = Some(process());
@@ -87,7 +88,7 @@ impl Hold {
     }
 
     fn page(file: &File) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
         let address = unsafe {
             let (length, flags) = (rustix::param::page_size(), MapFlags::SHARED);
             rustix::mm::mmap(ptr::null_mut(), length, ProtFlags::empty(), flags, file, 0)?
@@ -99,22 +100,23 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // A child does not have the page or the descriptor of its parent, and may have something
-        // else there.
+        // The page and the descriptor do not exist in a child, where something else may use the
+        // address or the number.
         if self.owner.is_some_and(|owner| owner != process()) {
             return;
         }
         match &mut self.by {
             HeldBy::Page(address) => {
                 let (address, length) = (address.as_ptr(), rustix::param::page_size());
-                // SAFETY: the page is this value's, and nothing refers to it.
+                // SAFETY: the page belongs to this value, and there are no other references.
                 let _ = unsafe { rustix::mm::munmap(address, length) };
             }
             HeldBy::Descriptor(file, of, kept) => {
                 drop(kept.take());
-                // The program may have closed it, and have another file under its number.
+                // The program may have closed the descriptor, and reused its number for another
+                // file.
                 if identity(file).is_ok_and(|found| found == *of) {
-                    // SAFETY: nothing uses the file after this.
+                    // SAFETY: the file is not used after this.
                     unsafe { ManuallyDrop::drop(file) };
                 }
             }
@@ -122,33 +124,34 @@ impl Drop for Hold {
     }
 }
 
-/// The bytes that are locked to probe whether a mapping holds locks; they come after those of
+/// The bytes that are locked to probe whether a mapping holds locks; they are after the bytes of
 /// tokens and of presence.
 const MIN_PROBED: u64 = 1 << 41;
 
-/// Both, since a fork that bypasses the C library leaves the generation unchanged.
+/// Returns both numbers, because a fork that bypasses the C library does not change the generation.
 fn process() -> (u32, u32) {
     (fork::generation(), std::process::id())
 }
 
-/// A place for a hold. Not a mutex: a child of a fork would wait for a thread that it does not
-/// have.
+/// A place for a hold. It is not a mutex, because a child of a fork could wait for a thread that
+/// does not exist there.
 #[derive(Debug, Default)]
 pub(crate) struct Holder(AtomicPtr<Hold>);
 
 impl Holder {
-    /// Puts a hold there, and drops the previous one.
+    /// Stores a hold, and drops the previous one.
     pub(crate) fn set(&self, hold: Option<Hold>) {
         let new = hold.map_or(ptr::null_mut(), |hold| Box::into_raw(Box::new(hold)));
-        // AcqRel: the thread that drops a hold sees what the thread that set it wrote.
+        // AcqRel: the thread that drops a hold sees the stores of the thread that set it.
         let old = self.0.swap(new, Ordering::AcqRel);
         if !old.is_null() {
-            // SAFETY: it came from `Box::into_raw`, and the swap gave it to this thread alone.
+            // SAFETY: the pointer is from `Box::into_raw`, and only this thread got it from the
+            // swap.
             drop(unsafe { Box::from_raw(old) });
         }
     }
 
-    /// Whether a hold is there.
+    /// Returns whether a hold is stored.
     pub(crate) fn is_set(&self) -> bool {
         !self.0.load(Ordering::Relaxed).is_null()
     }

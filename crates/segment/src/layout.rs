@@ -1,27 +1,27 @@
-//! The layout of a segment, version 2, and the validation of everything that opening will trust.
+//! The layout of a segment, and the validation of everything that opening will trust.
 //!
 //! The validation only reads bytes, so a fuzz target can drive it. `docs/formats.md` draws the
-//! layout; both change together.
+//! layout; both must change together.
 
 use crate::error::ErrorKind;
 use crate::offset::{self, ByteOffset};
 
 /// The first 8 bytes of a segment.
 pub const MAGIC: [u8; 8] = *b"QUIPUSEG";
-/// The layout version that this library writes, and the only one that it reads.
+/// The layout version that this library writes, and the only version that it reads.
 pub const LAYOUT_VERSION: u32 = 3;
 /// The bytes of the header; the first record begins after them.
 pub const HEADER_BYTES: u64 = 256;
-/// The bytes of a cache line, to which every record is aligned.
+/// The bytes of a cache line. Every record is aligned to a line.
 pub const LINE_BYTES: u64 = 64;
 /// The cells of a cache line.
 pub const LINE_CELLS: usize = 8;
 /// The longest name of a record, in bytes.
 pub const NAME_BYTES: usize = 31;
 
-/// The greatest limit that a header may state: 1 TiB.
+/// The greatest limit in a header: 1 TiB.
 pub(crate) const MAX_LIMIT: u64 = 1 << 40;
-/// The bytes of a record's own header; its cells begin after them, on a cache line.
+/// The bytes of a record's header; its cells begin after them, on a cache line.
 pub(crate) const RECORD_BYTES: u64 = 64;
 
 /// The fields of the header.
@@ -63,11 +63,11 @@ pub(crate) mod record_at {
     pub(crate) const CHECKSUM: u64 = 56;
 }
 
-/// The bytes of a record that hold the name and its length.
+/// The bytes of a record that contain the name and its length.
 pub(crate) const TEXT_BYTES: usize = (record_at::CHECKSUM - record_at::NAME_LENGTH) as usize;
 const _: () = assert!(TEXT_BYTES == NAME_BYTES + 1);
 
-/// The checksum of the immutable part of a record's header: all but NEXT.
+/// Returns the checksum of the immutable part of a record's header: everything but NEXT.
 pub(crate) fn record_checksum(length: u64, kind: Kind, text: &[u8; TEXT_BYTES]) -> u64 {
     let mut bytes = [0; 16 + TEXT_BYTES];
     bytes[..8].copy_from_slice(&length.to_le_bytes());
@@ -76,7 +76,7 @@ pub(crate) fn record_checksum(length: u64, kind: Kind, text: &[u8; TEXT_BYTES]) 
     checksum(&bytes)
 }
 
-/// The kind of a record: a tag of four ASCII letters, and the version of that kind's cells.
+/// The kind of a record: a tag of four ASCII letters, and the version of its cells.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind {
     tag: [u8; 4],
@@ -84,17 +84,17 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Makes a kind. `version` changes when the meaning of the kind's cells does.
+    /// Creates a kind. Change `version` when the meaning of the kind's cells changes.
     pub const fn new(tag: [u8; 4], version: u32) -> Self {
         Self { tag, version }
     }
 
-    /// The four letters.
+    /// Returns the four letters.
     pub const fn tag(self) -> [u8; 4] {
         self.tag
     }
 
-    /// The version of the kind's cells.
+    /// Returns the version of the kind's cells.
     pub const fn version(self) -> u32 {
         self.version
     }
@@ -104,7 +104,7 @@ impl Kind {
     }
 
     fn from_bits(bits: u64) -> Self {
-        // Truncation is meant: each cast keeps one half.
+        // The truncation is intended: each cast keeps one half.
         Self { tag: (bits as u32).to_le_bytes(), version: (bits >> 32) as u32 }
     }
 }
@@ -115,12 +115,12 @@ impl std::fmt::Debug for Kind {
     }
 }
 
-/// Reads aligned 64-bit words of a segment, wherever the segment lies.
+/// Reads aligned 64-bit words of a segment, in a mapping or in bytes.
 pub(crate) trait Words {
-    /// The word at byte `offset`, a multiple of 8 inside the segment.
+    /// Returns the word at byte `offset`, a multiple of 8 inside the segment.
     fn word(&self, offset: ByteOffset) -> u64;
 
-    /// Whether the first `end` bytes are there.
+    /// Returns whether the first `end` bytes exist.
     fn has(&self, end: u64) -> bool;
 }
 
@@ -136,30 +136,30 @@ impl Words for [u8] {
     }
 }
 
-/// What the header of a validated file says.
+/// The fields of a validated file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The bytes that the file should have. After a loss of power it may have fewer.
+    /// The bytes that the file should contain. After a power loss, it can be shorter.
     pub(crate) size: u64,
-    /// The bytes up to which the file may grow.
+    /// The limit in bytes for the growth of the file.
     pub(crate) limit: u64,
-    /// Whether the last process that had the file open closed it.
+    /// Whether the last process that used the file closed it.
     pub(crate) clean: bool,
-    /// Whether the last process that had the file open left it in order, without a sync.
+    /// Whether the last process that used the file left it in order, without a sync.
     pub(crate) left: bool,
     /// The boot of the machine that the anchor belongs to.
     pub(crate) boot: [u8; 16],
 }
 
 impl Header {
-    /// Whether power may have been lost since the file was last in use. `boot` is the current boot
-    /// of the machine.
+    /// Returns whether power may have been lost since the file was last in use. `boot` is the
+    /// current boot of the machine.
     pub(crate) fn is_torn(&self, boot: [u8; 16]) -> bool {
         !self.clean && (boot == [0; 16] || boot != self.boot)
     }
 }
 
-/// Where a record lies, and what its header says.
+/// The place of a record, and the fields of its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) offset: u64,
@@ -170,12 +170,12 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The byte offset of its first cell.
+    /// Returns the byte offset of its first cell.
     pub(crate) fn cells(&self) -> ByteOffset {
         ByteOffset::new(self.offset + RECORD_BYTES)
     }
 
-    /// The number of its cells.
+    /// Returns the number of its cells.
     pub(crate) fn cell_count(&self) -> usize {
         offset::words(self.length - RECORD_BYTES) as usize
     }
@@ -184,7 +184,7 @@ impl RecordHeader {
 /// Validates the fixed part of the header: the first [`HEADER_BYTES`] of a file of `length` bytes.
 pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind> {
     let magic = &head[..head.len().min(MAGIC.len())];
-    // A file that was cut inside its magic, or is empty, still counts as a segment that was cut.
+    // A file that was truncated inside its magic, or is empty, still counts as a truncated segment.
     if !MAGIC.starts_with(magic) {
         return Err(ErrorKind::NotASegment);
     }
@@ -193,7 +193,7 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind
     }
     let first = head.word(at::VERSION);
     let (version, header_bytes) = (first as u32, (first >> 32) as u32);
-    // Version 0 was never written: it is a zeroed header, not an older layout.
+    // Version 0 was never written: it means a zeroed header, not an older layout.
     if version != 0 && version != LAYOUT_VERSION {
         return Err(ErrorKind::Version { found: version });
     }
@@ -215,7 +215,7 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind
     if size < HEADER_BYTES || size > limit || !size.is_multiple_of(LINE_BYTES) {
         return Err(ErrorKind::Damaged(format!("its size of {size} bytes is out of bounds")));
     }
-    // A loss of power takes what no sync has written to the disk, including the length.
+    // A power loss can undo everything that no sync wrote to the disk, including the length.
     let least = if clean == 0 { size.min(head.word(at::SYNCED)) } else { size };
     if length < least {
         return Err(ErrorKind::TooShort { length, expected: size });
@@ -236,26 +236,28 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind
     Ok(Header { size, limit, clean: clean == 1, left, boot })
 }
 
-/// The value of LEFT that the last process stores when it leaves the file in order. A process of an
-/// older version, which does not clear it, draws a token before it counts.
+/// Returns the value of LEFT that the last process stores when it leaves the file in order. A
+/// process of an older version does not clear it, but draws a token before it counts, so the value
+/// does not match any more.
 pub(crate) fn left_mark(tokens: u64) -> u64 {
     tokens.wrapping_add(1)
 }
 
-/// Whether LEFT says that the last process left the file in order.
+/// Returns whether LEFT shows that the last process left the file in order.
 pub(crate) fn is_left(left: u64, tokens: u64) -> bool {
     left != 0 && left == left_mark(tokens)
 }
 
 /// Walks the list of records from the root, newest first, and validates each.
 ///
-/// A circular list ends soon after a record comes up again (Brent 1980, "An improved Monte Carlo
-/// factorization algorithm", section 2). A list that another process changes meanwhile ends after
-/// at most the number of records that fit before the cursor.
+/// A circular list ends soon after a record is met again (Brent 1980, "An improved Monte Carlo
+/// factorization algorithm", section 2). If another process changes the list in the meantime, the
+/// walk ends after at most the number of records that fit before the cursor.
 pub(crate) fn walk<W: Words + ?Sized>(
     words: &W,
 ) -> impl Iterator<Item = Result<RecordHeader, ErrorKind>> {
-    // The root first: others may publish meanwhile, and its record ends before a later cursor.
+    // Load the root first: others can publish records in the meantime, and the root's record ends
+    // before a later cursor.
     let mut next = words.word(at::ROOT);
     let cursor = words.word(at::CURSOR);
     let is_inside = cursor >= HEADER_BYTES && words.has(cursor);
@@ -288,7 +290,7 @@ pub(crate) fn walk<W: Words + ?Sized>(
     })
 }
 
-/// The record at an offset that a walk has returned, validated again.
+/// Returns the record at an offset that a walk returned. The record is validated again.
 pub(crate) fn check_at(
     words: &(impl Words + ?Sized),
     offset: u64,
@@ -296,7 +298,7 @@ pub(crate) fn check_at(
     check_record(words, offset, words.word(at::CURSOR))
 }
 
-/// Validates every record: that it lies inside, names itself, and overlaps no other.
+/// Validates every record: it lies inside, names itself, and does not overlap another.
 pub(crate) fn check_records(words: &(impl Words + ?Sized)) -> Result<Vec<RecordHeader>, ErrorKind> {
     let mut records = walk(words).collect::<Result<Vec<_>, _>>()?;
     records.sort_by_key(|record| record.offset);
@@ -344,7 +346,8 @@ fn check_record(
         let word = field(record_at::NAME_LENGTH + offset::bytes(i as u64));
         chunk.copy_from_slice(&word.to_le_bytes());
     }
-    // A flipped bit in a kind or a name would make the record another one, which nothing looks for.
+    // A flipped bit in a kind or a name would make the record another one, which no reader looks
+    // for.
     if field(record_at::CHECKSUM) != record_checksum(length, kind, &text) {
         let reason = format!("the checksum of its record at {offset} does not match");
         return Err(ErrorKind::Damaged(reason));
@@ -357,7 +360,7 @@ fn check_record(
     Ok(RecordHeader { offset, length, kind, name: name.to_owned(), next })
 }
 
-/// Protects the few bytes of headers that are written once.
+/// Returns a checksum that protects the few bytes of headers that are written once.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     crate::hash::fnv1a(bytes)
 }

@@ -1,10 +1,10 @@
 //! Leader election: one of the processes that share a segment leads, until it dies or gives the
-//! lead back. A leader may also rest: any other process can take the lead meanwhile, and the one
-//! that rests learns whether one has.
+//! lead back. A leader can also rest: any other process can then take the lead, and the resting one
+//! learns whether this happened.
 //!
-//! Acquiring the lead never waits: a process that does not get it asks again later. As with the
-//! locks, the leader is known by its token, whose byte lock the system releases when the process
-//! dies.
+//! Acquiring the lead never waits: a process that does not get it asks again later. Like the owner
+//! of a lock, the leader is known by its token, whose byte lock the system releases when the
+//! process dies.
 
 use crate::cells::Cells;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use crate::fork;
 use crate::segment::Segment;
 use crate::sync::Ordering;
 
-/// Held by the process that leads, until it is dropped.
+/// The lead of this process, until it is dropped.
 #[derive(Debug)]
 #[must_use = "a lead that is dropped goes to the next process that asks"]
 pub struct LeaderLease {
@@ -22,16 +22,16 @@ pub struct LeaderLease {
     generation: u32,
 }
 
-/// The mark of a leader that rests, beside its token. No process has such a token, so any process
-/// may take the lead.
+/// The mark of a resting leader, next to its token. No process uses such a token, so any process
+/// can take the lead.
 const RESTING: u64 = 1 << 63;
 
-/// The token of the process that leads, or rests, by the word of a lead.
+/// Returns the token of the process that leads, or rests, from the word of a lead.
 pub(crate) fn leader(word: u64) -> u64 {
     word & !RESTING
 }
 
-/// A lead that another process may take, until this is dropped.
+/// A lead that another process can take, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct RestingLease {
     cells: Cells,
@@ -41,14 +41,14 @@ pub(crate) struct RestingLease {
 }
 
 impl RestingLease {
-    /// Takes the lead again if no process has led meanwhile.
+    /// Takes the lead again if no other process has led in the meantime.
     pub(crate) fn resume(self) -> Option<LeaderLease> {
         if self.generation != fork::generation() {
             return None;
         }
         let word = &self.cells[self.at];
         let (mark, token) = (self.token | RESTING, self.token);
-        // Acquire: as when a lead is taken, though no other process has led.
+        // Acquire: like when a lead is taken, though no other process has led.
         word.compare_exchange(mark, token, Ordering::Acquire, Ordering::Relaxed).ok()?;
         let (cells, at, generation) = (self.cells.clone(), self.at, self.generation);
         Some(LeaderLease { cells, at, token, generation })
@@ -59,7 +59,7 @@ impl Drop for RestingLease {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
             let mark = self.token | RESTING;
-            // If another process leads, or this one again, the word stays as it is.
+            // If another process leads, or this one again, the word is not changed.
             let word = &self.cells[self.at];
             let _ = word.compare_exchange(mark, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -67,12 +67,12 @@ impl Drop for RestingLease {
 }
 
 impl Segment {
-    /// Takes the lead that cell `at` of `cells` stands for. The cells are the segment's; the cell
-    /// must be zero at first, and written by nothing else. Returns `None` where another process
-    /// leads and lives, or this one leads already.
+    /// Takes the lead that cell `at` of `cells` stands for. The cells must belong to the segment.
+    /// The cell must be zero at first, and you must not write to it otherwise. Returns `None` if
+    /// another living process leads, or if this one leads already.
     ///
     /// # Errors
-    /// The system's, where this process cannot be marked as alive.
+    /// Returns the system's error if this process cannot be marked as alive.
     ///
     /// # Panics
     /// If there is no such cell.
@@ -83,7 +83,8 @@ impl Segment {
         if owner == token || owner != 0 && self.region.is_alive(owner) {
             return Ok(None);
         }
-        // Acquire: sees what the last leader wrote. No leader has the token of an earlier one.
+        // Acquire: sees the stores of the last leader. No leader shares the token of an earlier
+        // one.
         let took = word.compare_exchange(owner, token, Ordering::Acquire, Ordering::Relaxed);
         let (cells, generation) = (cells.clone(), fork::generation());
         Ok(took.is_ok().then_some(LeaderLease { cells, at, token, generation }))
@@ -91,19 +92,20 @@ impl Segment {
 }
 
 impl LeaderLease {
-    /// Whether this process still leads: a child of a fork has the handle, but not the lead.
+    /// Returns whether this process still leads. The child of a fork inherits the handle, but not
+    /// the lead.
     pub fn is_held(&self) -> bool {
         self.generation == fork::generation()
             && self.cells[self.at].load(Ordering::Relaxed) == self.token
     }
 
-    /// Lets other processes lead. `None` if this one does not lead any more.
+    /// Lets other processes lead. Returns `None` if this one does not lead any more.
     pub(crate) fn rest(self) -> Option<RestingLease> {
         if self.generation != fork::generation() {
             return None;
         }
         let (token, mark) = (self.token, self.token | RESTING);
-        // Release: the next leader sees what this one wrote.
+        // Release: the next leader sees the stores of this one.
         let word = &self.cells[self.at];
         word.compare_exchange(token, mark, Ordering::Release, Ordering::Relaxed).ok()?;
         let (cells, at, generation) = (self.cells.clone(), self.at, self.generation);
@@ -114,7 +116,7 @@ impl LeaderLease {
 impl Drop for LeaderLease {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
-            // Release: the next leader sees what this one wrote.
+            // Release: the next leader sees the stores of this one.
             let _ = self.cells[self.at].compare_exchange(
                 self.token,
                 0,

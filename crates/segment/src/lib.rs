@@ -1,12 +1,13 @@
-//! A segment: a flat region of memory, without pointers, in which counters live.
+//! A segment: a flat region of memory, without pointers, where counters live.
 //!
 //! This crate is the implementation of quipu, and makes no promise of stability. The exceptions are
-//! [`Segment`], [`Options`], [`Error`] and the module [`clock`]. Use the crate `quipu` to count.
+//! [`Segment`], [`Options`], [`Error`] and the module [`clock`]. If you want to count, use the
+//! crate `quipu`.
 //!
-//! A segment lies in private memory or in a file that is mapped and shared; the code that counts
-//! does not know which. It holds *records*, each with a kind and a name, and each record holds
-//! *cells*, 64-bit atomics. A process that dies loses nothing that it counted in a file: the pages
-//! belong to the kernel. [`Segment::sync`] makes them outlive a power loss as well.
+//! A segment is in private memory or in a file that is mapped and shared; the code that counts does
+//! not need to know. It contains *records*, each with a kind and a name, and each record contains
+//! *cells*, 64-bit atomics. A process that dies does not lose any counts in a file, because the
+//! pages belong to the kernel. Call [`Segment::sync`] if they must survive a power loss, too.
 //!
 //! ```
 //! use quipu_segment::{Kind, Segment};
@@ -22,11 +23,11 @@
 //! # Ok::<(), quipu_segment::Error>(())
 //! ```
 //!
-//! The layout is drawn byte for byte in `docs/formats.md` of the project.
+//! You find the layout, drawn byte for byte, in `docs/formats.md` of the project.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_debug_implementations)]
-// A child of a fork would wait forever: see clippy.toml.
+// A child of a fork could wait forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 #[cfg_attr(loom, allow(dead_code, reason = "a model uses a part of it"))]

@@ -1,14 +1,13 @@
 //! The list of records: how a record becomes visible.
 //!
-//! Records are pushed at the front, by one compare-and-swap of the root. Those of families
-//! that are freed are taken off, by a process that has the segment alone (`series/freed.rs`). A
-//! thread that dies before the swap leaves a record that cannot be found. No thread waits for
-//! another.
+//! Records are pushed at the front, by one compare-and-swap of the root. Records of freed families
+//! are removed by a process that has the segment to itself (`series/freed.rs`). A thread that dies
+//! before the swap leaves a record that cannot be found. No thread waits for another.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Puts the record at `offset`, whose link is `next`, before the one that `root` names.
-/// `before_publication` is called when the record and its link are written, before the record can
+/// Puts the record at `offset`, whose link is `next`, before the record that `root` names. This
+/// calls `before_publication` after the record and its link are written, and before the record can
 /// be found. Returns the record that the link names.
 pub(crate) fn push<E>(
     root: &AtomicU64,
@@ -21,7 +20,7 @@ pub(crate) fn push<E>(
         next.store(head, Ordering::Relaxed);
         before_publication()?;
         // Release: a thread that reads the root (Acquire) sees the whole record and its link; and
-        // through the link the records before it, since every push of the root continues the
+        // through the link the records before it, because every push of the root continues the
         // release.
         match root.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return Ok(head),
@@ -30,14 +29,14 @@ pub(crate) fn push<E>(
     }
 }
 
-/// As [`push`], for a record whose link is `head` already. Returns false if another record was
-/// pushed meanwhile.
+/// Like [`push`], for a record whose link is `head` already. Returns false if another record was
+/// pushed in the meantime.
 pub(crate) fn push_before(root: &AtomicU64, head: u64, offset: u64) -> bool {
     // Release: as above.
     root.compare_exchange(head, offset, Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
-/// The model for loom: a root and records of two cells, a value and a link.
+/// A model for loom: a root and records of two cells, a value and a link.
 #[cfg(loom)]
 pub mod model {
     use std::convert::Infallible;
@@ -45,11 +44,11 @@ pub mod model {
     use super::*;
     use crate::Cells;
 
-    /// The root in cell 0; record `n` has its value in cell `2n` and its link in `2n + 1`.
+    /// The root in cell 0; the value of record `n` is in cell `2n`, and its link in `2n + 1`.
     pub struct List(Cells);
 
     impl List {
-        /// A list with room for `records` records.
+        /// Returns a list with room for `records` records.
         pub fn new(records: usize) -> Self {
             Self(Cells::private(2 * records + 2))
         }
@@ -61,7 +60,7 @@ pub mod model {
             let Ok(_) = push(&self.0[0], &self.0[at + 1], n, || Ok::<_, Infallible>(()));
         }
 
-        /// The values of all records that can be found, newest first.
+        /// Returns the values of all records that can be found, newest first.
         pub fn values(&self) -> Vec<u64> {
             let mut values = Vec::new();
             let mut n = self.0[0].load(Ordering::Acquire);

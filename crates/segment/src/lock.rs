@@ -1,13 +1,13 @@
 //! A lock in a word of a segment, shared by the threads of all its processes. A thread holds it
-//! while it makes a family, inserts or removes a series, or grows the file. The death of its
-//! process releases it.
+//! while it creates a family, inserts or removes a series, or grows the file. If its process dies,
+//! the lock is released.
 //!
-//! The word is 0, or holds the token of the owning process and, in the bits above it, a number that
-//! changes each time the process takes a lock. A thread that waits checks whether the owner lives.
-//! If not, the thread takes the lock over and learns that it did: the dead process may have left
-//! work half done, which must be mended. An owner that lives may be stopped, by a signal or a
-//! freezer, for any length of time. So each caller states for how long it waits for one owner, and
-//! it waits at most ten times as long for several owners in turn.
+//! The word is 0, or contains the token of the owning process and, in the bits above, a number that
+//! changes each time the process takes a lock. A waiting thread checks whether the owner lives. If
+//! not, the thread takes the lock over, and learns that work may be half done and must be mended.
+//! An owner that lives may be stopped for any length of time, for example by a signal or a freezer.
+//! Each caller therefore limits its wait for one owner. It waits at most ten times as long for
+//! several owners in turn.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -15,22 +15,22 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// How long an update waits for the owner of a lock, before it counts in the overflow series
-/// instead.
+/// The longest wait of an update. After this, it counts in the overflow series instead.
 pub(crate) const UPDATE: Duration = Duration::from_millis(100);
-/// How long the removal of series waits.
+/// The longest wait of the removal of series.
 pub(crate) const REMOVAL: Duration = Duration::from_secs(1);
-/// How long the registration of a metric waits. Many processes may start at the same time, with a
-/// slow disk.
+/// The longest wait of the registration of a metric. Many processes can start at the same time,
+/// with a slow disk.
 pub(crate) const REGISTRATION: Duration = Duration::from_secs(10);
-/// A scrape spins and yields briefly for a lock, but never sleeps; then it goes on without it.
+/// A scrape spins and yields briefly for a lock, but never sleeps. It then continues without the
+/// lock.
 pub(crate) const SCRAPE: Duration = Duration::ZERO;
 
-/// Holds the lock until dropped, by the thread that took it.
+/// Holds the lock until it is dropped, by the thread that took it.
 #[must_use]
 pub(crate) struct Guard<'a> {
     word: &'a AtomicU64,
-    /// Set when the work of a holder may be half done.
+    /// The word that is set when the work of a holder may be half done.
     broken: &'a AtomicU64,
     /// Dropped after the lock is released.
     _taking: LockNote,
@@ -41,32 +41,32 @@ impl Drop for Guard<'_> {
         if std::thread::panicking() {
             self.broken.store(1, Ordering::Relaxed);
         }
-        // Release: the next owner sees everything that this one wrote.
+        // Release: the next owner sees all stores of this one.
         self.word.store(0, Ordering::Release);
     }
 }
 
-/// Why a lock could not be taken.
+/// The reason why a lock could not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BusyReason {
-    /// Another thread, of a living process, has held it for all of this time.
+    /// A thread of a living process held it for this whole time.
     Held(Duration),
-    /// A signal handler interrupted this thread while it had the lock or was about to take it.
+    /// A signal handler interrupted this thread while it held the lock or was about to take it.
     Interrupted,
 }
 
-/// What a process remembers of a lock whose owner did not release it in time, so that only the
-/// first of many updates waits for it.
+/// The memory of a process about a lock whose owner did not release it in time. With this, only the
+/// first of many updates waits for the owner.
 #[derive(Debug, Default)]
 pub(crate) struct StuckLock {
-    /// The mark in the lock's word of that owner; 0 for none.
+    /// The owner's mark in the lock's word; 0 for none.
     owner: AtomicU64,
-    /// When this process gave up, in milliseconds since boot.
+    /// The time when this process gave up, in milliseconds since boot.
     since: AtomicU64,
 }
 
 impl StuckLock {
-    /// For how many milliseconds no update waits again for an owner that still has the lock.
+    /// The milliseconds until an update waits again for an owner that still holds the lock.
     const PAUSE: u64 = 1000;
 
     fn remember(&self, owner: u64) {
@@ -81,7 +81,7 @@ impl StuckLock {
             && now().wrapping_sub(self.since.load(Ordering::Relaxed)) < Self::PAUSE
     }
 
-    /// The lock was taken: its owner did release it.
+    /// Clears the memory, because the lock was taken and so its owner did release it.
     fn forget(&self) {
         if self.owner.load(Ordering::Relaxed) != 0 {
             self.owner.store(0, Ordering::Relaxed);
@@ -96,10 +96,10 @@ fn now() -> u64 {
 /// The bits of a token in the word of a lock.
 const TOKEN_BITS: u32 = 38;
 
-/// The last token. No process draws it: a reader of a copy has it.
+/// The last token. No process draws it, because a reader of a copy uses it.
 pub(crate) const LAST_TOKEN: u64 = u64::MAX >> (u64::BITS - TOKEN_BITS);
 
-/// The value that the process of that token puts into the word of a lock this time.
+/// Returns the value that the process of this token stores in the word of a lock this time.
 fn mark(token: u64) -> u64 {
     static ACQUISITIONS: AtomicU64 = AtomicU64::new(0);
     // The shift cuts off the upper bits of the number.
@@ -110,9 +110,10 @@ fn token_of(mark: u64) -> u64 {
     mark & LAST_TOKEN
 }
 
-/// Takes the lock for the process of that token. Also returns whether an earlier owner left its
-/// work half done, which remains set until `broken` is cleared. `is_alive` says whether the process
-/// of a token lives; `stuck` belongs to the lock; `wait` is how long to wait for one owner.
+/// Takes the lock for the process of this token. Also returns whether an earlier owner left its
+/// work half done, which remains set until you clear `broken`. `is_alive` returns whether the
+/// process of a token lives, `stuck` belongs to the lock, and `wait` is the longest wait for one
+/// owner.
 pub(crate) fn acquire<'a>(
     word: &'a AtomicU64,
     broken: &'a AtomicU64,
@@ -124,7 +125,7 @@ pub(crate) fn acquire<'a>(
     debug_assert!(token != 0 && token == token_of(token));
     let mark = mark(token);
     let taking = LockNote::begin(word).ok_or(BusyReason::Interrupted)?;
-    // Acquire: sees what the last owner wrote.
+    // Acquire: sees the stores of the last owner.
     let half_done = match word.compare_exchange(0, mark, Ordering::Acquire, Ordering::Relaxed) {
         Ok(_) => broken.load(Ordering::Relaxed) != 0,
         Err(_) => contend(word, broken, mark, is_alive, stuck, wait)?,
@@ -149,8 +150,8 @@ fn contend(
     let (mut waited, mut since) = (Duration::ZERO, Duration::ZERO);
     let (mut seen, mut asked) = (0, None::<Duration>);
     loop {
-        // A load first: an exchange, even one that fails, would take the line away from the owner
-        // and from all other threads that wait.
+        // Load first, because an exchange would take the cache line away from the owner and from
+        // all other waiting threads, even if it fails.
         let mut owner = word.load(Ordering::Relaxed);
         if owner == 0 {
             // Acquire: as above.
@@ -177,11 +178,11 @@ fn contend(
         if owner != 0 && asked.is_none_or(|asked| waited - asked > LIVENESS_CHECK_INTERVAL) {
             asked = Some(waited);
             if !is_alive(token_of(owner)) {
-                // No owner has the token of an earlier one, so no lock is taken over twice.
+                // No owner shares the token of an earlier one, so no lock is taken over twice.
                 if word.compare_exchange(owner, mark, Ordering::Acquire, Ordering::Relaxed).is_ok()
                 {
-                    // Remains set until the work is mended. If this process dies before the store,
-                    // the next one finds a dead owner again.
+                    // This remains set until the work is mended. If this process dies before the
+                    // store, the next one finds a dead owner again.
                     broken.store(1, Ordering::Relaxed);
                     return Ok(true);
                 }
@@ -195,39 +196,39 @@ fn contend(
             return Err(BusyReason::Held(waited));
         }
         std::thread::sleep(NAP);
-        // Time in which this process was stopped itself does not count: the owner may have been
-        // stopped as well.
+        // Don't count the time while this process itself was stopped, because the owner may have
+        // been stopped, too.
         let now = Instant::now();
         waited += last.map_or(NAP, |last| now - last).min(LONGEST_NAP);
         last = Some(now);
     }
 }
 
-/// Notes that this thread takes a lock, for a signal handler that interrupts it and wants the same
+/// A note that this thread takes a lock, for a signal handler that interrupts it and wants the same
 /// lock.
 struct LockNote {
     /// The index of the note; the number of places if all are in use.
     place: usize,
-    /// Not `Send`: the thread that takes the lock releases it.
+    /// Not `Send`, because the thread that takes the lock must release it.
     _thread: PhantomData<*const ()>,
 }
 
 thread_local! {
-    /// The addresses of the locks that this thread has or is about to take. Without a destructor,
-    /// so that the first access needs no registration even in a signal handler.
+    /// The addresses of the locks that this thread holds or is about to take. The array needs no
+    /// destructor, because its first access must need no registration even in a signal handler.
     static TAKEN: [Cell<usize>; 8] = const { [const { Cell::new(0) }; 8] };
 }
 
 impl LockNote {
-    /// `None` if this thread has the lock already, or is taking it.
+    /// Makes a note; `None` if this thread holds the lock already, or is taking it.
     fn begin(word: &AtomicU64) -> Option<Self> {
         let address = std::ptr::from_ref(word).addr();
         TAKEN.with(|taken| {
             if taken.iter().any(|place| place.get() == address) {
                 return None;
             }
-            // If a thread takes more locks than there are places, which no code does, the last are
-            // not noted.
+            // If a thread takes more locks than there are places, the last are not noted. No code
+            // does so.
             let place = taken.iter().position(|place| place.get() == 0).unwrap_or(taken.len());
             if let Some(place) = taken.get(place) {
                 place.set(address);
@@ -254,11 +255,11 @@ const SPINS: u32 = 64;
 const YIELDS: u32 = 256;
 const FEW_YIELDS: u32 = SPINS + 8;
 const NAP: Duration = Duration::from_micros(50);
-/// The most that one sleep adds to the wait: on an overloaded machine, the owner is slowed down as
-/// well.
+/// The most that one sleep adds to the wait, because an overloaded machine slows down the owner,
+/// too.
 const LONGEST_NAP: Duration = Duration::from_millis(2);
-/// How long a waiting thread relies on its last check that the owner lives: a check takes a system
-/// call.
+/// How long a waiting thread relies on its last check that the owner lives, because a check takes a
+/// system call.
 const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
@@ -288,7 +289,7 @@ mod tests {
             let busy = take(&words, &stuck, UPDATE).err().unwrap();
             assert_eq!(busy, BusyReason::Held(Duration::ZERO));
         }
-        // Another owner is waited for again, and a dead one not at all.
+        // Another owner is waited for again, and a dead one is not.
         words[0].store(4, Ordering::Relaxed);
         assert!(
             matches!(take(&words, &stuck, wait), Err(BusyReason::Held(waited)) if waited >= wait)

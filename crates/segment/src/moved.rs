@@ -1,18 +1,18 @@
-//! Which words of a file moved while it was copied: a bit for each word.
+//! The words of a file that moved while it was copied: a bit for each word.
 //!
-//! A file in use is read in three passes. The words of the second one are kept; a word that was
-//! another one in the first or in the third has *moved*. So
+//! A file in use is read in three passes. The words of the second pass are kept. If a word was
+//! different in the first or in the third pass, it has *moved*. This allows three conclusions:
 //!
-//! - words that did not move had these values at one moment, after the first pass and before the
-//!   third: they are consistent with each other, in whatever order a pass reads them;
-//! - what a word names that did not move was complete before the second pass, as it is for a thread
-//!   that loads the word first (Acquire), and then what it names;
-//! - a word that did not move vouches for others, as the number of a sequence lock does, since they
+//! - Words that did not move had these values at one moment, after the first pass and before the
+//!   third. They are consistent with each other, even if a pass reads them in any order.
+//! - If a word did not move, the memory that it refers to was complete before the second pass, like
+//!   for a thread that loads the word first (Acquire), and then this memory.
+//! - A word that did not move can guard others, like the number of a sequence lock, because they
 //!   were read after it and before it.
 //!
-//! A sum that only grows may move: its value is one that it had during the second pass. No pass
-//! relies on the order in which it reads its words, since a system call that copies memory has
-//! none.
+//! A sum that only grows may move, because its value is one that it had during the second pass. No
+//! pass relies on the order of its reads, because a system call that copies memory uses no
+//! particular order.
 
 use std::ops::Range;
 
@@ -27,26 +27,26 @@ pub(crate) struct MovedWords(Box<[AtomicU64]>);
 pub(crate) enum Pass {
     /// Fills memory that is zero.
     First,
-    /// Replaces the words that are others by now, and notes them. So does any later reading.
+    /// Replaces the words that differ by now, and marks them. Any later reading does this, too.
     Second,
-    /// Notes the words that are others by now, and keeps those of the pass before.
+    /// Marks the words that differ by now, and keeps the words of the pass before.
     Third,
 }
 
 const BITS: u64 = u64::BITS as u64;
 
 impl MovedWords {
-    /// For a segment of that many words.
+    /// Returns the bits for a segment of this many words.
     pub(crate) fn new(words: u64) -> Self {
         Self((0..words.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Whether no word moved.
+    /// Returns whether no word moved.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
 
-    /// Whether any of these words moved.
+    /// Returns whether any of these words moved.
     pub(crate) fn any(&self, words: Range<u64>) -> bool {
         let mut at = words.start;
         while at < words.end {
@@ -61,7 +61,7 @@ impl MovedWords {
         false
     }
 
-    /// Notes that these words moved.
+    /// Marks these words as moved.
     pub(crate) fn note(&self, words: Range<u64>) {
         for at in words {
             if let Some(word) = self.word(at) {
@@ -76,7 +76,7 @@ impl MovedWords {
         if pass == Pass::First {
             for (cell, word) in cells.iter().zip(words) {
                 let word = u64::from_le_bytes(*word);
-                // Pages of zeros are not touched.
+                // Don't touch pages of zeros.
                 if word != 0 {
                     cell.store(word, Ordering::Relaxed);
                 }
@@ -85,10 +85,10 @@ impl MovedWords {
         }
         let (mut at, mut cells, mut words) = (first, cells, words);
         while !cells.is_empty() && !words.is_empty() {
-            // Those of one word of bits.
+            // The words that share one word of bits.
             let count = ((BITS - at % BITS) as usize).min(cells.len()).min(words.len());
             let mut moved = 0;
-            // Most of them are the same: this tells it without a branch for each.
+            // Most words are equal: this finds out without a branch for each.
             let differ = cells.iter().zip(&words[..count]).fold(0, |differ, (cell, word)| {
                 differ | (cell.load(Ordering::Relaxed) ^ u64::from_le_bytes(*word))
             });
@@ -112,7 +112,7 @@ impl MovedWords {
         }
     }
 
-    /// The word with the bit of a word.
+    /// Returns the word that contains the bit of a word.
     fn word(&self, at: u64) -> Option<&AtomicU64> {
         self.0.get(usize::try_from(at / BITS).ok()?)
     }
@@ -140,12 +140,12 @@ mod tests {
         assert_eq!([3, 70, 99, 98].map(value), [1000, 1000, 99, 98]);
         assert!(moved.any(0..200) && moved.any(64..65) && moved.any(62..64));
         assert!(!moved.any(0..63) && !moved.any(65..130) && !moved.any(70..70));
-        // What the reader adds lies after the words that were copied.
+        // Words that the reader adds lie after the copied ones.
         assert!(!moved.any(300..400));
     }
 }
 
-/// The model for loom: a file of a few words that is copied while a thread stores into it.
+/// A model for loom: a file of a few words is copied while a thread stores into it.
 #[cfg(loom)]
 pub mod model {
     use super::*;
@@ -159,7 +159,7 @@ pub mod model {
     }
 
     impl WordsCopy {
-        /// Copies the words in three passes, each of which reads them in no order.
+        /// Copies the words in three passes. Each pass reads them in no particular order.
         pub fn new(file: &Cells) -> Self {
             let copied = Self { cells: Cells::private(file.len()), moved: MovedWords::new(64) };
             let all: Vec<usize> = (0..file.len()).collect();
@@ -179,16 +179,16 @@ pub mod model {
                 let word = file[at].load(Ordering::Relaxed).to_le_bytes();
                 self.moved.take(pass, &self.cells[at..=at], &word, at as u64);
             }
-            // Acquire: as after a pass over a file.
+            // Acquire: like after a pass over a file.
             fence(Ordering::Acquire);
         }
 
-        /// Whether one of these words moved.
+        /// Returns whether one of these words moved.
         pub fn has_moved(&self, words: Range<u64>) -> bool {
             self.moved.any(words)
         }
 
-        /// A word of the copy.
+        /// Returns a word of the copy.
         pub fn word(&self, at: usize) -> u64 {
             self.cells[at].load(Ordering::Relaxed)
         }

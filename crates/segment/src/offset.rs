@@ -1,8 +1,8 @@
 //! Offsets in a segment, counted from its start: of words, and of bytes.
 //!
-//! Series, blocks, tables and claims are found by a [`WordOffset`]. It has 32 bits, so that a word
-//! of the segment can hold an offset and something else. Cells of the header and of the segment's
-//! records are found by a [`ByteOffset`]. Lengths are plain integers, which [`bytes`] and [`words`]
+//! You find series, blocks, tables and claims by a [`WordOffset`]. Its size is 32 bits, so a word
+//! of the segment can contain an offset and something else. You find cells of the header and of the
+//! segment's records by a [`ByteOffset`]. Lengths are plain integers, which [`bytes`] and [`words`]
 //! convert.
 
 use std::fmt;
@@ -10,8 +10,8 @@ use std::fmt;
 /// The bytes of a cell.
 pub const CELL_BYTES: u64 = 8;
 
-/// The offset of a word. None names the segment's first word, so [`Self::NONE`] is 0, as in a
-/// zeroed word.
+/// The offset of a word. None names the segment's first word, so [`Self::NONE`] is 0, like a zeroed
+/// word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct WordOffset(u32);
 
@@ -20,7 +20,7 @@ pub(crate) struct WordOffset(u32);
 pub(crate) struct ByteOffset(u64);
 
 impl WordOffset {
-    /// Stands for nothing.
+    /// Stands for no word.
     pub(crate) const NONE: Self = Self(0);
 
     #[inline]
@@ -28,45 +28,45 @@ impl WordOffset {
         Self(words)
     }
 
-    /// The offset in the lower half of a word of the segment.
+    /// Unpacks the offset from the lower half of a word of the segment.
     #[inline]
     pub(crate) const fn unpack(word: u64) -> Self {
-        // Truncation is meant: the upper half holds something else.
+        // The truncation is intended: the upper half contains something else.
         Self(word as u32)
     }
 
-    /// A word of the segment whose lower half is the offset.
+    /// Returns a word of the segment whose lower half is the offset.
     #[inline]
     pub(crate) const fn pack(self) -> u64 {
         self.0 as u64
     }
 
-    /// The offset as a number of words.
+    /// Returns the offset as a number of words.
     #[inline]
     pub(crate) const fn get(self) -> u32 {
         self.0
     }
 
-    /// The offset `words` words further on.
+    /// Returns the offset `words` words further on.
     #[inline]
     pub(crate) const fn plus(self, words: u32) -> Self {
         Self(self.0 + words)
     }
 
-    /// As [`Self::plus`]; `None` beyond the reach of word offsets.
+    /// Like [`Self::plus`]; `None` beyond the reach of word offsets.
     #[inline]
     pub(crate) fn checked_plus(self, words: u32) -> Option<Self> {
         self.0.checked_add(words).map(Self)
     }
 
-    /// The offset of the word's first byte.
+    /// Returns the offset of the word's first byte.
     #[inline]
     pub(crate) const fn byte(self) -> ByteOffset {
         self.byte_of(0)
     }
 
-    /// The offset of the first byte of the word `index` words further on, which may lie beyond the
-    /// reach of word offsets.
+    /// Returns the offset of the first byte of the word `index` words further on, which may be
+    /// beyond the reach of word offsets.
     #[inline]
     pub(crate) const fn byte_of(self, index: u32) -> ByteOffset {
         ByteOffset((self.0 as u64 + index as u64) * CELL_BYTES)
@@ -79,45 +79,45 @@ impl ByteOffset {
         Self(bytes)
     }
 
-    /// The offset as a number of bytes.
+    /// Returns the offset as a number of bytes.
     #[inline]
     pub(crate) const fn get(self) -> u64 {
         self.0
     }
 
-    /// The offset as a number of whole words.
+    /// Returns the offset as a number of whole words.
     #[inline]
     pub(crate) const fn words(self) -> u64 {
         words(self.0)
     }
 
-    /// The offset as an index into the bytes of a header.
+    /// Returns the offset as an index into the bytes of a header.
     #[inline]
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The offset `bytes` bytes further on.
+    /// Returns the offset `bytes` bytes further on.
     #[inline]
     pub(crate) const fn plus(self, bytes: u64) -> Self {
         Self(self.0 + bytes)
     }
 
-    /// Whether a cell may begin there.
+    /// Returns whether a cell can begin there.
     #[inline]
     pub(crate) const fn is_of_cell(self) -> bool {
         self.0.is_multiple_of(CELL_BYTES)
     }
 }
 
-/// The bytes of `words` words; at most `u64::MAX`, for a number of words that was read and may be
-/// anything.
+/// Returns the bytes of `words` words. The result saturates at `u64::MAX`, because the number may
+/// be untrusted.
 #[inline]
 pub(crate) const fn bytes(words: u64) -> u64 {
     words.saturating_mul(CELL_BYTES)
 }
 
-/// The number of whole words in `bytes` bytes.
+/// Returns the number of whole words in `bytes` bytes.
 #[inline]
 pub(crate) const fn words(bytes: u64) -> u64 {
     bytes / CELL_BYTES

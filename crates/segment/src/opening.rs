@@ -1,5 +1,5 @@
-//! Opening a segment whose records are families of series: the public constructors. The segment
-//! itself knows nothing of families; it gets their checks here, as its [`Contents`].
+//! The public constructors of a segment whose records are families of series. The segment itself
+//! does not know families; it gets their checks here, as its [`Contents`].
 
 #[cfg(unix)]
 use std::path::Path;
@@ -16,7 +16,7 @@ fn contents() -> Arc<dyn Contents> {
 }
 
 impl Options {
-    /// The defaults: a limit of 256 MiB, no size in advance, mode 0600, not shared.
+    /// Returns the defaults: a limit of 256 MiB, no initial size, mode 0600, not shared.
     pub fn new() -> Self {
         Self::with_contents(contents)
     }
@@ -30,53 +30,54 @@ impl Default for Options {
 
 impl Segment {
     /// Returns a segment of `limit` bytes in private memory. The system provides it page by page,
-    /// as it is used.
+    /// as you use it.
     ///
     /// # Errors
-    /// A limit too small for a header or over 1 TiB, and memory that the system refuses.
+    /// If the limit is too small for a header or over 1 TiB, or the system refuses the memory.
     pub fn private(limit: u64) -> Result<Self, Error> {
         Self::in_private_memory(limit, contents())
     }
 
-    /// Returns a segment of at most `limit` bytes in memory, shared with the children that this
-    /// process forks afterwards, and with their children. All count in the same cells. The memory
-    /// is released with the last of them. It needs no writable directory.
+    /// Returns a segment of at most `limit` bytes in memory. You share it with the children that
+    /// this process forks afterwards, and with their children: all of them count in the same cells.
+    /// The memory is released with the last process. This needs no writable directory.
     ///
-    /// Memory is allocated as the segment grows, and at once for each growth, so that no write
-    /// fails for lack of it.
+    /// Memory is allocated whenever the segment grows, in advance, because a write must not fail
+    /// for lack of memory.
     ///
     /// # Errors
-    /// A limit too small for a header or over 1 TiB, and a system without such memory: only Linux
-    /// has it.
+    /// If the limit is too small for a header or over 1 TiB, or the system does not support such
+    /// memory: only Linux does.
     #[cfg(unix)]
     pub fn anonymous(limit: u64) -> Result<Self, Error> {
         Self::in_shared_memory(limit, contents())
     }
 
-    /// Returns a copy of an open file in private memory, as the file is now: a reader of files in
-    /// which other processes count needs no lock that they wait for, and writes nothing into the
-    /// file. Of these processes, the copy knows which live. `path` is for messages.
+    /// Returns a copy of a file in private memory. Use this to read a file where other processes
+    /// count: you take no lock that they wait for, and write nothing into the file. The copy knows
+    /// which of these processes live. `path` is for messages.
     ///
-    /// The copy is read and not mapped: a file that is cut meanwhile is an error. Counts that are
-    /// added meanwhile may be missing. What is counted in the copy stays there, as far as a walk
-    /// does not read it from the file again, because it moved while the file was copied.
+    /// The file is read and not mapped, so a truncation is an error and not a SIGBUS. Counts that
+    /// are added during the copy may be missing. Your own counts stay in the copy, until a walk
+    /// reads their words again from the file because they moved during the copy.
     ///
-    /// A walk over a family of the copy shows what one in a process that has the file open would
-    /// show. A series that changes again and again while it is read is left out, and
-    /// [counted](Segment::left_out). A lookup by labels may miss a series that is just being made.
+    /// A walk over a family of the copy shows the same as in a process that has the file open. A
+    /// series that keeps changing while it is read is skipped and [counted](Segment::left_out). A
+    /// lookup by labels can miss a series that is just being created.
     ///
-    /// A copy is for one walk over each family, or a few: what is read of a file is bounded in all,
-    /// whatever is in it, and what comes after that is left out.
+    /// Use a copy for one walk over each family, or for a few. The work on one copy is bounded for
+    /// any contents, and the walk skips everything beyond this bound.
     ///
     /// # Errors
-    /// What [`Options::open`] refuses, a file with more than `most` bytes in use, and the system's.
+    /// Returns the errors of [`Options::open`], and of the system. Also fails if more than `most`
+    /// bytes are in use.
     #[cfg(unix)]
     pub fn copy_of(path: &Path, file: &std::fs::File, most: u64) -> Result<Self, Error> {
         Self::copied(path, file, most, contents, Steps::NONE)
     }
 
-    /// As [`Segment::copy_of`], for tests: one word at a time, and `before` is called before each,
-    /// with the number of the pass and the offset.
+    /// Like [`Segment::copy_of`], for tests: reads one word at a time, and calls `before` before
+    /// each, with the number of the pass and the offset.
     #[cfg(unix)]
     #[doc(hidden)]
     pub fn copy_by_words(
@@ -87,7 +88,7 @@ impl Segment {
         Self::copied(path, file, u64::MAX, contents, Steps::words(before, None))
     }
 
-    /// As [`Segment::copy_by_words`], but only about `budget` words are read again.
+    /// Like [`Segment::copy_by_words`], but only about `budget` words are read again.
     #[cfg(unix)]
     #[doc(hidden)]
     pub fn copy_within(
@@ -102,7 +103,7 @@ impl Segment {
     /// Opens or creates a file with the default [`Options`].
     ///
     /// # Errors
-    /// Those of [`Options::open_or_create`].
+    /// Returns the errors of [`Options::open_or_create`].
     #[cfg(unix)]
     pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self, Error> {
         Options::new().open_or_create(path)

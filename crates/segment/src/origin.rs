@@ -1,12 +1,12 @@
 //! The file that a segment in private memory is a copy of.
 //!
-//! Words that moved while the file was copied are read again, in the order in which a process that
-//! has the file open reads them. Each reading is one or more system calls, and comes after the
-//! readings before it.
+//! Words that moved while the file was copied are read again, in the order that a process with the
+//! file open uses. Each reading is one or more system calls, and is made after the readings before
+//! it.
 //!
-//! The number of words that are read again is bounded. Once a reading was refused, or failed, so
-//! are all that come after it: words that were read again and words that were not are never taken
-//! for those of one moment. The caller leaves out what did not settle.
+//! The number of words to read again is bounded. Once a reading is refused or fails, all later ones
+//! are refused, too, because words that were read again must not be combined with words that were
+//! not. The caller skips everything that did not settle.
 
 use std::fs::File;
 use std::ops::Range;
@@ -17,29 +17,29 @@ use crate::offset::{self, ByteOffset};
 use crate::region::Region;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The file, and what is known of the copy.
+/// The file, and the state of the copy.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) file: File,
     pub(crate) moved: MovedWords,
-    /// The words that were copied. Those that the reader adds lie after them.
+    /// The number of copied words. Words that the reader adds lie after them.
     copied: AtomicU64,
-    /// The words of the header, as the file had them.
+    /// The words of the header in the file.
     #[allow(
         clippy::disallowed_types,
         reason = "it is set while the copy is made, before a child of a fork or a thread has it"
     )]
     head: std::sync::OnceLock<Box<[u64]>>,
-    /// How often words were read again, and how many more may be: a file in which all moves again
-    /// and again takes time in proportion to its length.
+    /// The number of repeated reads.
     readings: AtomicU64,
-    /// Nothing is left once a reading was refused or failed.
+    /// The number of words that may still be read again; 0 once a reading was refused or failed.
+    /// This bounds the time, because all words of a file could keep moving.
     budget: AtomicU64,
-    /// How many more words of side allocations are added up.
+    /// The number of words of side allocations that may still be added up.
     work: AtomicU64,
-    /// The series that are not shown, since they moved again and again.
+    /// The number of series that are not shown, because they kept moving.
     left_out: AtomicU64,
-    /// The numbers of the families that are not shown, in ascending order.
+    /// The numbers of the hidden families, in ascending order.
     #[allow(
         clippy::disallowed_types,
         reason = "it is set while the copy is made, before a child of a fork or a thread has it"
@@ -47,20 +47,20 @@ pub(crate) struct Origin {
     hidden: std::sync::OnceLock<Vec<u64>>,
 }
 
-/// How often words that move are read again until they are consistent.
+/// The number of times that moved words are read again until they are consistent.
 pub(crate) const TRIES: usize = 8;
-/// The words that are read again at most: for each word that there is room for, and in any case.
+/// The words that may be read again: for each word of room, and at least.
 const BUDGET: u64 = 32;
 const MIN_BUDGET: u64 = 1 << 20;
-/// As above, the words of side allocations: a walk adds up each of them once or twice, unless a
-/// file says that they overlap.
+/// Like above, for the words of side allocations: a walk adds up each of them once or twice, unless
+/// they overlap in a damaged file.
 const WORK: u64 = 16;
 const MIN_WORK: u64 = 1 << 20;
 /// The words that are read at a time.
 const BLOCK: u64 = 1 << 13;
 
 impl Origin {
-    /// The file of a copy, of which the first `words` words may move.
+    /// Returns the origin of a copy, whose first `words` words may move.
     pub(crate) fn new(file: File, words: u64) -> Self {
         Self {
             file,
@@ -75,29 +75,29 @@ impl Origin {
         }
     }
 
-    /// Notes the words of the header, which are others in the copy.
+    /// Stores the words of the file's header, which differ in the copy.
     pub(crate) fn set_head(&self, words: impl Iterator<Item = u64>) {
         let _ = self.head.set(words.collect());
     }
 
-    /// A word of the header, as the file had it.
+    /// Returns a word of the file's header.
     #[cfg(not(loom))]
     pub(crate) fn head(&self, word: u64) -> u64 {
         let words = self.head.get().map_or(&[][..], |words| words);
         usize::try_from(word).ok().and_then(|at| words.get(at)).copied().unwrap_or(0)
     }
 
-    /// Notes how many words were copied.
+    /// Stores the number of copied words.
     pub(crate) fn set_copied(&self, words: u64) {
         self.copied.store(words, Ordering::Relaxed);
     }
 
-    /// Sets how many words may be read again: for tests.
+    /// Sets the number of words that may be read again, for tests.
     pub(crate) fn set_budget(&self, words: u64) {
         self.budget.store(words, Ordering::Relaxed);
     }
 
-    /// How often words were read again, or were to be.
+    /// Returns the number of times that words were read again, or should have been.
     pub(crate) fn readings(&self) -> u64 {
         self.readings.load(Ordering::Relaxed)
     }
@@ -107,37 +107,37 @@ impl Origin {
         self.left_out.fetch_add(series, Ordering::Relaxed);
     }
 
-    /// The number of series that are not shown.
+    /// Returns the number of series that are not shown.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Does not show these families.
+    /// Hides these families.
     pub(crate) fn hide(&self, mut families: Vec<u64>) {
         families.sort_unstable();
         let _ = self.hidden.set(families);
     }
 
-    /// Whether a family is not shown.
+    /// Returns whether a family is hidden.
     pub(crate) fn is_hidden(&self, family: u64) -> bool {
         self.hidden.get().is_some_and(|hidden| hidden.binary_search(&family).is_ok())
     }
 
-    /// The number of words that were copied.
+    /// Returns the number of copied words.
     pub(crate) fn copied(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
 
-    /// Reads words of the file again, as far as they were copied, and notes those that are others
-    /// by now. Returns false if they are not read: then they, or some of them, stay as they are.
+    /// Reads words of the file again, among the copied ones, and marks the words that differ by
+    /// now. Returns false if this fails; some of them may then be unchanged.
     #[must_use]
     pub(crate) fn read_again(&self, region: &Region, words: Range<u64>) -> bool {
         self.readings.fetch_add(1, Ordering::Relaxed);
         self.spend(&words) && self.pass(region, Pass::Second, words)
     }
 
-    /// Takes words from the budget, and what a system call costs. Returns false if there are too
-    /// few: then none are left.
+    /// Takes words from the budget, plus the cost of a system call. If there are too few, this
+    /// empties the budget and returns false.
     fn spend(&self, words: &Range<u64>) -> bool {
         let cost = words.end.saturating_sub(words.start) + 64;
         take(&self.budget, cost) || self.refuse()
@@ -149,13 +149,13 @@ impl Origin {
         false
     }
 
-    /// Whether a reading was refused or failed.
+    /// Returns whether a reading was refused or failed.
     pub(crate) fn is_refusing(&self) -> bool {
         self.budget.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the words of a side allocation from what is added up. Returns false if that was too
-    /// much: then a walk finds that it has not read all of the series.
+    /// Takes the words of a side allocation from the work budget. Returns false if there are too
+    /// few. A walk then notices that it has not read the whole series.
     pub(crate) fn work(&self, words: u64) -> bool {
         take(&self.work, words) || {
             self.readings.fetch_add(1, Ordering::Relaxed);
@@ -163,8 +163,8 @@ impl Origin {
         }
     }
 
-    /// Reads words of the file again, until `key`, a part of them, stays the same from before to
-    /// after a reading of all. Returns whether it did, in a few tries.
+    /// Reads words of the file again, until `key`, a part of them, is the same before and after a
+    /// reading of all. Returns whether this happened within a few tries.
     pub(crate) fn settle(&self, region: &Region, words: Range<u64>, key: Range<u64>) -> bool {
         let mut before = self.words(key.clone());
         for _ in 0..TRIES {
@@ -188,7 +188,7 @@ impl Origin {
         false
     }
 
-    /// The words of the file as they are now. `None` if they cannot be read.
+    /// Returns the current words of the file; `None` if they cannot be read.
     pub(crate) fn words(&self, words: Range<u64>) -> Option<Vec<u64>> {
         if !self.spend(&words) {
             return None;
@@ -201,8 +201,8 @@ impl Origin {
         Some(found.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
-    /// Takes words of the file as a pass does, as far as they were copied. Returns false if they
-    /// cannot be read.
+    /// Takes words of the file like a pass, among the copied ones. Returns false if they cannot be
+    /// read.
     fn pass(&self, region: &Region, pass: Pass, words: Range<u64>) -> bool {
         let end = words.end.min(self.copied());
         let mut at = words.start;
@@ -220,16 +220,16 @@ impl Origin {
         true
     }
 
-    /// Fills bytes with those of the file from a word on. Returns false if that fails.
+    /// Fills a buffer with the bytes of the file from a word on. Returns false if that fails.
     fn fill(&self, bytes: &mut [u8], word: u64) -> bool {
         let filled = read_up_to(&self.file, bytes, offset::bytes(word));
-        // Acquire: what is read from here on is read after it.
+        // Acquire: later reads are made after this one.
         fence(Ordering::Acquire);
         filled.is_ok_and(|filled| filled == bytes.len()) || self.refuse()
     }
 }
 
-/// Takes a number from what is left. Returns false if that is less.
+/// Subtracts a number. Returns false if less than that is left.
 fn take(left: &AtomicU64, number: u64) -> bool {
     let less = |left: u64| left.checked_sub(number);
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn after_a_reading_that_is_refused_or_fails_there_is_none() {
-        // The words of the file, and those that may be read.
+        // The words of the file, and the words that may be read.
         for (length, budget) in [(64, 64 + 20 + 100), (20, 1000)] {
             let file = tempfile::tempfile().unwrap();
             file.set_len(length * 8).unwrap();

@@ -1,12 +1,13 @@
-//! Tells which processes have a file open, by a lock of the whole file and by locks of single bytes
-//! after the greatest size that a file may have.
+//! Shows which processes use a file, by a lock of the whole file and by locks of single bytes
+//! beyond the greatest size of a file.
 //!
 //! The process that opens a file first holds the exclusive lock (`flock`) while it validates and
 //! mends the file. Then it marks itself as present, by a lock of the byte [`PRESENCE`], and shares
-//! its lock. So a process is present only if the whole file was validated, by it or by a process
-//! that was present when it came. A process that waits joins once another is present. If none is,
-//! the first opener was killed or refused the file, and the process that gets the exclusive lock
-//! starts over as the first.
+//! its lock. Because of this order, the presence of any process proves that the whole file was
+//! validated: by this process, or by another one that was present before.
+//!
+//! A waiting process joins once another is present. If none is present, the first opener was killed
+//! or refused the file, and the process that gets the exclusive lock starts over as the first.
 
 use std::fs::{self, File, FileType, OpenOptions, TryLockError};
 use std::io;
@@ -18,17 +19,17 @@ use crate::access::Access;
 use crate::error::{Error, ErrorKind};
 use crate::file::kind_of;
 
-/// A file that this process has locked.
+/// A file that this process locked.
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     pub(crate) file: File,
-    /// Whether no other process has the file: then this one must validate it before it shares it.
-    /// Otherwise the file was validated, and the processes that have it open keep it valid.
+    /// Whether no other process is using the file. This process must then validate the file before
+    /// sharing it. Otherwise the file was validated, and the processes that use it keep it valid.
     pub(crate) is_first: bool,
 }
 
 impl LockedFile {
-    /// Opens the file at `path` and locks it. `Ok(None)` if there is no file.
+    /// Opens the file at `path` and locks it. Returns `Ok(None)` if the file does not exist.
     pub(crate) fn open(
         path: &Path,
         access: Access,
@@ -36,7 +37,8 @@ impl LockedFile {
     ) -> Result<Option<Self>, Error> {
         let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
         loop {
-            // Opening a device may have effects, and opening a socket fails without a clear error.
+            // Check the type first: opening a device may have effects, and opening a socket fails
+            // without a clear error.
             if let Ok(metadata) = fs::metadata(path) {
                 check_type(path, metadata.file_type())?;
             }
@@ -48,7 +50,7 @@ impl LockedFile {
             check_type(path, file.metadata().map_err(fail)?.file_type())?;
             loop {
                 let locked = lock(&file, access).map_err(|error| cannot_lock(path, &error))?;
-                // A process that had the lock may have renamed the file, and made another one.
+                // The previous owner of the lock can rename the file and create another.
                 if !is_at(&file, path).map_err(fail)? {
                     break;
                 }
@@ -66,17 +68,17 @@ impl LockedFile {
         }
     }
 
-    /// Locks a file that other processes share, as their only guest. Waits for no process, and
-    /// leaves a file alone that no process has open, or one for itself.
+    /// Locks a file that other processes share, as their only guest. This waits for no process. A
+    /// file that no process uses, or one process exclusively, is not touched.
     pub(crate) fn join(path: &Path, file: File) -> Result<Self, Error> {
         let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
         let locking = |error: io::Error| cannot_lock(path, &error);
         check_type(path, file.metadata().map_err(fail)?.file_type())?;
-        // A shared lock that is taken while no process is present would keep out the first opener.
+        // A shared lock while no process is present would lock out the first opener.
         if !is_present(&file).map_err(locking)? {
             return Err(Error::new(Some(path), ErrorKind::NotOpen));
         }
-        // Through the description that the mapping keeps.
+        // Use the same open file description as the mapping.
         if !be_guest(&file).map_err(locking)? {
             return Err(Error::new(Some(path), ErrorKind::Joined));
         }
@@ -93,7 +95,7 @@ impl LockedFile {
     }
 }
 
-/// Refuses what is neither a file nor a directory, which cannot be opened for writing.
+/// Refuses everything but files and directories. Opening a directory for writing fails later.
 fn check_type(path: &Path, file_type: FileType) -> Result<(), Error> {
     let file_kind = match file_type {
         _ if file_type.is_file() || file_type.is_dir() => return Ok(()),
@@ -114,7 +116,7 @@ fn lock(file: &File, access: Access) -> io::Result<Option<bool>> {
         Ok(()) | Err(TryLockError::WouldBlock) => {}
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // A shared lock that is taken while no process is present would keep out the first opener.
+    // A shared lock while no process is present would lock out the first opener.
     if access == Access::Exclusive || !was_seen(file)? {
         file.unlock()?;
         return Ok(None);
@@ -128,7 +130,7 @@ fn lock(file: &File, access: Access) -> io::Result<Option<bool>> {
     }
 }
 
-/// Whether a process that has validated the whole file has it open.
+/// Returns whether a process that validated the whole file is using it.
 fn was_seen(file: &File) -> io::Result<bool> {
     Ok(!HAS_PRESENCE || is_present(file)?)
 }
@@ -136,8 +138,8 @@ fn was_seen(file: &File) -> io::Result<bool> {
 /// Downgrades the lock of this process to a shared one.
 pub(crate) fn share(path: &Path, file: &File, deadline: LockDeadline) -> Result<(), Error> {
     loop {
-        // The kernel may release the one lock before it takes the other. A process that gets the
-        // exclusive lock in between finds this one present, and gives the lock back.
+        // The kernel can release one lock before it takes the other. A process that gets the
+        // exclusive lock in between finds this one present, and returns the lock.
         match file.try_lock_shared() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) => deadline.wait(path)?,
@@ -151,7 +153,7 @@ pub(crate) fn cannot_lock(path: &Path, error: &io::Error) -> Error {
     Error::new(Some(path), ErrorKind::Request(reason))
 }
 
-/// Until when a process waits for another one that has the file locked.
+/// The end of the wait for another process that locked the file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LockDeadline {
     started: Instant,
@@ -159,15 +161,15 @@ pub(crate) struct LockDeadline {
 }
 
 impl LockDeadline {
-    /// The time `timeout` from now.
+    /// Returns the time `timeout` from now.
     pub(crate) fn after(timeout: Duration) -> Self {
         Self { started: Instant::now(), timeout }
     }
 
-    /// Whether a file that could not be locked may be free soon. This is so if a guest has it,
-    /// because a guest leaves within a second of the last program, unless it is stopped. It is also
-    /// so if no process is present: the file was released since, or the process that still holds
-    /// its lock is about to end, or to share it.
+    /// Returns whether a file that could not be locked may be free soon. This is true if a guest
+    /// holds it, because a guest leaves within a second of the last program, unless it is stopped.
+    /// It is also true if no process is present, because the process that holds the lock is then
+    /// about to end or to share it, or released it already.
     pub(crate) fn may_be_freed(self, file: &File) -> bool {
         self.started.elapsed() < self.timeout.min(GUEST_STAYS)
             && (has_guest(file).unwrap_or(false) || !was_seen(file).unwrap_or(true))
@@ -184,11 +186,10 @@ impl LockDeadline {
 }
 
 const NAP: Duration = Duration::from_millis(1);
-/// The most time for which an opener that needs the file for itself waits for a guest, or for a
-/// process that is not present.
+/// The longest wait of an exclusive opener for a guest, or for a process that is not present.
 const GUEST_STAYS: Duration = Duration::from_secs(3);
 
-/// Whether the path names that file.
+/// Returns whether the path names this file.
 pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     match path.metadata() {
         Ok(named) => Ok((named.dev(), named.ino()) == identity(file)?),
@@ -197,7 +198,7 @@ pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The device and the inode number of a file.
+/// Returns the device and the inode number of a file.
 pub(crate) fn identity(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|data| (data.dev(), data.ino()))
 }
@@ -212,47 +213,47 @@ mod platform {
 
     use crate::layout::MAX_LIMIT;
 
-    /// Whether this system has locks of open file descriptions.
+    /// Whether this system supports locks of open file descriptions.
     pub(crate) const HAS_PRESENCE: bool = true;
 
-    /// The byte that every process which has the file open has locked; it comes after the bytes of
-    /// all tokens.
+    /// The byte that every process locks while it uses the file; it is after the bytes of all
+    /// tokens.
     const PRESENCE: u64 = 1 << 40;
 
-    /// The byte that a process has locked which joined others, so that there is one at most: it
-    /// would not learn that it is alone if another one stayed for its sake.
+    /// The byte that a guest locks. There is at most one guest, because two would each stay for the
+    /// sake of the other, and never be the last.
     const GUEST: u64 = PRESENCE + 1;
 
-    /// Marks this process as the one that joined others; false if there is one already.
+    /// Marks this process as the guest; returns false if there is one already.
     pub(crate) fn be_guest(file: &File) -> io::Result<bool> {
         lock_byte(file, GUEST, libc::F_OFD_SETLK, libc::F_WRLCK)
     }
 
-    /// Whether another open file description has marked the file as joined.
+    /// Returns whether another open file description marks the file as joined.
     pub(crate) fn has_guest(file: &File) -> io::Result<bool> {
         is_locked(file, GUEST)
     }
 
-    /// Marks the file as open and validated, for as long as anything refers to this open file
+    /// Marks the file as open and validated, as long as there are references to this open file
     /// description.
     pub(crate) fn be_present(file: &File) -> io::Result<()> {
         let mut lock = byte_lock(PRESENCE, libc::F_RDLCK as _);
         control(file, libc::F_OFD_SETLK, &mut lock)
     }
 
-    /// Whether another open file description has marked the file so.
+    /// Returns whether another open file description marks the file as open.
     pub(crate) fn is_present(file: &File) -> io::Result<bool> {
         is_locked(file, PRESENCE)
     }
 
-    /// Whether another open file description has locked that byte.
+    /// Returns whether another open file description locks this byte.
     pub(crate) fn is_locked(file: &File, byte: u64) -> io::Result<bool> {
         let mut lock = byte_lock(byte, libc::F_WRLCK as _);
         control(file, libc::F_OFD_GETLK, &mut lock)?;
         Ok(i32::from(lock.l_type) != libc::F_UNLCK)
     }
 
-    /// Locks the byte of a token; `Ok(false)` if another description has it locked.
+    /// Locks the byte of a token; `Ok(false)` if another description locks it.
     pub(crate) fn lock_byte(
         file: &File,
         byte: u64,
@@ -276,7 +277,7 @@ mod platform {
         }
     }
 
-    /// A lock of one byte after the greatest size that a segment may have.
+    /// Returns a lock of one byte beyond the greatest size of a segment.
     fn byte_lock(byte: u64, kind: libc::c_short) -> libc::flock {
         libc::flock {
             l_type: kind,
@@ -290,8 +291,8 @@ mod platform {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod platform {
-    //! This system has no locks of open file descriptions: a process that waited for another one
-    //! uses the file as it finds it.
+    //! This system lacks locks of open file descriptions, so a process that waited for another one
+    //! uses the file without further checks.
 
     use std::fs::File;
     use std::io;
@@ -310,7 +311,7 @@ mod platform {
         Ok(false)
     }
 
-    /// Whether the process of that id lives.
+    /// Returns whether the process with this ID lives.
     pub(crate) fn is_locked(_file: &File, process: u64) -> io::Result<bool> {
         use rustix::process::{Pid, test_kill_process};
 
@@ -340,7 +341,7 @@ mod tests {
         });
     }
 
-    /// Opens the file for this process alone. Each failed lock drops the next of `held`.
+    /// Opens the file exclusively. Each failed lock drops the next of `held`.
     fn open_while<T: 'static>(path: &Path, held: Vec<Option<T>>) -> Result<Segment, Error> {
         let mut held = held.into_iter();
         AFTER_A_FAILED_LOCK.set(Some(Box::new(move || drop(held.next()))));
@@ -365,7 +366,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.quipu");
         drop(Options::new().open_or_create(&path).unwrap());
-        // The kernel releases the bytes that a process has locked before the lock of the file.
+        // The kernel releases the locked bytes of a process before the lock of the file.
         let ending = File::open(&path).unwrap();
         ending.lock().unwrap();
         assert!(!open_while(&path, vec![None, None, Some(ending)]).unwrap().is_new());

@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::fmt::{self, Write};
 
-/// A name from outside, such as a path, ready to be shown in a message.
+/// Returns a name from outside, such as a path, escaped for a message.
 ///
 /// Characters that would break the line, control a terminal or change the direction of the text are
-/// escaped as in a Rust literal, and bytes that are not UTF-8 as `\xff`. All others stay as they
-/// are.
+/// escaped like in a Rust literal, and bytes that are not UTF-8 as `\xff`. All others are
+/// unchanged.
 ///
 /// ```
 /// use quipu_segment::printable;
@@ -18,7 +18,7 @@ pub fn printable<T: AsRef<OsStr> + ?Sized>(name: &T) -> Printable<'_> {
     Printable(name.as_ref())
 }
 
-/// What [`printable`] returns.
+/// A name that [`printable`] escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<'a>(&'a OsStr);
 
@@ -39,11 +39,12 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Whether [`printable`] leaves a character unchanged. It escapes control characters (C0, DEL and
-/// C1), line and paragraph separators, and characters that change the direction of the text.
+/// Returns whether [`printable`] leaves a character unchanged. It escapes control characters (C0,
+/// DEL and C1), line and paragraph separators, and characters that change the direction of the
+/// text.
 ///
-/// Use this for formats that escape these characters in their own way, such as JSON as `\u202e`.
-/// All of them are in the Basic Multilingual Plane.
+/// Use this for formats that escape these characters in their own way, for example JSON as
+/// `\u202e`. All of them are in the Basic Multilingual Plane.
 pub fn is_printable(c: char) -> bool {
     let is_mark = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}');
     !(c.is_control() || is_mark || matches!(c, '\u{2066}'..='\u{2069}'))

@@ -1,11 +1,11 @@
-//! The clocks of the machine, as the system reports them.
+//! The clocks of the machine, read from the system.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What the clocks of the machine show at one instant.
+/// The time of each clock of the machine at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Readings {
-    /// The id of the boot that `since_boot` counts from; zeros where it is unknown.
+    /// The ID of the boot that `since_boot` counts from; zeros if it is unknown.
     pub boot: [u8; 16],
     /// The time since boot, including suspended time.
     pub since_boot: Duration,
@@ -19,20 +19,20 @@ impl Readings {
         Self { boot: boot_id(), ..Self::of_this_boot() }
     }
 
-    /// Reads the clocks without the id of the boot, which is in a file: for memory that does not
-    /// outlive the boot.
+    /// Reads the clocks without the boot ID, because reading that takes a file. You can use this
+    /// for memory that does not outlive the boot.
     pub(crate) fn of_this_boot() -> Self {
         let since_boot = Duration::from_nanos(since_boot());
         Self { boot: [0; 16], since_boot, wall: Duration::from_nanos(unix()) }
     }
 }
 
-/// The wall clock's Unix time in nanoseconds; 0 if it is before 1970.
+/// Returns the wall clock's Unix time in nanoseconds; 0 if it is before 1970.
 pub(crate) fn unix() -> u64 {
     nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Nanoseconds, at most the 584 years that 64 bits hold.
+/// Returns nanoseconds, at most the 584 years that fit into 64 bits.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -49,14 +49,14 @@ fn boot_id() -> [u8; 16] {
     [0; 16]
 }
 
-/// The nanoseconds since boot, including suspended time.
+/// Returns the nanoseconds since boot, including suspended time.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[inline]
 pub(crate) fn since_boot() -> u64 {
     read(rustix::time::ClockId::Boottime)
 }
 
-/// Elsewhere: the time since the first call, which is as good for a process that keeps no file.
+/// Returns the time since the first call, which is as good for a process without a file.
 #[cfg(any(not(target_os = "linux"), miri))]
 pub(crate) fn since_boot() -> u64 {
     use std::ptr;
@@ -67,19 +67,20 @@ pub(crate) fn since_boot() -> u64 {
     // Acquire and Release: a thread that finds the pointer finds the time.
     let mut start = START.load(Ordering::Acquire);
     if start.is_null() {
-        // Without a lock, which a child of a fork may find locked forever. The time is never freed.
+        // Use no lock, because it may stay locked forever in a child of a fork. The time is never
+        // freed.
         let own = Box::into_raw(Box::new(Instant::now()));
         let put = START.compare_exchange(ptr::null_mut(), own, Ordering::AcqRel, Ordering::Acquire);
         start = put.map_or_else(
             |first| {
-                // SAFETY: it is from `Box::into_raw` above, and no other thread has it.
+                // SAFETY: the pointer is from `Box::into_raw` above, and no other thread has it.
                 drop(unsafe { Box::from_raw(own) });
                 first
             },
             |_| own,
         );
     }
-    // SAFETY: it is from a `Box`, and is never freed.
+    // SAFETY: the pointer is from a `Box`, and is never freed.
     nanoseconds(unsafe { *start }.elapsed())
 }
 

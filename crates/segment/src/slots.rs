@@ -1,9 +1,9 @@
-//! The claims of this process in a segment: which thread has which, and which are free.
+//! The claims of this process in a segment: the owner of each, and the free ones.
 //!
-//! A thread that updates series has a line of its own in a block of its process. The first word of
-//! the line is the thread's claim; the others are for nested updates, as in a signal handler. A few
-//! words of thread-local memory lead to the line. The thread gives the line back when it ends. A
-//! child of a fork has its parent's memory but none of its claims, so everything here is kept
+//! A thread that updates series owns a line in a block of its process. The first word of the line
+//! is the thread's claim. The others are for nested updates, for example in a signal handler. A few
+//! words of thread-local memory lead to the line, and the thread returns the line when it ends. A
+//! child of a fork shares its parent's memory but none of its claims, so all state here is stored
 //! together with the generation of the process.
 
 use std::cell::{Cell, RefCell};
@@ -22,16 +22,16 @@ use crate::region::Region;
 use crate::segment::Segment;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// What this process knows about its claims in a segment.
+/// This process's state of its claims in a segment.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// Unique among all segments that this process opens.
+    /// A number unique among all segments that this process opens.
     id: u64,
     own: AtomicPtr<ProcessClaims>,
 }
 
-/// The claims of one process. A child of a fork begins with none, and keeps its parent's memory,
-/// which another thread may have been changing.
+/// The claims of one process. A child of a fork begins with none. It keeps its parent's memory,
+/// because another thread may have been changing it.
 #[derive(Debug)]
 struct ProcessClaims {
     generation: u32,
@@ -40,7 +40,7 @@ struct ProcessClaims {
     /// Lines that belong to no thread, and words that belong to no handle.
     lines: Stack,
     handles: Stack,
-    /// The number of lines in all.
+    /// The total number of lines.
     count: AtomicU64,
     before: *mut ProcessClaims,
 }
@@ -50,33 +50,33 @@ pub(crate) struct Claim<'r> {
     word: &'r AtomicU64,
     generation: u32,
     relies: bool,
-    /// Where the word is, if it is to be freed afterwards.
+    /// The place of the word, if it must be freed afterwards.
     back: Option<(&'r Region, WordOffset)>,
     /// Not `Send`: it belongs to this thread.
     thread: PhantomData<*const ()>,
 }
 
-/// What sets the claim of a thread.
+/// Sets the claim of a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct ClaimSetter<'r> {
     word: &'r AtomicU64,
     relies: bool,
 }
 
-/// The claim of a handle, which has to be given back: the offset of its word.
+/// The claim of a handle: the offset of its word. It must be returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HandleClaim(pub(crate) WordOffset);
 
-/// A cache of where this thread's line in a segment is.
+/// A cache of the place of this thread's line in a segment.
 struct CachedLine {
-    /// The id of the segment; 0 for none.
+    /// The ID of the segment; 0 for none.
     id: Cell<u64>,
     generation: Cell<u32>,
     relies: Cell<bool>,
     line: Cell<*const AtomicU64>,
 }
 
-/// A line of this thread in a segment, given back when this is dropped.
+/// A line of this thread in a segment. It is returned on drop.
 struct OwnedLine {
     region: Weak<Region>,
     id: u64,
@@ -95,15 +95,15 @@ thread_local! {
 }
 
 impl<'r> Claim<'r> {
-    /// Claims a record, in place of the previous one. The caller must then check the record's meta
-    /// word: the record is claimed if that says that a series is there.
+    /// Claims a record, and clears the previous claim. You must then check the record's meta word:
+    /// the record is claimed if it contains a series.
     #[inline]
     pub(crate) fn set(&self, record: WordOffset) {
         self.hold().set(record);
     }
 
-    /// What sets the claim. It does not refer to the claim, which so stays in registers; it must
-    /// not be used after the claim is dropped.
+    /// Returns a setter for the claim. It does not refer to the claim, which can therefore stay in
+    /// registers. You must not use the setter after the claim is dropped.
     #[inline]
     pub(crate) fn hold(&self) -> ClaimSetter<'r> {
         ClaimSetter { word: self.word, relies: self.relies }
@@ -111,7 +111,7 @@ impl<'r> Claim<'r> {
 }
 
 impl ClaimSetter<'_> {
-    /// As [`Claim::set`].
+    /// Like [`Claim::set`].
     #[inline]
     pub(crate) fn set(self, record: WordOffset) {
         claims::claim(self.word, record.pack(), self.relies);
@@ -121,7 +121,7 @@ impl ClaimSetter<'_> {
 impl Drop for Claim<'_> {
     #[inline]
     fn drop(&mut self) {
-        // In a child that was forked since, the word is its parent's.
+        // In a child that was forked since, the word belongs to its parent.
         if self.generation == fork::generation() {
             match self.back {
                 None => claims::release(self.word),
@@ -132,7 +132,7 @@ impl Drop for Claim<'_> {
 }
 
 impl Region {
-    /// The claim of this thread, if it is cached and free.
+    /// Returns this thread's claim, if it is cached and free.
     #[inline]
     pub(crate) fn claim_at_hand(&self) -> Option<Claim<'_>> {
         let generation = fork::generation();
@@ -141,21 +141,21 @@ impl Region {
             let is_it = slot.id.get() == self.slots.id && slot.generation.get() == generation;
             is_it.then(|| (slot.line.get(), slot.relies.get()))
         })?;
-        // SAFETY: it lies in this region, since the id is this region's.
+        // SAFETY: the line lies in this region, because the ID is this region's.
         let word = unsafe { &*line };
-        // Only this thread and its signal handlers use it.
+        // Only this thread and its signal handlers use the word.
         let is_free = word.load(Ordering::Relaxed) == 0;
         is_free.then(|| Claim { word, generation, relies, back: None, thread: PhantomData })
     }
 
-    /// Stores a handle's claim on a record. The caller must then check the record, as for a
-    /// thread's claim.
+    /// Stores a handle's claim on a record. You must then check the record, like for a thread's
+    /// claim.
     pub(crate) fn set_handle(&self, claim: HandleClaim, record: WordOffset) {
-        // Always with a fence: handles are seldom made.
+        // Always use a fence, because handles are seldom created.
         claims::claim(self.word_at(claim.0), HANDLE | record.pack(), false);
     }
 
-    /// Gives back the claim of a handle that this same process took.
+    /// Returns a handle's claim that this process took.
     pub(crate) fn give_back(&self, claim: HandleClaim) {
         self.slots.own().handles.push(self, claim.0);
     }
@@ -191,7 +191,7 @@ impl claims::Memory for Region {
 }
 
 impl Segment {
-    /// A claim for this thread. `None` if the segment has no room for it.
+    /// Returns a claim for this thread; `None` if the segment is full.
     #[inline]
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
         self.region.claim_at_hand().or_else(|| self.find_claim())
@@ -219,19 +219,19 @@ impl Segment {
         Some(claim(at, Some((&*self.region, at))))
     }
 
-    /// A claim for a handle. `None` if the segment has no room for it.
+    /// Returns a claim for a handle; `None` if the segment is full.
     pub(crate) fn claim_for_handle(&self) -> Option<HandleClaim> {
         self.take_handle(self.region.slots.own()).map(HandleClaim)
     }
 
-    /// The blocks of claims.
+    /// Returns the blocks of claims.
     pub(crate) fn claim_blocks(&self) -> Blocks<'_, Region> {
         let root = self.region.cell(at::CLAIMS);
         let end = offset::words(self.used()).min(u32::MAX.into());
         Blocks { memory: &*self.region, root, end }
     }
 
-    /// The line of this thread; takes one if it has none.
+    /// Returns the line of this thread; takes one if there is none.
     fn own_line(&self, own: &ProcessClaims, generation: u32) -> Option<WordOffset> {
         let slots = &self.region.slots;
         let line = OWNED.try_with(|owned| {
@@ -247,8 +247,8 @@ impl Segment {
             Some(line)
         });
         let line = line.ok().flatten()?;
-        // A signal handler that interrupts this fills no slot: what it stored, and what is stored
-        // here afterwards, would be of two segments.
+        // A signal handler that interrupts this must not fill the slot, because the two stores
+        // would mix two segments.
         if !IS_FILLING.replace(true) {
             NEAR.with(|near| {
                 let slot = slots.near(near);
@@ -256,7 +256,7 @@ impl Segment {
                 slot.generation.set(generation);
                 slot.relies.set(own.relies);
                 slot.line.set(self.region.word_at(line));
-                // A signal handler finds either nothing in the slot, or all of it.
+                // A signal handler finds the slot either empty or complete.
                 compiler_fence(Ordering::Release);
                 slot.id.set(slots.id);
             });
@@ -276,7 +276,7 @@ impl Segment {
 
     fn take_line(&self, own: &ProcessClaims) -> Option<WordOffset> {
         let region = &*self.region;
-        // False only where another process wrote nonsense into a link.
+        // False only if another process wrote nonsense into a link.
         let is_line = |line: &WordOffset| {
             let at = line.byte();
             line.get().is_multiple_of(LINE)
@@ -308,7 +308,7 @@ impl Segment {
         let token = region.token().ok()?;
         let is_alive = |token| region.is_alive(token);
         let block = blocks.take_over(token, own.relies, is_alive).or_else(|| {
-            // At most 1024.
+            // The cast is safe, because the number is at most 1024.
             let half = own.count.load(Ordering::Relaxed) / 2;
             let lines = half.clamp(MIN_LINES.into(), MAX_LINES.into()) as u32;
             let at = self.take((lines * LINE).into(), lock::UPDATE).ok()?;
@@ -321,7 +321,7 @@ impl Segment {
     }
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 fn words_of(line: WordOffset) -> impl Iterator<Item = WordOffset> {
     (0..LINE).map(move |i| line.plus(i))
 }
@@ -329,7 +329,7 @@ fn words_of(line: WordOffset) -> impl Iterator<Item = WordOffset> {
 impl Slots {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Now, and not at the first update: it takes a while once there are other threads.
+        // Register now, because this takes a while once there are other threads.
         barrier::register();
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Self { id, own: AtomicPtr::new(ptr::null_mut()) }
@@ -341,9 +341,9 @@ impl Slots {
     }
 
     fn own(&self) -> &ProcessClaims {
-        // Acquire: sees what the pointer refers to.
+        // Acquire: sees the claims that the pointer refers to.
         let own = self.own.load(Ordering::Acquire);
-        // SAFETY: what is stored here is not freed before `self` is dropped.
+        // SAFETY: a stored value is not freed before `self` is dropped.
         match unsafe { own.as_ref() } {
             Some(own) if own.generation == fork::generation() => own,
             _ => self.renew(own),
@@ -360,18 +360,18 @@ impl Slots {
             count: AtomicU64::new(0),
             before,
         }));
-        // Release: a thread that finds it sees all of it. Acquire: another thread may have been
-        // faster.
+        // Release: a thread that finds the claims sees them complete. Acquire: another thread may
+        // have been faster.
         let own = match self.own.compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire)
         {
             Ok(_) => own,
             Err(found) => {
-                // SAFETY: no other thread knows of it.
+                // SAFETY: no other thread knows of these claims.
                 drop(unsafe { Box::from_raw(own) });
                 found
             }
         };
-        // SAFETY: as in `own`.
+        // SAFETY: like in `own`.
         unsafe { &*own }
     }
 }
@@ -380,8 +380,7 @@ impl Drop for Slots {
     fn drop(&mut self) {
         let mut own = *self.own.get_mut();
         while !own.is_null() {
-            // SAFETY: each came from a box and was stored once, and nothing refers to `self` any
-            // more.
+            // SAFETY: each is from a box and was stored once, and `self` is not shared any more.
             own = unsafe { Box::from_raw(own) }.before;
         }
     }
@@ -395,7 +394,7 @@ impl CachedLine {
 
     fn empty(&self) {
         self.id.set(0);
-        // A signal handler sees the id cleared before anything else changes.
+        // A signal handler sees the ID cleared before anything else changes.
         compiler_fence(Ordering::Release);
     }
 }
@@ -408,7 +407,7 @@ impl Drop for OwnedLine {
                 slot.empty();
             }
         });
-        // A child of a fork has its parent's thread-local memory, but not its lines.
+        // A child of a fork shares its parent's thread-local memory, but not its lines.
         if self.generation == fork::generation()
             && let Some(region) = self.region.upgrade()
         {

@@ -1,9 +1,9 @@
-//! Allocates disk space before it is needed, so that no store into a mapping finds the disk full,
-//! and never by a call that could end the process.
+//! Allocates disk space before you need it, so no store into a mapping finds the disk full. No call
+//! here can end the process.
 //!
 //! A write past the file size limit (`RLIMIT_FSIZE`, `ulimit -f`) raises SIGXFSZ in the writing
-//! thread, which ends a process that does not expect it. Every call here checks the limit first,
-//! and blocks the signal in case the limit is lowered meanwhile.
+//! thread, which ends a process that does not expect it. Every call here therefore checks the limit
+//! first, and blocks the signal, because the limit can be lowered in the meantime.
 
 use std::fs::File;
 use std::io;
@@ -22,8 +22,9 @@ pub(crate) fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
     if range.end > present && size_limit().is_some_and(|limit| range.end > limit) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    // Some file systems hand out all the space they have before they report that it is not enough:
-    // meanwhile no other program could write. An existing file may have some of the blocks already.
+    // Some file systems allocate all of their space before they report that it is not enough, and
+    // no other program can write in the meantime. Check only a new file, because an existing one
+    // may have some of the blocks already.
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     if present == 0
         && let Ok(system) = rustix::fs::fstatvfs(file)
@@ -42,7 +43,7 @@ fn take(file: &File, range: Range<u64>, present: u64) -> io::Result<()> {
 
         match fallocate(file, range.clone()) {
             Ok(()) => return Ok(()),
-            // The file system has no such call: writing zeros reserves the blocks as well.
+            // The file system does not support this call, but writing zeros reserves blocks, too.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
@@ -53,9 +54,8 @@ fn take(file: &File, range: Range<u64>, present: u64) -> io::Result<()> {
     write_zeros(file, present.max(range.start)..range.end)
 }
 
-/// Some file systems give back everything they have allocated when a signal arrives, and fail with
-/// EINTR: a profiler sends signals often enough that no large range gets through. So it continues
-/// in pieces.
+/// Continues in pieces, because some file systems release everything when a signal arrives, and
+/// fail with EINTR. A profiler, for example, sends signals so often that no large range succeeds.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn fallocate(file: &File, range: Range<u64>) -> rustix::io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -87,7 +87,7 @@ fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// The ranges of a file that have no blocks, if the file system can tell.
+/// Returns the ranges of a file without blocks, if the file system reports them.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn holes(file: &File, range: Range<u64>) -> impl Iterator<Item = io::Result<Range<u64>>> {
     use rustix::fs::{SeekFrom, seek};
@@ -118,9 +118,9 @@ fn holes(_: &File, _: Range<u64>) -> impl Iterator<Item = io::Result<Range<u64>>
     std::iter::empty()
 }
 
-/// Copies the blocks of the first `size` bytes that the file shares with copies of it, such as
-/// those that `cp` makes on some file systems. After that, a write needs no new blocks. Does
-/// nothing if the file system does not share blocks, or cannot tell.
+/// Copies the blocks of the first `size` bytes that the file shares with copies, such as the ones
+/// that `cp` makes on some file systems. After that, a write needs no new blocks. This does not
+/// change the file if the file system does not share blocks, or cannot report it.
 pub(crate) fn unshare(file: &File, size: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -128,7 +128,7 @@ pub(crate) fn unshare(file: &File, size: u64) -> io::Result<()> {
         use rustix::io::Errno;
 
         let unshare = || fallocate(file, FallocateFlags::UNSHARE_RANGE, 0, size);
-        // Any other error means that the file system has no such call.
+        // Any other error means that the file system does not support this call.
         if let Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) = without_size_signal(unshare)
         {
             return Err(error.into());
@@ -139,8 +139,8 @@ pub(crate) fn unshare(file: &File, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Has an empty file written in place on a file system that otherwise takes new blocks for every
-/// write (btrfs), which fails on a full disk. No other file system knows the flag.
+/// Turns off copy-on-write for an empty file (btrfs), where a write could otherwise run out of
+/// blocks. No other file system knows the flag.
 pub(crate) fn write_in_place(file: &File) {
     #[cfg(target_os = "linux")]
     if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
@@ -150,14 +150,14 @@ pub(crate) fn write_in_place(file: &File) {
     let _ = file;
 }
 
-/// The greatest size that this process may give a file; `None` if there is no limit.
+/// Returns the greatest size that this process may give a file; `None` if there is no limit.
 pub(crate) fn size_limit() -> Option<u64> {
     getrlimit(Resource::Fsize).current
 }
 
-/// Runs `work`, which may write past the file size limit. That is then an error (EFBIG); the signal
-/// that comes with it (SIGXFSZ) does not reach the application. Every call that extends a file or
-/// writes to one must be made inside. It costs three system calls.
+/// Runs `work`, which may write past the file size limit. This is then an error (EFBIG), and the
+/// signal for it (SIGXFSZ) does not reach the application. You must call this around every call
+/// that extends a file or writes to one. It costs three system calls.
 #[doc(hidden)]
 pub fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
     #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
@@ -170,11 +170,11 @@ mod signal {
     use std::mem::MaybeUninit;
     use std::ptr;
 
-    /// Blocks the signal in this thread while this lives. The kernel sends it to the thread that
-    /// writes, and to no other.
+    /// Blocks the signal in this thread as long as this value lives. The kernel sends it only to
+    /// the thread that writes.
     pub(super) struct HeldSignal {
         before: libc::sigset_t,
-        /// Whether one was pending before, which then remains pending.
+        /// Whether the signal was pending before, and so must remain pending.
         was_pending: bool,
     }
 
@@ -186,8 +186,8 @@ mod signal {
                 libc::pthread_sigmask(libc::SIG_BLOCK, &raw const only, before.as_mut_ptr());
                 before.assume_init()
             };
-            // A signal that was not blocked has been delivered, and is not pending.
-            // SAFETY: the sets are valid for the calls, the second of which writes the set.
+            // A signal that was not blocked has been delivered, and is not pending. SAFETY: the
+            // sets are valid for the calls, and the second call writes the set.
             let was_pending = unsafe {
                 let mut pending = MaybeUninit::<libc::sigset_t>::uninit();
                 libc::sigismember(&raw const before, libc::SIGXFSZ) == 1
@@ -212,10 +212,10 @@ mod signal {
         }
     }
 
-    /// The set of only that signal.
+    /// Returns the set of only this signal.
     fn only() -> libc::sigset_t {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: the first call makes the set, the second changes it; both get a valid one.
+        // SAFETY: the first call initializes the set, the second changes it; both get a valid set.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), libc::SIGXFSZ);

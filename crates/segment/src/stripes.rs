@@ -1,11 +1,13 @@
 //! Stripes: one counter on several cache lines, so that concurrent additions do not contend.
 //!
-//! Each CPU has a line of its own, to which a thread adds in a restartable sequence (`rseq(2)`,
-//! Linux 4.18; Desnoyers, Turner, Hunter): the kernel restarts the two instructions if the thread
-//! loses its CPU between them. So the addition needs no lock prefix and never waits, across all
-//! processes that share the cells. The lines after those are for threads without restartable
-//! sequences, which add atomically. A reader adds up all lines: the sum is at least what was added
-//! before the read began, and at most what was added before it ended.
+//! Each CPU owns a line, where a thread adds in a restartable sequence (`rseq(2)`, Linux 4.18;
+//! Desnoyers, Turner, Hunter): the kernel restarts the two instructions if the thread loses its CPU
+//! between them. This way, the addition needs no lock prefix and never waits, across all processes
+//! that share the cells. The lines after these are for threads without restartable sequences, which
+//! add atomically.
+//!
+//! A reader adds up all lines. The sum includes all additions from before the read began, and none
+//! from after it ended.
 
 use crate::cells::Cells;
 use crate::cpus;
@@ -18,7 +20,8 @@ pub struct Stripes {
     lines: Cells,
     cpus: u32,
     shared: usize,
-    /// How this machine adds to a CPU's line, if it can and there are such lines.
+    /// The sequence that adds to a CPU's line, if this machine supports it and there are such
+    /// lines.
     sequence: Option<Sequence>,
 }
 
@@ -29,27 +32,27 @@ const SHIFT: u32 = 6;
 const MAX_LINES: usize = 1 << 20;
 
 impl Stripes {
-    /// The number of cells of a counter with `cpus` CPU lines and `shared` shared lines.
+    /// Returns the number of cells of a counter with `cpus` CPU lines and `shared` shared lines.
     pub const fn cells(cpus: usize, shared: usize) -> usize {
         (cpus + shared) * LINE
     }
 
-    /// Makes a counter of cells that begin on a cache line.
+    /// Creates a counter of cells that begin on a cache line.
     ///
     /// # Panics
     /// If there are not exactly [`Stripes::cells`] of them, no shared line, or more than 2^20
     /// lines.
     pub fn new(lines: Cells, cpus: usize, shared: usize) -> Self {
-        // More lines than this would be more than any address space has.
+        // More lines would not fit into any address space.
         assert!(cpus <= MAX_LINES && (1..=MAX_LINES).contains(&shared), "{cpus} + {shared} lines");
         assert_eq!(lines.len(), Self::cells(cpus, shared));
         let sequence = if cpus > 0 { Sequence::find() } else { None };
         Self { lines, cpus: cpus as u32, shared, sequence }
     }
 
-    /// The numbers of CPU lines and of shared lines that serve this machine best.
+    /// Returns the numbers of CPU lines and of shared lines that you should use on this machine.
     ///
-    /// Every line costs each reader a load, so no machine gets more than 1,024 CPU lines.
+    /// There are at most 1,024 CPU lines, because every line costs each reader a load.
     pub fn advised() -> (usize, usize) {
         cpus::places(Sequence::find().is_some())
     }
@@ -58,7 +61,7 @@ impl Stripes {
     #[inline]
     pub fn add(&self, n: u64) {
         if let Some(sequence) = self.sequence {
-            // SAFETY: `new` checked that these CPUs have the first lines.
+            // SAFETY: `new` checked that these CPUs own the first lines.
             if unsafe { sequence.add::<SHIFT>(self.lines.as_ptr(), self.cpus, n) } {
                 return;
             }
@@ -66,23 +69,23 @@ impl Stripes {
         self.add_shared(n);
     }
 
-    /// Adds `n`, and returns the sum including it. Two concurrent calls may both see both
+    /// Adds `n`, and returns the sum including `n`. Two concurrent calls can both see both
     /// additions, unless all additions go to one line: then each call returns a different sum.
     #[inline]
     pub fn add_and_sum(&self, n: u64) -> u64 {
         if self.lines.len() == LINE {
-            // Release: as in `add_shared`. Acquire: as in `sum`.
+            // Release: like in `add_shared`. Acquire: like in `sum`.
             return self.lines[0].fetch_add(n, Ordering::AcqRel).wrapping_add(n);
         }
         self.add(n);
         self.sum()
     }
 
-    /// The sum of all lines, modulo 2^64.
+    /// Returns the sum of all lines, modulo 2^64.
     #[inline]
     pub fn sum(&self) -> u64 {
-        // Acquire: a reader that sees an addition sees what its thread saw before it; and no load
-        // that follows in program order comes before these.
+        // Acquire: a reader that sees an addition sees the stores of its thread before it, and
+        // later loads in program order are not moved before these.
         self.lines
             .iter()
             .step_by(LINE)
@@ -101,12 +104,13 @@ impl Stripes {
     fn add_shared(&self, n: u64) {
         let line =
             self.cpus as usize + if self.shared == 1 { 0 } else { thread_number() % self.shared };
-        // Release: a reader that sees the addition sees what this thread saw before.
+        // Release: a reader that sees the addition sees this thread's stores before it.
         self.lines[line * LINE].fetch_add(n, Ordering::Release);
     }
 }
 
-/// A small number for this thread; threads are numbered in the order of their first additions.
+/// Returns a small number for this thread; threads are numbered in the order of their first
+/// additions.
 pub(crate) fn thread_number() -> usize {
     #[cfg(loom)]
     return 0;
@@ -116,7 +120,7 @@ pub(crate) fn thread_number() -> usize {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
-        // A thread that is ending has no locals any more: it may use any line.
+        // A thread that is ending has no locals any more, and can use any line.
         NUMBER
             .try_with(|number| {
                 if number.get() == usize::MAX {

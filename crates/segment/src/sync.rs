@@ -1,8 +1,8 @@
-//! The module from which code with a loom model imports its atomics, in all crates but the arena,
-//! which has its own.
+//! The module that code with a loom model imports its atomics from. All crates use it except the
+//! arena, which has a separate one.
 //!
-//! `--cfg loom` swaps them for loom's. Those cannot lie in a mapped file, so a model gets its cells
-//! from `Cells::private`, which exists only under loom.
+//! `--cfg loom` swaps the atomics for loom's, which cannot be in a mapped file. A model therefore
+//! gets its cells from `Cells::private`, which exists only under loom.
 
 #[cfg(loom)]
 pub use loom::sync::Arc;

@@ -1,22 +1,22 @@
-//! Threads that the library starts inside of a program that does not know of them.
+//! Threads that the library starts inside of a program, without the program's knowledge.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Starts a thread that takes no signals: the threads of the program get them, whether these have
-/// handlers or wait for them. Only signals of its own faults reach it.
+/// Starts a thread that takes no signals. The threads of the program get them, because they may
+/// handle or wait for them. Only signals of the new thread's own faults reach it.
 ///
 /// # Errors
-/// The system's, if it does not let this process have another thread.
+/// Returns the system's error if it refuses another thread.
 #[doc(hidden)]
 pub fn spawn_without_signals<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    // Without a size, the standard library reads the environment, whose lock the child of a fork
-    // may find locked.
+    // Set a size, because the standard library otherwise reads the environment, whose lock may stay
+    // locked in the child of a fork.
     let thread = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
-    // The thread begins with the mask of the one that starts it, so that no signal comes between.
+    // Block the signals before the start, because the thread inherits the mask of its creator.
     #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
     let _blocked = signals::BlockedSignals::new();
     thread.spawn(work)
@@ -29,12 +29,12 @@ mod signals {
     use std::mem::MaybeUninit;
     use std::ptr;
 
-    /// Blocks the signals in this thread while this lives.
+    /// Blocks the signals in this thread as long as this value lives.
     pub(super) struct BlockedSignals {
         before: libc::sigset_t,
     }
 
-    /// A thread gets these for what it does itself.
+    /// The signals that a thread gets because of its own actions.
     const FAULTS: [libc::c_int; 7] = [
         libc::SIGABRT,
         libc::SIGBUS,
@@ -49,9 +49,9 @@ mod signals {
         pub(super) fn new() -> Self {
             let mut all = MaybeUninit::<libc::sigset_t>::uninit();
             let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-            // SAFETY: the sets are valid for the calls: the first makes one, the last writes the
-            // other, and does not fail for a valid first argument. The C library keeps the signals
-            // that it needs itself out of the set.
+            // SAFETY: the sets are valid for the calls: the first call fills one, the last writes
+            // the other, and does not fail for a valid first argument. The C library keeps the
+            // signals that it needs itself out of the set.
             let before = unsafe {
                 libc::sigfillset(all.as_mut_ptr());
                 for fault in FAULTS {
