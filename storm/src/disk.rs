@@ -1,5 +1,5 @@
-//! A small in-memory file system that can be full or read-only, in a mount namespace that only the
-//! storm sees.
+//! A small in-memory file system that can be full or read-only. Only the storm can see it, because
+//! it is in a separate mount namespace.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,13 +7,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Starts this program again in a separate mount namespace, unless it is in one already.
+/// Restarts this program in a separate mount namespace, unless this was already done.
 pub(crate) fn enter_namespace() -> io::Result<()> {
     const MARK: &str = "QUIPU_STORM_NAMESPACE";
     if std::env::var_os(MARK).is_some() {
         return Ok(());
     }
-    // SAFETY: it reads a number of this process.
+    // SAFETY: The call only reads a number of this process.
     let is_root = unsafe { libc::geteuid() } == 0;
     let mut command = Command::new("unshare");
     command.arg("--mount").args((!is_root).then_some("--map-root-user"));

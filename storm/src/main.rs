@@ -1,10 +1,11 @@
-//! Fault injection: Rust, Ruby and Python processes count in one segment, while at random one is
-//! killed, stopped, forked, limited, or given another clock; the file system is full or read-only;
-//! the file is copied, restored, and opened by all at once. A model in the driver knows what was
-//! acknowledged.
+//! Fault injection for processes in Rust, Ruby and Python that count in one segment. At random, a
+//! process is killed, stopped, forked, limited, or given another clock; the file system is full or
+//! read-only; the file is copied, restored, or opened by all processes at once. A model in the
+//! driver knows the acknowledged operations.
 //!
-//! `make storm ROUNDS=10000 SEED=1` runs it. The last line of its output has the numbers of rounds,
-//! acknowledged, lost, doubled, hung and died; the storm fails unless the last four are 0.
+//! You can run it with `make storm ROUNDS=10000 SEED=1`. The last line of the output contains the
+//! numbers of rounds, acknowledged, lost, doubled, hung and died. The storm fails unless the last
+//! four are 0.
 
 #![allow(clippy::print_stdout, reason = "printing is its purpose")]
 

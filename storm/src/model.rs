@@ -1,11 +1,12 @@
-//! The expected contents of the segment. Each series has a range: the lower end is what workers
-//! acknowledged; the upper end adds what was in flight when a worker was killed.
+//! The expected contents of the segment. Each series is known as a range, because an operation may
+//! be in flight when a worker is killed. The lower end counts the acknowledged operations, and the
+//! upper end also the operations in flight.
 
 use std::collections::BTreeMap;
 
 use crate::sequence::{self, BUCKETS, Operation, Sequence};
 
-/// A sample: its name in the exposition, and its label values.
+/// A sample: its name in the exposition, for example `storm_jobs_total`, and its labels.
 pub(crate) type Key = (String, String);
 
 /// The ranges of all samples, in halves.
@@ -24,9 +25,9 @@ struct Range {
 /// The difference between a model and a scrape, in halves.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Difference {
-    /// Counts that were acknowledged and are missing.
+    /// Acknowledged counts that are missing.
     pub(crate) lost: u64,
-    /// Counts that are present but were never made.
+    /// Counts that are present, although no worker made them.
     pub(crate) doubled: u64,
     /// Descriptions of the samples that differ.
     pub(crate) samples: Vec<String>,
@@ -41,14 +42,14 @@ pub(crate) struct Command {
 }
 
 impl Model {
-    /// Notes that a worker did the first `done` operations of a command. With `in_flight`, it was
-    /// killed, and may have done the next one as well, wholly or in part.
+    /// Records that a worker did the first `done` operations of a command. If `in_flight` is true,
+    /// it was killed and may also have done the next operation, completely or in part.
     pub(crate) fn apply(&mut self, command: Command, done: u64, in_flight: bool) {
         self.apply_range(command, done, if in_flight { done + 1 } else { done });
     }
 
-    /// Notes that a worker did the first `done` operations of a command, and may have done any part
-    /// of those up to `end`.
+    /// Records that a worker did the first `done` operations of a command, and possibly any part of
+    /// the operations up to `end`.
     pub(crate) fn apply_range(&mut self, command: Command, done: u64, end: u64) {
         let mut sequence = Sequence::new(command.seed);
         let mut created = Vec::new();
@@ -109,7 +110,7 @@ impl Model {
 
     /// Compares the model with a scrape taken while no worker counted, and adopts its values.
     ///
-    /// Counts that found no room for a series are in the overflow series: that much may be missing
+    /// A count whose series did not fit is in the overflow series, so this many may be missing
     /// elsewhere.
     pub(crate) fn compare(&mut self, scrape: &BTreeMap<Key, u64>, overflow: u64) -> Difference {
         let mut difference = Difference::default();
@@ -142,12 +143,12 @@ impl Model {
         difference
     }
 
-    /// Forgets the series that commands created, after they were removed from the segment.
+    /// Forgets the series that commands created. Call this after you removed them from the segment.
     pub(crate) fn forget_created(&mut self) {
         self.samples.retain(|(_, labels), _| !labels.starts_with("job=c"));
     }
 
-    /// The number of samples.
+    /// Returns the number of samples.
     pub(crate) fn len(&self) -> usize {
         self.samples.len()
     }
@@ -157,7 +158,7 @@ fn jobs(label: &str) -> Key {
     ("storm_jobs_total".into(), format!("job={label}"))
 }
 
-/// Parses the text format, as far as the storm's metrics need it. Also returns the sum of the
+/// Parses the text format, as far as the storm's metrics need this. Also returns the sum of the
 /// overflow series.
 pub(crate) fn parse(text: &str) -> (BTreeMap<Key, u64>, u64) {
     let mut samples = BTreeMap::new();

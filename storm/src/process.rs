@@ -1,4 +1,4 @@
-//! A worker: its process, the commands given to it, and the operations it acknowledged.
+//! A worker: its process, its commands, and the operations it acknowledged.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -27,7 +27,7 @@ pub(crate) enum Language {
 pub(crate) struct Programs {
     pub(crate) python: PathBuf,
     pub(crate) ruby: PathBuf,
-    /// The folder with the gem, whose `lib` has the compiled extension.
+    /// The folder with the gem. Its `lib` contains the compiled extension.
     pub(crate) gem: PathBuf,
     /// The folder with `worker.py` and `worker.rb`.
     pub(crate) workers: PathBuf,
@@ -44,7 +44,7 @@ impl Programs {
     }
 }
 
-/// The settings of a worker's process that faults change.
+/// The settings of a worker's process. Faults change these.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setting {
     /// The limit on the size of a file, in bytes: `ulimit -f`.
@@ -53,7 +53,7 @@ pub(crate) struct Setting {
     pub(crate) clock_ahead: i64,
 }
 
-/// What the reader of a worker's acknowledgements has seen.
+/// The acknowledgements received from a worker.
 #[derive(Debug, Default)]
 struct Seen {
     started: AtomicU64,
@@ -79,7 +79,7 @@ pub(crate) struct Worker {
     pub(crate) is_stopped: bool,
 }
 
-/// How a worker ended by itself.
+/// The way a worker ended by itself.
 pub(crate) struct Death {
     pub(crate) language: Language,
     pub(crate) status: ExitStatus,
@@ -113,7 +113,7 @@ impl Worker {
         }
         if let Some(bytes) = setting.most_bytes {
             let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-            // SAFETY: the one call that runs in the child is a system call.
+            // SAFETY: The child only makes one system call here.
             unsafe {
                 program.pre_exec(move || {
                     match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
@@ -158,7 +158,8 @@ impl Worker {
         })
     }
 
-    /// Whether the worker can take a command: it has started, and has finished the last one.
+    /// Returns whether the worker can accept a command, because it started and finished the last
+    /// one.
     pub(crate) fn is_idle(&self) -> bool {
         self.has_started() && self.is_over(&self.current, &self.seen.ended)
     }
@@ -179,12 +180,12 @@ impl Worker {
         command.is_none() || ended.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether a forked child is still counting.
+    /// Returns whether a forked child is still counting.
     pub(crate) fn has_child(&self) -> bool {
         !self.is_over(&self.forked, &self.seen.child_ended)
     }
 
-    /// Gives the worker a command. It must be idle.
+    /// Gives the worker a command. You can only call this if it is idle.
     pub(crate) fn give(&mut self, model: &mut Model, command: Command) -> u64 {
         let acknowledged = self.settle(model);
         self.current = Some(command);
@@ -192,7 +193,8 @@ impl Worker {
         acknowledged
     }
 
-    /// Has the worker fork a child that runs a command. It must be idle and have no child.
+    /// Makes the worker fork a child that runs a command. You can only call this if it is idle and
+    /// without a child.
     pub(crate) fn fork(&mut self, model: &mut Model, command: Command) -> u64 {
         let acknowledged = self.settle(model);
         self.forked = Some(command);
@@ -202,7 +204,7 @@ impl Worker {
 
     fn tell(&mut self, verb: &str, Command { tag, seed, count }: Command) {
         if let Some(input) = &mut self.input {
-            // `death` notices a worker that has died.
+            // A dead worker is noticed in `death`.
             let _ = writeln!(input, "{verb} {tag} {seed} {count}");
         }
     }
@@ -241,7 +243,7 @@ impl Worker {
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: the group is that of the child, which has not been waited for yet.
+        // SAFETY: The group belongs to the child, which was not waited for yet.
         unsafe { libc::kill(-self.child.id().cast_signed(), signal) };
     }
 
@@ -252,7 +254,7 @@ impl Worker {
         self.input = None;
         self.child.wait()?;
         if let Some(reader) = self.reader.take() {
-            // The reader ends when the last process that holds the pipe ends.
+            // The reader ends when the last process with the pipe ends.
             let _ = reader.join();
         }
         acknowledged += self.settle(model);
@@ -269,7 +271,7 @@ impl Worker {
         Ok(acknowledged)
     }
 
-    /// How the worker ended by itself, which none ever should.
+    /// Returns how the worker ended by itself. This should never happen.
     pub(crate) fn death(&mut self) -> io::Result<Option<Death>> {
         let language = self.language;
         Ok(self.child.try_wait()?.map(|status| Death { language, status }))
@@ -285,8 +287,8 @@ impl Death {
     }
 }
 
-/// Runs one of the storm's programs for at most `patience`, and returns its output and how it
-/// ended; `None` if it had to be killed.
+/// Runs one of the storm's programs for at most `patience`. Returns its output and exit status, or
+/// `None` if it was killed.
 pub(crate) fn run_for(
     mut program: Program,
     patience: Duration,

@@ -1,4 +1,4 @@
-//! The operations of a worker, as a function of a seed. The driver's model replays them, and the
+//! The operations of a worker, derived from a seed. The driver's model can replay them, because the
 //! Python and Ruby workers draw the same ones.
 
 /// The number of the counter's series that all workers add to.
@@ -17,9 +17,10 @@ pub(crate) enum Operation {
     AddBound { job: u64 },
     /// Observes a value in the histogram of a host.
     Observe { host: u64, value: u64 },
-    /// Adds 1 to a counter with a label that no other operation has. `padding` makes it longer.
+    /// Adds 1 to a counter with a label that is unique to this operation. `padding` makes the label
+    /// longer.
     Create { padding: u64 },
-    /// Removes the last series that this command created, if one is left.
+    /// Removes the last series that this command created, if any is left.
     Remove,
 }
 
@@ -44,17 +45,17 @@ impl Sequence {
     }
 }
 
-/// The label of a job.
+/// Returns the label of a job.
 pub(crate) fn job(number: u64) -> String {
     format!("j{number}")
 }
 
-/// The label of a host.
+/// Returns the label of a host.
 pub(crate) fn host(number: u64) -> String {
     format!("h{number}")
 }
 
-/// The label that operation `index` of command `tag` creates.
+/// Returns the label that operation `index` of command `tag` creates.
 pub(crate) fn created(tag: u64, index: u64, padding: u64) -> String {
     format!("c{tag}-{index}{}", "x".repeat(padding as usize))
 }
@@ -63,7 +64,7 @@ pub(crate) fn created(tag: u64, index: u64, padding: u64) -> String {
 pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {
-    /// A number from 0 to `end` - 1.
+    /// Returns a number from 0 to `end` - 1.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

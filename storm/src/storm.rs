@@ -17,16 +17,16 @@ use crate::sequence::SplitMix;
 
 /// The number of processes that count.
 const WORKERS: usize = 8;
-/// The number of rounds after which all workers come to rest and the segment is compared.
+/// The number of rounds after which all workers pause and the segment is compared.
 const ROUNDS_PER_CHECK: u64 = 10;
-/// How long a process may take. The library waits for at most 10 s when it opens a file;
+/// The time limit of a process. The library waits for at most 10 s when it opens a file, but
 /// interpreters on a busy machine need more time.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The number of deaths that ends the storm.
 const MAX_DEATHS: u64 = 50;
 /// The number of recent events that are shown with a failure.
 const MAX_EVENTS: usize = 25;
-/// The maximum size of the file: at most about 2,000 series of 0.5 KiB each exist at a time.
+/// The maximum size of the file. This allows about 2,000 series of 0.5 KiB at a time.
 const MAX_BYTES: u64 = 8 << 20;
 
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ pub(crate) fn run(flags: &Run) -> Result<bool, Box<dyn Error>> {
 }
 
 impl Storm {
-    /// Gives work to all idle workers, and injects a fault into one or all of them.
+    /// Gives work to all idle workers, and injects a fault into one worker or all.
     fn round(&mut self) -> Result<(), Box<dyn Error>> {
         self.bury()?;
         for index in 0..self.workers.len() {
@@ -222,8 +222,8 @@ impl Storm {
         Ok(())
     }
 
-    /// Restarts a worker on the read-only file system, where it must count in memory; the next one
-    /// counts in the file again.
+    /// Restarts a worker on the read-only file system, where it must count in memory. The next
+    /// worker counts in the file again.
     fn restart_read_only(&mut self, index: usize) -> Result<(), Box<dyn Error>> {
         let directory = self.disk.read_only.join("app");
         let language = self.workers[index].language;
@@ -266,8 +266,8 @@ impl Storm {
         }
     }
 
-    /// Copies the file while the workers count, and reads the copy. Any contents are fine, as long
-    /// as the reader ends.
+    /// Copies the file while the workers count, and reads the copy. The copy can contain anything,
+    /// as long as the reader ends.
     fn copy(&mut self) -> Result<(), Box<dyn Error>> {
         let directory = self.disk.directory.join("copy");
         fs::create_dir_all(&directory)?;
@@ -309,7 +309,7 @@ impl Storm {
         Ok(program)
     }
 
-    /// The text of a scrape by another process; `None` if that could not open the segment.
+    /// Returns a scrape by another process, or `None` if that process could not open the segment.
     fn read(&mut self, directory: &Path, forget: bool) -> Result<Option<String>, Box<dyn Error>> {
         use std::os::unix::process::ExitStatusExt;
         let Some((text, status)) = run_for(self.reader(directory, forget)?, PATIENCE)? else {
@@ -369,7 +369,7 @@ impl Storm {
             let copy = self.disk.directory.join("kept");
             self.kept = fs::copy(self.file(), &copy).ok().map(|_| (copy, self.model.clone()));
         }
-        // Restart workers that count in memory, which they would do forever.
+        // Restarts workers that count in memory, because they would do this forever.
         for index in 0..self.workers.len() {
             if self.workers[index].counts_in_memory() {
                 self.restart(index, &Setting::default())?;
@@ -392,7 +392,7 @@ impl Storm {
     }
 }
 
-/// The name of the fault that a choice of [`Storm::round`] injects.
+/// Returns the name of a fault, for example `a kill`, from a choice of [`Storm::round`].
 fn name_of(choice: u64) -> &'static str {
     match choice {
         0..=27 => "a kill",
@@ -411,13 +411,13 @@ fn name_of(choice: u64) -> &'static str {
     }
 }
 
-/// The given seed; 0 draws one.
+/// Returns the given seed, or draws one if it is 0.
 pub(crate) fn seed(asked: u64) -> u64 {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros());
     if asked == 0 { now() as u64 } else { asked }
 }
 
-/// The library that gives a process another clock.
+/// Finds the library that can change a process's clock.
 fn clock_library() -> Option<PathBuf> {
     let directories = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
     let mut libraries = directories.map(|directory| directory.join("faketime/libfaketime.so.1"));

@@ -1,13 +1,13 @@
-//! The worker in Rust. It reads commands from standard input, and writes one byte for each
-//! completed operation. The workers in `workers` speak the same protocol:
+//! The worker in Rust. It reads commands from standard input and writes one byte for each completed
+//! operation. The workers in `workers` use the same protocol:
 //!
 //! | command | effect |
 //! |---|---|
 //! | `go TAG SEED COUNT` | the operations of that seed, each acknowledged by `.`; then `d` |
 //! | `fork TAG SEED COUNT` | the same in a child, acknowledged by `,`; then `c` |
 //!
-//! The first byte of the output says where the worker counts: `S` in the segment file, `M` in
-//! memory because the file was not available. Warnings go to standard error.
+//! The first byte of the output shows where the worker counts: `S` in the segment file, `M` in
+//! memory because the file was not available. You can find warnings in standard error.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -21,20 +21,20 @@ use quipu_store::SegmentStore;
 use crate::model::Command;
 use crate::sequence::{self, BUCKETS, Operation, Sequence};
 
-/// The metrics that every worker has.
+/// The metrics of every worker.
 pub(crate) struct Metrics {
     jobs: MixedCounterFamily<Values<'static>>,
     seconds: HistogramFamily<Values<'static>>,
     bound: HashMap<u64, MixedCounter>,
 }
 
-/// Opens the store in `directory`, as every worker and the reader do.
+/// Opens the store in `directory`. Every worker and the reader use this.
 pub(crate) fn open(directory: &Path) -> Result<SegmentStore, Box<dyn Error>> {
     let warn = |what: &str| eprintln!("warning: {what}");
     Ok(SegmentStore::options().warn(warn).open(directory)?)
 }
 
-/// Counts as the driver commands.
+/// Counts according to the driver's commands.
 pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
     let store = open(directory)?;
     let mut metrics = Metrics::on(store.registry())?;
@@ -50,15 +50,15 @@ pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
             acknowledge(b'd');
             continue;
         }
-        // SAFETY: the process has one thread.
+        // SAFETY: The process is single-threaded.
         match unsafe { libc::fork() } {
             0 => {
                 metrics.begin(command).for_each(|()| acknowledge(b','));
                 acknowledge(b'c');
-                // SAFETY: this ends the child without the exit handlers of its parent.
+                // SAFETY: This ends the child without the exit handlers of its parent.
                 unsafe { libc::_exit(0) };
             }
-            // SAFETY: no handler is installed. From now on, the system reaps the children.
+            // SAFETY: No handler is installed. From now on, the system reaps the children.
             _ => unsafe {
                 libc::signal(libc::SIGCHLD, libc::SIG_IGN);
             },
@@ -70,7 +70,7 @@ pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
 impl Metrics {
     /// Registers the metrics.
     pub(crate) fn on(registry: &Registry) -> Result<Self, Box<dyn Error>> {
-        // Python's metrics have exemplars, and all workers must describe a family in the same way.
+        // All workers must describe a family in the same way, and Python's metrics use exemplars.
         let describe = |name: &str, help: &str, label: &str| {
             Description::new(name, help).labels([label]).exemplars().verbatim()
         };

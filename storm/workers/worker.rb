@@ -18,7 +18,7 @@ end
 
 $stdout.sync = true
 Quipu.configure(dir: ARGV[0])
-# Python's metrics have exemplars, so these must, too.
+# Python's metrics use exemplars, so these metrics must do the same.
 SETTINGS = { exemplars: true }
 JOBS = Quipu.registry.counter(:storm_jobs, docstring: "Jobs.", labels: [:job], store_settings: SETTINGS)
 SECONDS = Quipu.registry.histogram(:storm_seconds, docstring: "Seconds.", labels: [:host],

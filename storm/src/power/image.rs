@@ -1,9 +1,9 @@
-//! The possible contents of a disk after a power loss at a given moment of a log: everything that
-//! was synced, and any part of what was written later.
+//! The possible contents of a disk after a power loss at a given moment of a log: all synced data,
+//! and any part of the later writes.
 //!
-//! Each sector has its content after some prefix of the writes to it, chosen per sector: disks
-//! reorder writes and tear pages. A file has one of the lengths that it had since its last sync. A
-//! directory has the result of a prefix of its changes.
+//! Each sector contains the result of some prefix of its writes, chosen per sector, because disks
+//! reorder writes and tear pages. A file can be of any length since its last sync. A directory
+//! contains the result of a prefix of its changes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use crate::sequence::SplitMix;
 
 const SECTOR: usize = 512;
 
-/// The files by name, as a power loss after the first `end` events of a log may leave them.
+/// Returns the files that a power loss after the first `end` events of a log can leave, by name.
 pub(crate) fn after_power_loss(
     log: &[Event],
     end: usize,

@@ -1,8 +1,9 @@
 //! Power loss. A process counts in a segment on a file system that records writes and syncs. For
-//! many moments of that record, the segment is opened as the disk may hold it at that moment.
+//! many moments of this record, we open the segment in a state that the disk can be in at that
+//! moment.
 //!
-//! It must open; hold everything counted before the last completed sync, and nothing that was never
-//! counted; and accept new counts.
+//! The segment must open, contain all counts before the last completed sync and no count that was
+//! never made, and accept new counts.
 
 mod image;
 mod recorder;
@@ -101,7 +102,7 @@ pub(crate) fn run(flags: &Power) -> Result<bool, Box<dyn Error>> {
     Ok(lost + doubled + refused == 0)
 }
 
-/// Runs the counting process on the recording file system, and returns the record.
+/// Runs the counting process on the recording file system and returns the record.
 fn record(command: Command) -> Result<Vec<Event>, Box<dyn Error>> {
     let place = tempfile::tempdir()?;
     let recorder = Recorder::default();
@@ -119,8 +120,8 @@ fn record(command: Command) -> Result<Vec<Event>, Box<dyn Error>> {
     }
 }
 
-/// The counting process: operations, a sync now and then, and in between some pages written back
-/// by the kernel itself.
+/// Runs the counting process: operations, a sync now and then, and in between some pages that the
+/// kernel itself writes back.
 pub(crate) fn work(directory: &Path, command: Command) -> Result<(), Box<dyn Error>> {
     let store = worker::open(directory)?;
     let mut metrics = worker::Metrics::on(store.registry())?;
@@ -128,7 +129,7 @@ pub(crate) fn work(directory: &Path, command: Command) -> Result<(), Box<dyn Err
     let mut random = SplitMix(command.seed ^ 1);
     let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
     let mark = |number: u64| {
-        // The file system refuses this, and records it.
+        // The file system refuses this call but records it.
         let _ = fs::create_dir(directory.join(format!("{MARK}{number}")));
     };
     mark(0);
@@ -147,7 +148,7 @@ pub(crate) fn work(directory: &Path, command: Command) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-/// Makes the kernel write back some of the file's dirty pages, as it does when it needs memory.
+/// Makes the kernel write back some of the file's dirty pages, as if it needed memory.
 fn write_some_pages(file: &fs::File, random: &mut SplitMix) -> Result<(), Box<dyn Error>> {
     use std::os::fd::AsRawFd;
     let pages = file.metadata()?.len().div_ceil(4096);
@@ -155,7 +156,7 @@ fn write_some_pages(file: &fs::File, random: &mut SplitMix) -> Result<(), Box<dy
     let flags = libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: the descriptor is open; the call reads and writes no memory of this process.
+    // SAFETY: The descriptor is open. The call reads and writes no memory of this process.
     unsafe {
         libc::sync_file_range(
             file.as_raw_fd(),
@@ -167,7 +168,7 @@ fn write_some_pages(file: &fs::File, random: &mut SplitMix) -> Result<(), Box<dy
     Ok(())
 }
 
-/// What another process finds after a power loss.
+/// The observation of another process after a power loss.
 enum Found {
     Text(String),
     Nothing,
@@ -193,7 +194,7 @@ fn read(directory: &Path) -> Result<Found, Box<dyn Error>> {
 
 const FILE: &str = "metrics.quipu";
 
-/// Opens the segment as in another boot of the machine, prints it, and counts more.
+/// Opens the segment like in another boot of the machine, prints it, and counts more.
 pub(crate) fn show(file: &PathBuf) -> Result<(), Box<dyn Error>> {
     let mut readings = Readings::now();
     readings.boot = [1; 16];
@@ -201,7 +202,7 @@ pub(crate) fn show(file: &PathBuf) -> Result<(), Box<dyn Error>> {
     let registry = Registry::from_segment(segment);
     let text = registry.text();
     std::io::stdout().write_all(text.as_bytes())?;
-    // Each series still counts, and a new one finds room.
+    // Each series must still count, and a new series must fit.
     let mut metrics = worker::Metrics::on(&registry)?;
     let command = Command { tag: u64::MAX, seed: 3, count: 300 };
     metrics.begin(command).for_each(drop);

@@ -1,5 +1,5 @@
-//! An in-memory file system that records, in order, the writes that reach it and the syncs. It has
-//! one directory.
+//! An in-memory file system with a single directory. It records the received writes and syncs in
+//! order.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -35,11 +35,11 @@ pub(crate) enum Event {
         name: OsString,
     },
     SyncDirectory,
-    /// The program has reached this point, and what it synced before is on the disk.
+    /// The program reached this point, and everything it synced before is on the disk.
     Mark(u64),
 }
 
-/// The events so far, and the files as programs see them.
+/// The events so far, and the current files from the view of programs.
 #[derive(Debug, Default)]
 struct State {
     log: Vec<Event>,
@@ -51,14 +51,15 @@ struct State {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorder(Arc<Mutex<State>>);
 
-/// A program sets an [`Event::Mark`] by creating a directory with this prefix and a number.
+/// The prefix of directories that mark a point. A program sets an [`Event::Mark`] when it creates a
+/// directory with this prefix and a number.
 pub(crate) const MARK: &str = "mark-";
 
 const TTL: Duration = Duration::from_secs(3600);
 const FREE_BLOCKS: u64 = 1 << 20;
 
 impl Recorder {
-    /// The events so far.
+    /// Returns the events so far.
     pub(crate) fn log(&self) -> Vec<Event> {
         self.state().log.clone()
     }
@@ -83,9 +84,9 @@ impl State {
             kind: if directory { FileType::Directory } else { FileType::RegularFile },
             perm: if directory { 0o755 } else { 0o600 },
             nlink: 1,
-            // SAFETY: it reads a number of this process.
+            // SAFETY: The call only reads a number of this process.
             uid: unsafe { libc::geteuid() },
-            // SAFETY: as above.
+            // SAFETY: The same as above.
             gid: unsafe { libc::getegid() },
             rdev: 0,
             blksize: 4096,
