@@ -1,6 +1,7 @@
-//! Runs arbitrary bytes as a sequence of operations on an arena, and compares with a shadow model.
+//! Runs arbitrary bytes as a sequence of operations on an arena, and compares this arena with a
+//! shadow model.
 //!
-//! The first byte selects the policy: direction, minimum alignment, and what shrinking does.
+//! The first byte selects the policy: direction, minimum alignment, and the effect of shrinking.
 
 #![no_main]
 

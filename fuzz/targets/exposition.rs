@@ -1,14 +1,14 @@
-//! Brings metrics in by all inputs, and has Prometheus' parsers read the pages that show them, in
-//! all formats.
+//! Sends metrics to all inputs, and parses the pages that show them in all formats with Prometheus'
+//! parsers.
 //!
 //! `exposition_program.rs` documents the inputs. The target judges the pages of the daemon, with
-//! segments and targets, and the pages of a library's registry. Prometheus has to read each page
-//! completely, no series and no header may appear twice, and the series of well-behaved senders
-//! must be there.
+//! segments and targets, and the pages of a library's registry. Prometheus must be able to read
+//! each page completely, no series and no header may appear twice, and the series of well-behaved
+//! senders must be present.
 //!
-//! `EXPOSITION_JUDGE` names the program that parses (`crates/quipu/tests/judges/textparse`). If
-//! `EXPOSITION_FAULTS` names a directory, the first input with each fault is saved there, and the
-//! run continues.
+//! You need to set `EXPOSITION_JUDGE` to the program that parses
+//! (`crates/quipu/tests/judges/textparse`). If you set `EXPOSITION_FAULTS` to a directory, the
+//! first input with each fault is saved there, and the run continues.
 
 #![no_main]
 
@@ -37,14 +37,14 @@ const FORMATS: [Format; 5] =
 const ESCAPINGS: [Escaping; 4] =
     [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values];
 
-/// The directory of the segments, in memory if the system has such a file system.
+/// The directory of the segments, in memory if the system supports this.
 static HOME: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let home = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     home.expect("a directory for segments")
 });
 
 fuzz_target!(|input: &[u8]| -> Corpus {
-    // Only well-behaved senders have this word.
+    // This word is reserved for well-behaved senders.
     if words(input).windows(4).any(|word| word == b"fair") {
         return Corpus::Reject;
     }
@@ -60,7 +60,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
     };
     let ops: Vec<_> = ops.take(MAX_OPS).collect();
     let is_used = |kind: &u8| ops.iter().any(|op| op.0 == *kind);
-    // The others follow: they may change families that were merged before.
+    // The other senders follow, because they can change families that were merged before.
     let merged = [op::TARGET, op::SEGMENT];
     merged.into_iter().filter(is_used).for_each(|kind| run.perform_fairly(kind));
     ops.iter().for_each(|(kind, argument, text)| run.perform(*kind, *argument, text));
@@ -69,7 +69,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
     let mut pages = Vec::new();
     for format in FORMATS {
         let escaping = match (format, escaping) {
-            // As the negotiation decides.
+            // The same result as in content negotiation.
             (Format::Text, Escaping::AllowUtf8) => Escaping::Underscores,
             (_, escaping) => escaping,
         };
@@ -155,7 +155,7 @@ impl Run {
                     fair.inc_by(&["fair"], 7);
                     registry
                 });
-                // A library's caller cannot turn the checks off.
+                // You cannot turn the checks off as a caller of the library.
                 senders::register(library, &families(text), 0);
             }
             op::MERGE => daemon.merge(),
@@ -163,7 +163,7 @@ impl Run {
         }
     }
 
-    /// Has a well-behaved sender use an input, too.
+    /// Lets a well-behaved sender use this input too.
     fn perform_fairly(&mut self, kind: u8) {
         let daemon = &mut self.daemon;
         let fair: &[&str] = match kind {

@@ -1,18 +1,18 @@
-//! Asks Prometheus' parsers, which are in a Go program that responds in the order of the requests.
+//! Asks Prometheus' parsers. They run in a Go program that responds in the order of the requests.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A page with its content type, and the samples of well-behaved senders that it must have.
+/// A page with its content type, and the samples of well-behaved senders that it must contain.
 pub type Page = (String, Vec<u8>, Vec<&'static str>);
 
 struct Judge {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     _child: Child,
-    /// The faults that were saved.
+    /// The faults saved so far.
     saved: HashSet<String>,
 }
 
@@ -31,7 +31,7 @@ pub fn check(program: &[u8], pages: &[Page]) {
     });
 }
 
-/// The fault of a page with this verdict, if there is a fault.
+/// Returns the fault in a verdict on a page, if there is one.
 fn fault(verdict: &str, fair: &[&str]) -> Option<String> {
     let mut parts = verdict.split('\t');
     if parts.next() != Some("ok") {
@@ -90,7 +90,8 @@ impl Judge {
     }
 }
 
-/// A name for faults of the same kind: the format, and the words of the message outside of quotes.
+/// Returns a name for faults of the same kind: the format, and the words of the message outside of
+/// quotes.
 fn kind(content_type: &str, fault: &str) -> String {
     let mut is_quoted = false;
     let mut words = String::new();

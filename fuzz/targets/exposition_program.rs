@@ -2,18 +2,18 @@
 //!
 //! An input begins with a byte of [`flags`]. The operations follow, and each ends at a NUL. The
 //! first byte of an operation is one of [`op`], the second is its argument, and the rest is its
-//! text. In texts, each byte above 0x7f stands for one of [`WORDS`], so that a change of one byte
-//! changes a whole word.
+//! payload. In a payload, each byte above 0x7f stands for one of [`WORDS`], because a mutation of
+//! one byte can then change a whole word.
 
 #![allow(dead_code, reason = "the target and the seeds use different parts")]
 
 /// Bits of the first byte of an input.
 pub mod flags {
-    /// The daemon shows its own metrics, too.
+    /// The daemon also shows its own metrics.
     pub const OWN: u8 = 1;
     /// OTLP does not translate names.
     pub const UNTRANSLATED: u8 = 2;
-    /// The page of a single segment is judged, too.
+    /// The page of a single segment is judged too.
     pub const SEGMENT: u8 = 4;
     /// The number of bits after which the number of the escaping follows.
     pub const ESCAPING: u8 = 3;
@@ -24,11 +24,11 @@ pub mod op {
     pub const STATSD: u8 = 1;
     pub const GRAPHITE: u8 = 2;
     pub const INFLUX: u8 = 3;
-    /// The argument selects the format: text or OpenMetrics.
+    /// The argument selects the format: Prometheus' or OpenMetrics.
     pub const IMPORT: u8 = 4;
     /// The lowest bit of the argument selects the format, the others the method and the group.
     pub const PUSH: u8 = 5;
-    /// As [`PUSH`], with families in protobuf.
+    /// Like [`PUSH`], with families in protobuf.
     pub const PUSH_FAMILIES: u8 = 6;
     /// Families by remote write; the argument selects the version.
     pub const WRITE: u8 = 7;
@@ -44,7 +44,7 @@ pub mod op {
     pub const LIBRARY: u8 = 12;
     /// The moment when the families of segments and targets are merged; by default the end.
     pub const MERGE: u8 = 13;
-    /// The number of operations, with the empty one.
+    /// The number of operations, including the empty one.
     pub const COUNT: u8 = 14;
 }
 
@@ -192,16 +192,16 @@ pub const WORDS: [&[u8]; 128] = [
     b"{\"a b\"=\"1\",a_b=\"2\"}",
 ];
 
-/// A family, for inputs whose messages are not texts.
+/// A family, for inputs with binary messages.
 #[derive(Debug, Clone, Default)]
 pub struct Family {
-    /// Modulo the number of kinds.
+    /// The kind, modulo the number of kinds.
     pub kind: u8,
     pub name: String,
     pub unit: String,
     pub help: String,
     pub labels: Vec<(String, String)>,
-    /// The values; the bounds of a histogram, the quantiles of a summary.
+    /// The values, or the bounds of a histogram, or the quantiles of a summary.
     pub values: Vec<f64>,
 }
 
@@ -218,10 +218,10 @@ pub mod kind {
     pub const COUNT: u8 = 8;
 }
 
-/// A bit that all arguments have, since a NUL ends the operation.
+/// A bit in every argument, because a NUL would end the operation.
 const NOT_NUL: u8 = 0x40;
 
-/// Splits an input into its flags and operations, each with its argument and its text.
+/// Splits an input into its flags and operations, each with its argument and its payload.
 pub fn decode(input: &[u8]) -> (u8, impl Iterator<Item = (u8, u8, &[u8])>) {
     let (&flags, rest) = input.split_first().unwrap_or((&0, &[]));
     let ops = rest.split(|byte| *byte == 0).filter_map(|op| {
@@ -231,7 +231,7 @@ pub fn decode(input: &[u8]) -> (u8, impl Iterator<Item = (u8, u8, &[u8])>) {
     (flags, ops)
 }
 
-/// The text that is encoded as these bytes.
+/// Expands the words in an encoded payload.
 pub fn words(encoded: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     for byte in encoded {
@@ -243,8 +243,8 @@ pub fn words(encoded: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The families of an operation: one in each line, with the kind, the name, the unit, the help, the
-/// labels and the values, all separated by tabs.
+/// Parses the families of an operation: one per line, with the kind, the name, the unit, the help,
+/// the labels and the values, separated by tabs.
 pub fn families(text: &[u8]) -> Vec<Family> {
     let lines =
         text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).take(MAX_FAMILIES);
@@ -272,7 +272,7 @@ fn family(line: &[u8]) -> Family {
     Family { kind, name, unit, help, labels, values }
 }
 
-/// Encodes a program: the flags, and operations with their arguments and texts.
+/// Encodes a program: the flags, and operations with their arguments and payloads.
 pub fn encode(flags: u8, ops: &[(u8, u8, &[u8])]) -> Vec<u8> {
     let mut input = vec![flags];
     for (kind, argument, text) in ops {
@@ -283,7 +283,7 @@ pub fn encode(flags: u8, ops: &[(u8, u8, &[u8])]) -> Vec<u8> {
     input
 }
 
-/// Replaces bytes that no text has, and the longest words.
+/// Removes bytes that a payload cannot contain, and replaces the longest words by their codes.
 fn shorten(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;

@@ -1,4 +1,5 @@
-//! Families as the messages of inputs that are not texts: protobuf, OTLP, remote write, segments.
+//! Encodes families for inputs with binary messages, such as protobuf, OTLP, remote write and
+//! segments.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +17,7 @@ use quipu_wire::remote::write::{
 
 use crate::program::{Family, kind, segment};
 
-/// Registers families, and counts in them. A family that the library refuses is omitted.
+/// Registers families and counts in each. A family that the library refuses is omitted.
 pub fn register(registry: &Registry, families: &[Family], argument: u8) {
     for family in families {
         let mut about = Description::new(&family.name, &family.help).unit(&family.unit);
@@ -26,7 +27,7 @@ pub fn register(registry: &Registry, families: &[Family], argument: u8) {
         if argument & segment::VARIANT != 0 {
             about = about.variant();
         }
-        // An error is the library's right: whatever it accepts has to be readable.
+        // The library may refuse any family, but if it accepts one, we must be able to read it.
         let _ = register_one(registry, family, about.exemplars());
     }
 }
@@ -109,7 +110,7 @@ pub fn write_segment(path: &Path, families: &[Family], argument: u8) {
             ..Schema::default()
         };
         let bytes = family.values.iter().flat_map(|value| value.to_le_bytes());
-        // The numbers and settings of kinds: see `quipu::kind`.
+        // These are the numbers and settings of kinds in `quipu::kind`.
         match family.kind {
             kind::COUNTER => schema.kind = 1,
             kind::HISTOGRAM | kind::NATIVE => {
@@ -146,7 +147,7 @@ pub fn write_segment(path: &Path, families: &[Family], argument: u8) {
     }
 }
 
-/// A request of remote write: version 1 or 2, before compression.
+/// Returns a remote write request, version 1 or 2, before compression.
 pub fn remote_write(families: &[Family], is_second: bool, now_ms: i64) -> Vec<u8> {
     let (mut first, mut second) = (RemoteWrite1::new(), RemoteWrite2::new());
     for family in families {
@@ -167,7 +168,7 @@ pub fn remote_write(families: &[Family], is_second: bool, now_ms: i64) -> Vec<u8
                 .extend(family.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())));
             labels.extend(own.as_ref().map(|(name, value)| (*name, value.as_str())));
             labels.sort_by_key(|label| label.0);
-            // A request of labels that no sender can write is not sent.
+            // This request is skipped, because no sender can write its labels.
             if is_second {
                 let metadata = Metadata::new(series_type, &family.help, &family.unit);
                 let sample = Sample::new(value, now_ms, None);
@@ -232,8 +233,8 @@ pub fn remote_write(families: &[Family], is_second: bool, now_ms: i64) -> Vec<u8
     body
 }
 
-/// A request of OTLP in JSON. The lowest bit of `argument` makes the values deltas, and the next
-/// bit makes the labels attributes of the resource.
+/// Returns an OTLP request in JSON. The lowest bit of `argument` makes the values deltas, and the
+/// next bit makes the labels attributes of the resource.
 pub fn otlp(families: &[Family], argument: u8, now_ns: u64) -> Vec<u8> {
     let temporality = 2 - (argument & 1);
     let mut metrics = Vec::new();

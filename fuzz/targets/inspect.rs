@@ -1,7 +1,7 @@
 //! Looks into arbitrary bytes as a segment file.
 //!
-//! The first byte says whether to correct the checksum of the header, so that the sizes there may
-//! be anything.
+//! The first byte selects whether to correct the checksum of the header. This allows any sizes in
+//! the header.
 
 #![no_main]
 
@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
             assert!(seen.is_overflow || seen.labels.len() == family.schema.labels.len());
             series += u64::from(!seen.is_overflow);
         });
-        // Each of them takes a word at least.
+        // Each of these takes at least a word.
         assert!(series <= length / 8);
         assert!(series >= family.series + family.hidden);
     }

@@ -1,4 +1,4 @@
-//! The type of the daemon that the records of a queue use.
+//! The daemon's type for the coding of records in a queue.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {

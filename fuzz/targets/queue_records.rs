@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as a file of a queue, as they are and with checksums
-//! that are right. What is read is written again, and is the same.
+//! Reads arbitrary bytes as a file of a queue, unchanged and with correct checksums. The records
+//! must be the same after they are written and read again.
 
 #![no_main]
 
@@ -36,7 +36,7 @@ fn read(bytes: &[u8]) {
     }
     assert_eq!(records.end(), again.len());
     assert_eq!(again, expected[..records.end()]);
-    // After what is damaged, there are only whole records, too.
+    // After a damaged part, there are again only whole records.
     let mut end = records.end();
     while let Some(skipped) = records.skip_damaged() {
         assert!(skipped.bytes > 0 && records.end() == end + skipped.bytes);
@@ -46,7 +46,7 @@ fn read(bytes: &[u8]) {
     assert_eq!(records.end(), end);
 }
 
-/// Puts right checksums where the lengths say that they are.
+/// Inserts correct checksums at the positions given by the lengths.
 fn mend(bytes: &mut [u8]) {
     let mut at = HEADER.len();
     while let Some(prefix) = bytes.get(at..at + PREFIX) {

@@ -1,8 +1,8 @@
 //! Opens arbitrary bytes as a segment file, and uses the counters and families that it claims to
 //! hold.
 //!
-//! The first byte says whether to correct the checksum of the header, so that the code after that
-//! check is reached. A file that is refused must stay unchanged.
+//! The first byte selects whether to correct the checksum of the header, because the code after
+//! this check would otherwise never be reached. A refused file must stay unchanged.
 
 #![no_main]
 
@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(&bytes).expect("a small file");
-    // A copy is refused, or walked to its end, whatever the labels of its series are.
+    // A copy is refused or walked to its end, whatever labels its series use.
     if let Ok(copy) = Segment::copy_of(file.path(), file.as_file(), 1 << 26) {
         for family in copy.families().unwrap_or_default() {
             let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -40,8 +40,8 @@ fuzz_target!(|input: &[u8]| {
         Ok(segment) => segment,
         Err(error) => {
             assert!(error.to_string().contains(&file.path().display().to_string()));
-            // A file that lost power is repaired first. If that runs out of room, it stays half
-            // repaired.
+            // After a power loss, a file is repaired first. If this runs out of room, the file
+            // stays half repaired.
             if !matches!(error.kind(), ErrorKind::Full { .. }) {
                 assert_eq!(std::fs::read(file.path()).expect("it is still there"), bytes);
             }
@@ -71,7 +71,7 @@ fuzz_target!(|input: &[u8]| {
     for family in segment.families().expect("opening has checked them") {
         count(&family);
     }
-    // Register one more family, unless it exists or no more fits.
+    // Registers one more family, unless it exists or does not fit.
     let labels = vec![Label { name: "user".into(), values: None }];
     let schema = Schema { name: "keyed".into(), cells: 1, labels, ..Schema::default() };
     if let Ok(family) = segment.family(&schema) {
@@ -100,7 +100,7 @@ fn count(family: &Family) {
     };
     let before = walk(family);
     family.add(labels("ada"), 0, 1);
-    // The increment may bring a series' cell to zero, so it is no longer shown.
+    // The increment can reset a series' cell to zero, so this series is no longer shown.
     assert!(walk(family) + 1 >= before);
     let bound = family.bind(labels("ada"));
     bound.cells().add(usize::from(schema.cells) - 1, 1);
@@ -120,7 +120,7 @@ fn count(family: &Family) {
     walk(family);
 }
 
-/// Reads everything that a family shows, and returns the number of series.
+/// Reads all series of a family and returns their number.
 fn walk(family: &Family) -> u64 {
     let (mut cursor, mut buffer, mut count) = (Cursor::default(), Vec::new(), 0);
     let _ = family.walk(&mut cursor, &mut buffer, |view| {

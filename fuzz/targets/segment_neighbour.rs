@@ -1,5 +1,5 @@
-//! A process that writes garbage into a segment file while this one counts, removes, sweeps,
-//! registers and scrapes. The program is that of `crates/segment/tests/common/neighbour.rs`.
+//! A process writes garbage into a segment file while this one counts, removes, sweeps, registers
+//! and scrapes. The program is the same as in `crates/segment/tests/common/neighbour.rs`.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Files of other clients' processes. No input causes a panic, an endless loop, or an allocation
-//! for a length that it merely claims; the output is an exposition. A truncated file shows no
-//! family that the whole file does not show, unless a family further down takes its name.
+//! Reads files of other clients' processes. No input can cause a panic, an endless loop, or an
+//! allocation for a length that it merely claims, and the output is an exposition. A truncated file
+//! shows no family that the whole file does not show, unless a family further down takes its name.
 //!
 //! The first byte selects the name of the file, the rest is its contents.
 
@@ -26,15 +26,15 @@ const NAMES: [&str; 8] = [
     "metric_a_total___1.bin",
 ];
 
-/// The names of the families of an exposition.
+/// Returns the names of the families in an exposition.
 fn families(text: &str) -> impl Iterator<Item = &str> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.filter_map(|line| Some(line.rsplit_once(' ')?.0))
 }
 
-/// The names that a family may take, from the name that `# TYPE` shows. Of families that share a
-/// name, only one is shown: a histogram replaces two families that have the names of its sum and
-/// its count.
+/// Returns the names that a family can take, from the name in `# TYPE`. If families share a name,
+/// only one is shown. For example, a histogram replaces two families that are called like its sum
+/// and its count.
 fn taken(shown: &str) -> impl Iterator<Item = String> {
     const SUFFIXES: [&str; 5] = ["", "_total", "_bucket", "_sum", "_count"];
     let stems = [shown, shown.strip_suffix("_total").unwrap_or(shown)];
@@ -53,7 +53,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let (half, _) = exposition([(name, &file[..file.len() / 2])], Format::Text);
     let half = String::from_utf8(half).expect("text is UTF-8");
-    // Only the whole file reveals that its values have no times; then none of it is shown.
+    // The whole file can reveal that its values lack times. Then no family is shown.
     let all: HashSet<String> = families(&text).flat_map(taken).collect();
     for family in families(&half) {
         assert!(text.is_empty() || taken(family).any(|name| all.contains(&name)), "{family}");

@@ -1,7 +1,7 @@
-//! Decodes arbitrary bytes as a message. Whatever decodes must survive a round trip.
+//! Decodes arbitrary bytes as a message. A decoded message must survive a round trip.
 //!
-//! `WIRE_FORMAT` names the format, and so does the folder of the corpus; without it, all formats
-//! are tried. The first byte selects the kind of message.
+//! You can set `WIRE_FORMAT` to a format; the folder of the corpus has the same name. Otherwise,
+//! all formats are tried. The first byte selects the kind of message.
 
 #![no_main]
 

@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Packs words one by one. Runs are never joined, which is longer and has the same meaning.
+/// Packs words one by one. Runs are never joined. The result is longer, but equivalent.
 fn pack(words: &[[u8; 8]]) -> Vec<u8> {
     let mut out = Vec::new();
     for word in words {

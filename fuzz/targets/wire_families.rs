@@ -1,6 +1,6 @@
-//! Reads families of metrics: Prometheus' protobuf, and lines of text that are put together.
+//! Reads families of metrics: from Prometheus' protobuf, and assembled from lines.
 //!
-//! The first byte selects the format and the limits. A family that is read is looked at as a whole.
+//! The first byte selects the format and the limits. Each family is examined completely.
 
 #![no_main]
 

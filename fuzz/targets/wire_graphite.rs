@@ -1,4 +1,4 @@
-//! Reads lines of Graphite: whole, line by line, and in pieces, which must agree.
+//! Reads lines of Graphite as a whole, line by line, and in pieces. The results must agree.
 //!
 //! The first byte selects the size of the pieces.
 
@@ -24,7 +24,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(whole, cut);
 });
 
-/// What is read, without the numbers of lines.
+/// Reads lines and formats the result, without line numbers.
 fn read(input: &[u8]) -> Vec<String> {
     let mut number = 1;
     let mut all = Vec::new();

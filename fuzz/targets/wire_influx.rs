@@ -1,4 +1,5 @@
-//! Reads lines of InfluxDB: whole, and in pieces, which must agree, also on what is too long.
+//! Reads lines of InfluxDB as a whole and in pieces. The results must agree, including the lines
+//! that are too long.
 //!
 //! The first byte selects the size of the pieces.
 
@@ -17,10 +18,10 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(pieces(bytes, size, MAX_LINE), pieces(bytes, bytes.len().max(1), MAX_LINE));
 });
 
-/// A limit that lines of an input exceed.
+/// A limit that lines of an input can exceed.
 const MAX_LINE: usize = 20;
 
-/// What is read of pieces of this size, and how many lines are longer than the limit.
+/// Reads pieces of this size. Returns the result, and the number of lines beyond the limit.
 fn pieces(bytes: &[u8], size: usize, max_line: usize) -> (Vec<String>, usize) {
     let (mut buffer, mut all, mut long) = (InfluxLineBuffer::new(max_line), Vec::new(), 0);
     let mut push = |piece: Cut<'_>| match piece {
@@ -32,7 +33,7 @@ fn pieces(bytes: &[u8], size: usize, max_line: usize) -> (Vec<String>, usize) {
     (all, long)
 }
 
-/// What is read, without the numbers of lines.
+/// Reads lines and formats the result, without line numbers.
 fn read(input: &[u8]) -> Vec<String> {
     let mut number = 1;
     let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! Reads requests of OTLP, in protobuf or, if the first byte is a brace, in JSON; and
-//! responses.
+//! Reads OTLP responses and requests. If the first byte is a brace, a request is in JSON, otherwise
+//! in protobuf.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
         let Ok(request) = remote::otlp::metrics_request_from_json(bytes) else { return };
         assert!(request.len() <= 8 * bytes.len());
         if let Err(error) = read(&request) {
-            // Lists are limited in both.
+            // The lists of both are limited.
             assert!(error.is_too_large(), "{error}");
         }
     } else if let Err(error) = read(bytes) {

@@ -5,7 +5,7 @@
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Error, Kind, Message};
 
-/// The formats, in the order in which saved inputs number them: append new ones.
+/// The formats. Append new ones at the end, because saved inputs contain these indices.
 pub const NAMES: &[&str] = &[
     "quipu",
     "quipu-compact",
@@ -70,8 +70,8 @@ impl Read {
         }
     }
 
-    /// Whether two messages are equal, except for what some formats lose: the sign of a zero, the
-    /// payload of a NaN.
+    /// Returns whether two messages are equal. This ignores properties that some formats lose, such
+    /// as the sign of a zero or the payload of a NaN.
     pub fn is_like(&self, other: &Read) -> bool {
         let alike = |(a, b): (&u64, &u64)| {
             let (x, y) = (f64::from_bits(*a), f64::from_bits(*b));
@@ -83,7 +83,7 @@ impl Read {
             && alike((&self.gauge, &other.gauge))
     }
 
-    /// Whether JSON can represent the message.
+    /// Returns whether JSON can represent the message.
     pub fn is_finite(&self) -> bool {
         let mut values = self.timer.iter().chain([&self.gauge]);
         values.all(|bits| f64::from_bits(*bits).is_finite())
@@ -94,7 +94,7 @@ pub fn kind(byte: u8) -> Kind {
     Kind::ALL[usize::from(byte & 3)]
 }
 
-/// Decodes a message. An error must give its position in the input.
+/// Decodes a message. An error must contain its position in the input.
 pub fn decode(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Read, Error> {
     let mut arena = Arena::new();
     let result = format.decode(kind, bytes, &arena.as_scope()).map(|message| Read::of(&message));
@@ -109,7 +109,7 @@ pub fn decode(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Read, Error
     result
 }
 
-/// Checks that a message that decodes survives a round trip.
+/// Checks that a decoded message survives a round trip.
 pub fn comes_back(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     let mut arena = Arena::new();
     let Ok(message) = format.decode(kind, bytes, &arena.as_scope()) else {
@@ -118,7 +118,7 @@ pub fn comes_back(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     };
     let mut once = Vec::new();
     if let Err(error) = format.encode(&message, &mut once) {
-        // Decoders of lines take ids literally, and tags that only one dialect writes.
+        // Line decoders take ids literally, and tags that only one dialect writes.
         let is_plain = core::str::from_utf8(message.id()).is_ok_and(|id| !id.contains("|#"));
         let lines = format.name().ends_with("statsd");
         assert!(lines && !is_plain, "{message:?}: {error}");

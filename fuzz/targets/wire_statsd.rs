@@ -1,5 +1,5 @@
-//! Reads lines of StatsD: whole, line by line, in pieces, and as packets after their length, which
-//! must agree. Reads the input as such packets, too.
+//! Reads lines of StatsD as a whole, line by line, in pieces, and as packets after their length.
+//! The results must agree. This also reads the input itself as such packets.
 //!
 //! The first byte selects the forms of tags and the size of the pieces.
 
@@ -42,7 +42,8 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(packets(bytes, size, 32), packets(bytes, usize::MAX, 32));
 });
 
-/// The packets of a stream that comes in pieces of this size; none for each that is too long.
+/// Returns the packets of a stream that arrives in pieces of this size. A packet that is too long
+/// becomes `None`.
 fn packets(stream: &[u8], size: usize, max_frame: usize) -> Vec<Option<Vec<u8>>> {
     let (mut buffer, mut all) = (FrameBuffer::new(max_frame), Vec::new());
     for piece in stream.chunks(size) {
@@ -56,7 +57,7 @@ fn packets(stream: &[u8], size: usize, max_frame: usize) -> Vec<Option<Vec<u8>>>
     all
 }
 
-/// What is read, without the numbers of lines.
+/// Reads lines and formats the result, without line numbers.
 fn read(input: &[u8], tags: Tags) -> Vec<String> {
     let mut number = 1;
     let mut all = Vec::new();

@@ -2,8 +2,8 @@
 //! find the same messages and errors.
 //!
 //! The first byte selects the format, the second the kind of message and the framing, the third the
-//! length of the pieces. Bit 4 of the second byte makes the blocks of a quipu stream sound: a
-//! mutation hardly ever has the right checksum.
+//! length of the pieces. Bit 4 of the second byte makes the blocks of a quipu stream sound, because
+//! a mutation hardly ever produces the right checksum.
 
 #![no_main]
 
@@ -42,8 +42,8 @@ fuzz_target!(|input: &[u8]| {
         }),
         drain_by_each,
     );
-    // A TSV line is decoded before its line feed arrives. If something else follows, the decoder
-    // may have returned a line that turns out not to be one.
+    // A TSV line is decoded before its line feed arrives. If another byte follows, the decoder can
+    // already have returned this line, although it is malformed.
     assert!(format.name() == "tsv" || whole == pieces, "{whole:?}, in pieces {pieces:?}");
 });
 
@@ -55,7 +55,7 @@ fn seal(stream: &mut [u8]) {
     let mut starts: Vec<usize> = (0..stream.len().saturating_sub(HEADER))
         .filter(|at| begins(&stream[*at..at + 4]))
         .collect();
-    // A block that begins within the header of another one is a part of it.
+    // A block cannot begin within the header of another block.
     starts.dedup_by(|next, before| *next < *before + HEADER);
     let ends = starts.iter().skip(1).copied().chain([stream.len()]).collect::<Vec<_>>();
     for (sequence, (start, end)) in starts.into_iter().zip(ends).enumerate() {
@@ -68,7 +68,7 @@ fn seal(stream: &mut [u8]) {
     }
 }
 
-/// All messages and errors of a stream, as text.
+/// Formats all messages and errors of a stream.
 fn read<'p>(
     mut decoder: AnyDecoder,
     pieces: impl IntoIterator<Item = &'p [u8]>,
@@ -94,7 +94,7 @@ fn drain(decoder: &mut AnyDecoder, found: &mut Vec<String>) {
             Ok(None) => return,
             Err(error) => {
                 report(&error, found);
-                // If no length says where to continue, the same error would repeat.
+                // Without a length, we cannot continue, so the same error would repeat.
                 if decoder.position() == before {
                     return;
                 }

@@ -1,5 +1,5 @@
-//! Reads Prometheus' text and OpenMetrics: whole and in pieces, and with lines that are known,
-//! which must agree.
+//! Reads Prometheus' text format and OpenMetrics as a whole, in pieces, and with recognized lines.
+//! The results must agree.
 //!
 //! The first byte selects the format, the limits, and the size of the pieces.
 
@@ -44,10 +44,10 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(whole, remembering.items);
 });
 
-/// Knows the series of the lines before.
+/// A visitor that remembers the series of earlier lines.
 #[derive(Default)]
 struct Remembering {
-    /// The bytes of a series, and how [`show`] shows it.
+    /// The bytes of a series, and its output from [`show`].
     known: Vec<(String, String)>,
     items: Vec<String>,
 }
@@ -71,7 +71,7 @@ impl Visitor for Remembering {
     }
 }
 
-/// An item as text, with the number of the line of an error.
+/// Formats an item, or the line number of an error.
 fn show(item: Result<Item<'_, '_>, TextLineError>) -> String {
     match item {
         Ok(Item::Sample(sample)) => {
@@ -81,7 +81,7 @@ fn show(item: Result<Item<'_, '_>, TextLineError>) -> String {
             format!("{} {labels:?} {} {time:?} {exemplar:?}", sample.name, sample.value)
         }
         Ok(item) => format!("{item:?}"),
-        // Whether a line is too long is known before the rest of it.
+        // A line can turn out to be too long before its rest arrives.
         Err(error) if matches!(error.reason(), TextReason::TooLong | TextReason::Utf8) => {
             format!("{}", error.line())
         }

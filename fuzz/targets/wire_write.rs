@@ -1,5 +1,5 @@
-//! Reads any bytes as a remote write request, 1.0 or 2.0 by the first byte, and checks what the
-//! reader promises of it.
+//! Reads any bytes as a remote write request, 1.0 or 2.0 by the first byte, and checks the reader's
+//! guarantees.
 
 #![no_main]
 
@@ -43,10 +43,10 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// What was read of a series: the bytes of its labels, its labels, and its samples.
+/// A series as read: the bytes of its labels, its labels, and its samples.
 type Read<'a> = (Option<&'a [u8]>, Vec<Label<'a>>, Vec<Sample>);
 
-/// Reads a request of version 1.0 again, and knows one of its series.
+/// Reads a request of version 1.0 again, and recognizes one of its series.
 fn read_known(bytes: &[u8], known: &[u8], all: &[Read<'_>]) {
     let Ok(mut reader) = WriteReader::new(WriteVersion::One, bytes) else { return };
     let mut all = all.iter();
@@ -73,7 +73,7 @@ fn read_known(bytes: &[u8], known: &[u8], all: &[Read<'_>]) {
     assert!(all.next().is_none());
 }
 
-/// Whether the samples are the same, also if they are not numbers.
+/// Returns whether the samples are equal, even if they are NaN.
 fn is_same(samples: &[Sample], others: &[Sample]) -> bool {
     let bits = |sample: &Sample| (sample.value.to_bits(), sample.timestamp_ms, sample.start_ms);
     samples.iter().map(bits).eq(others.iter().map(bits))
