@@ -51,6 +51,11 @@ impl Error {
         &self.metric
     }
 
+    /// The error without the name of the metric.
+    pub(crate) fn reason(&self) -> String {
+        self.kind.to_string()
+    }
+
     /// Whether a metric of that name is already registered.
     pub fn is_duplicate(&self) -> bool {
         matches!(self.kind, ErrorKind::Duplicate)
@@ -74,17 +79,23 @@ impl fmt::Display for Error {
         if !self.metric.is_empty() {
             write!(f, "metric {:?}: ", self.metric)?;
         }
-        match &self.kind {
-            ErrorKind::Invalid(what) => write!(f, "{what}"),
-            ErrorKind::Duplicate => write!(
+        self.kind.fmt(f)
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(reason) => write!(f, "{reason}"),
+            Self::Duplicate => write!(
                 f,
                 "already registered: clone the handle of the first registration, use \
                  register_or_get, or choose another name or prefix"
             ),
-            ErrorKind::Segment(error) => write!(f, "{error}"),
+            Self::Segment(error) => write!(f, "{error}"),
             #[cfg(feature = "window")]
-            ErrorKind::Window(error) => write!(f, "{error}"),
-            ErrorKind::Io(error) => write!(f, "{error}"),
+            Self::Window(error) => write!(f, "{error}"),
+            Self::Io(error) => write!(f, "{error}"),
         }
     }
 }

@@ -48,6 +48,8 @@ pub mod http;
 pub mod intake;
 mod kind;
 pub mod label;
+#[doc(hidden)]
+pub mod macros;
 mod name_set;
 mod names;
 mod recording;
@@ -61,6 +63,7 @@ pub use description::Description;
 pub use error::Error;
 pub use kind::*;
 pub use label::{LabelGroup, LabelValue};
+pub use macros::LabeledMetric;
 #[doc(hidden)]
 pub use names::{assert_label, assert_metric};
 #[cfg(feature = "derive")]

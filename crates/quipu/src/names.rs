@@ -70,6 +70,27 @@ pub const fn assert_label(name: &str) {
     }
 }
 
+/// Checks the names of all labels of a metric at compile time, for the macros.
+///
+/// # Panics
+/// If a name is invalid, or appears twice.
+#[track_caller]
+pub const fn assert_labels(names: &[&str]) {
+    let mut rest = names;
+    while let [name, others @ ..] = rest {
+        assert_label(name);
+        let mut next = others;
+        while let [other, others @ ..] = next {
+            assert!(
+                !is_equal(name.as_bytes(), other.as_bytes()),
+                "a label appears twice: rename one"
+            );
+            next = others;
+        }
+        rest = others;
+    }
+}
+
 /// What is wrong with the name of a metric.
 const fn metric_fault(name: &str, verbatim: bool) -> Option<&'static str> {
     let fault = text_fault(name);
@@ -117,6 +138,11 @@ const fn text_fault(name: &str) -> Option<&'static str> {
         rest = others;
     }
     None
+}
+
+/// Whether two names are equal, at compile time.
+pub(crate) const fn is_equal(name: &[u8], other: &[u8]) -> bool {
+    name.len() == other.len() && ends_with(name, other)
 }
 
 const fn ends_with(name: &[u8], suffix: &[u8]) -> bool {

@@ -1,5 +1,6 @@
 //! Lists of labels, concatenated at compile time for nested label groups.
 
+use crate::names::is_equal;
 use crate::snapshot::Label;
 
 /// The labels of several groups, one after the other. Only the code that
@@ -30,7 +31,7 @@ impl ConcatenatedLabels {
                 let mut other = 0;
                 while other < count {
                     assert!(
-                        !same(labels[other].name.as_bytes(), label.name.as_bytes()),
+                        !is_equal(labels[other].name.as_bytes(), label.name.as_bytes()),
                         "a label group and the groups flattened into it have the same label twice: \
                          rename one"
                     );
@@ -49,18 +50,4 @@ impl ConcatenatedLabels {
     pub const fn labels(&'static self) -> &'static [Label<'static>] {
         self.labels.split_at(self.count).0
     }
-}
-
-const fn same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
-    }
-    let mut i = 0;
-    while i < one.len() {
-        if one[i] != other[i] {
-            return false;
-        }
-        i += 1;
-    }
-    true
 }

@@ -1,0 +1,193 @@
+//! Metrics with the labels of one use of a macro.
+
+use std::fmt;
+use std::time::Duration;
+
+use quipu_segment::series::KeyWriter;
+
+use crate::kind::{
+    Counter, Family, Gauge, Histogram, InProgress, Instrument, IntGauge, Timer, sealed,
+};
+use crate::label::{ANY, LabelGroup, LabelValue, Values};
+use crate::snapshot::Label;
+
+/// A metric and the labels of one of its series: the result of a macro with labels, such as
+/// [`counter!`](crate::counter). Each method finds the series, as the methods of a family do.
+///
+/// ```
+/// use quipu::counter;
+///
+/// for status in [200, 404] {
+///     counter!("pages", "Pages.", "status" => status).inc();
+/// }
+/// // A bound instrument does not search for the series.
+/// let found = counter!("pages", "Pages.", "status" => 200).bind();
+/// found.inc();
+/// assert_eq!(found.get(), 2);
+/// ```
+#[must_use = "call a method, such as inc"]
+pub struct LabeledMetric<I: Instrument + 'static, V> {
+    family: &'static Family<I, Values<'static>>,
+    labels: TextLabels<V>,
+}
+
+impl<I: Instrument, V: LabelTexts> LabeledMetric<I, V> {
+    #[doc(hidden)]
+    #[inline]
+    pub fn new(family: &'static Family<I, Values<'static>>, values: V) -> Self {
+        Self { family, labels: TextLabels(values) }
+    }
+
+    /// Binds an instrument to the series. Keep the instrument if the labels do not change: an
+    /// update through it costs one addition.
+    pub fn bind(&self) -> I {
+        self.family.bind(&self.labels)
+    }
+}
+
+/// Methods that call the method of the same name of the family.
+macro_rules! forward {
+    ($instrument:ident: $(
+        $(#[$doc:meta])+
+        fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;
+    )+) => {
+        impl<V: LabelTexts> LabeledMetric<$instrument, V> {$(
+            $(#[$doc])+
+            #[inline]
+            pub fn $name(&self, $($argument: $type),*) $(-> $result)? {
+                self.family.$name(&self.labels, $($argument),*)
+            }
+        )+}
+    };
+}
+
+forward! { Counter:
+    /// Adds one.
+    fn inc();
+    /// Adds `n`.
+    fn inc_by(n: u64);
+    /// Returns the total; `None` if there is no such series. It is not created.
+    fn get() -> Option<u64>;
+}
+
+forward! { Gauge:
+    /// Sets the value.
+    fn set(value: f64);
+    /// Adds `n`.
+    fn add(n: f64);
+    /// Subtracts `n`.
+    fn sub(n: f64);
+    /// Adds one.
+    fn inc();
+    /// Subtracts one.
+    fn dec();
+    /// Sets the value if it is greater than the current one.
+    fn raise(value: f64);
+    /// Returns the value; `None` if there is no such series. It is not created.
+    fn get() -> Option<f64>;
+}
+
+forward! { IntGauge:
+    /// Sets the value.
+    fn set(value: i64);
+    /// Adds `n`.
+    fn add(n: i64);
+    /// Subtracts `n`.
+    fn sub(n: i64);
+    /// Adds one.
+    fn inc();
+    /// Subtracts one.
+    fn dec();
+    /// Returns the value; `None` if there is no such series. It is not created.
+    fn get() -> Option<i64>;
+}
+
+forward! { Histogram:
+    /// Counts a value.
+    fn observe(value: f64);
+    /// Observes a duration, in seconds.
+    fn observe_duration(duration: Duration);
+    /// Starts a timer that observes the seconds until it is dropped.
+    fn start_timer() -> Timer<'static>;
+    /// Returns the number of observations; `None` if there is no such series. It is not created.
+    fn count() -> Option<u64>;
+    /// Returns the sum of the observations; `None` if there is no such series. It is not created.
+    fn sum() -> Option<f64>;
+}
+
+impl<V: LabelTexts> LabeledMetric<Gauge, V> {
+    /// Adds one until the guard is dropped.
+    pub fn in_progress(&self) -> InProgress<'static> {
+        self.bind().in_progress_owned()
+    }
+}
+
+impl<V: LabelTexts> LabeledMetric<IntGauge, V> {
+    /// Adds one until the guard is dropped.
+    pub fn in_progress(&self) -> InProgress<'static> {
+        self.bind().in_progress_owned()
+    }
+}
+
+impl<V: LabelTexts> LabeledMetric<Histogram, V> {
+    /// Calls `work`, and observes the seconds that it takes.
+    pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.family.time(&self.labels, work)
+    }
+
+    /// Awaits `work`, and observes the seconds from the first poll until it is ready, or until the
+    /// returned future is dropped.
+    pub async fn time_future<T>(&self, work: impl Future<Output = T>) -> T {
+        let _timer = self.start_timer();
+        work.await
+    }
+}
+
+impl<I: Instrument, V> fmt::Debug for LabeledMetric<I, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LabeledMetric").field("family", self.family).finish_non_exhaustive()
+    }
+}
+
+/// A list of label values, each of which is written as text: nested pairs.
+pub trait LabelTexts: sealed::Sealed {
+    /// Writes all values in order.
+    fn write(&self, key: &mut KeyWriter<'_>);
+}
+
+impl sealed::Sealed for () {}
+
+impl LabelTexts for () {
+    #[inline]
+    fn write(&self, _: &mut KeyWriter<'_>) {}
+}
+
+impl<V: LabelValue + ?Sized, R: LabelTexts> sealed::Sealed for (&V, R) {}
+
+impl<V: LabelValue + ?Sized, R: LabelTexts> LabelTexts for (&V, R) {
+    #[inline]
+    fn write(&self, key: &mut KeyWriter<'_>) {
+        let (value, rest) = self;
+        match (V::VALUES, value.index()) {
+            (Some(values), Some(index)) => {
+                key.text(values.get(index as usize).copied().unwrap_or(""));
+            }
+            _ => value.encode(key),
+        }
+        rest.write(key);
+    }
+}
+
+/// The labels of a family whose label values are all texts.
+struct TextLabels<V>(V);
+
+impl<V: LabelTexts> LabelGroup for TextLabels<V> {
+    type Identity = Values<'static>;
+    const LABELS: &'static [Label<'static>] = &[];
+    const COUNT: usize = ANY;
+
+    #[inline]
+    fn encode(&self, key: &mut KeyWriter<'_>) {
+        self.0.write(key);
+    }
+}

@@ -1,0 +1,87 @@
+//! Static handles of metrics that are registered at first use.
+
+use std::fmt;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use quipu_segment::Segment;
+
+use super::registration_errors;
+use crate::description::Description;
+use crate::registry::Registry;
+use crate::scope::Register;
+
+/// A metric of the global registry that is registered at first use.
+///
+/// It has no lock: a child that is forked while another thread registers the metric would wait for
+/// the lock forever.
+pub struct LazyMetric<M> {
+    /// From `Box::into_raw` once the metric is registered.
+    metric: AtomicPtr<M>,
+}
+
+impl<M: Register + Send + Sync + 'static> LazyMetric<M> {
+    /// Creates a handle of a metric that is not registered yet.
+    pub const fn unregistered() -> Self {
+        Self { metric: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Returns the metric. The first call registers it under this description.
+    #[inline]
+    pub fn get(&'static self, description: impl FnOnce() -> Description) -> &'static M {
+        // Acquire: the metric was written before the pointer was.
+        // SAFETY: it is null or from `Box::into_raw`, and is never dropped or changed.
+        match unsafe { self.metric.load(Ordering::Acquire).as_ref() } {
+            Some(metric) => metric,
+            None => self.register(&description()),
+        }
+    }
+
+    #[cold]
+    fn register(&'static self, description: &Description) -> &'static M {
+        let registered = Registry::global().register_or_get(description.clone());
+        let (metric, error) = match registered {
+            Ok(metric) => (metric, None),
+            Err(error) => (unscraped(description), Some(error)),
+        };
+        let metric = Box::into_raw(Box::new(metric));
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let unset = std::ptr::null_mut();
+        match self.metric.compare_exchange(unset, metric, success, failure) {
+            Ok(_) => {
+                if let Some(error) = error {
+                    registration_errors::record(&error, description);
+                }
+                // SAFETY: it is from above, and is never dropped or changed.
+                unsafe { &*metric }
+            }
+            // Another thread was faster.
+            Err(first) => {
+                // SAFETY: it is from above, and no other thread has seen it.
+                drop(unsafe { Box::from_raw(metric) });
+                // SAFETY: it is from `Box::into_raw`, and is never dropped or changed.
+                unsafe { &*first }
+            }
+        }
+    }
+}
+
+/// Creates a metric in a registry of its own, which no scrape shows.
+fn unscraped<M: Register>(description: &Description) -> M {
+    let register = |description| {
+        let registry = Registry::from_segment(Segment::private(UNSCRAPED_LIMIT)?);
+        registry.register(description)
+    };
+    // The settings may be invalid.
+    register(description.clone())
+        .or_else(|_| register(Description::new("unregistered", "")))
+        .unwrap_or_else(|error| panic!("cannot reserve memory for metrics: {error}"))
+}
+
+/// The address space of a registry for one metric, in bytes; unused pages take no memory.
+const UNSCRAPED_LIMIT: u64 = 1 << 20;
+
+impl<M> fmt::Debug for LazyMetric<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LazyMetric").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! Macros that count in the global registry, without a handle that the program passes around:
+//! [`counter!`](crate::counter), [`gauge!`](crate::gauge), [`int_gauge!`](crate::int_gauge) and
+//! [`histogram!`](crate::histogram).
+//!
+//! Each use of a macro in the code has a static handle of a metric, which is registered when the
+//! program first reaches the macro. From then on, an update loads the handle and counts.
+
+mod labeled_metric;
+mod lazy_metric;
+mod registration_errors;
+
+pub use labeled_metric::{LabelTexts, LabeledMetric};
+pub use lazy_metric::LazyMetric;
+
+pub use crate::names::{assert_labels, assert_metric};
+
+/// Returns a counter of [`Registry::global`](crate::Registry::global), which is registered when the
+/// program first reaches the macro.
+///
+/// The arguments are the name and the help, then settings, then labels:
+///
+/// - A setting is the name of a method of [`Description`](crate::Description) and its argument,
+///   such as `unit = "bytes"` or `limit = 1_000`, or the name only, such as `exemplars`.
+/// - A label is a literal name and a value of any type that implements
+///   [`LabelValue`](crate::LabelValue): `"status" => 200`. The macro borrows the value.
+///
+/// Without labels, the macro returns a `&'static` [`Counter`](crate::Counter). With labels, it
+/// returns a [`LabeledMetric`](crate::LabeledMetric), which finds the series at each call; keep
+/// [`LabeledMetric::bind`](crate::LabeledMetric::bind) of it where the labels do not change. The
+/// labels are stored as text; a [`Family`](crate::Family) of a label group also finds the series of
+/// enums by arithmetic.
+///
+/// ```
+/// use quipu::{Registry, counter};
+///
+/// fn respond(method: &str, status: u16) {
+///     counter!("responses", "Responses.", "method" => method, "status" => status).inc();
+///     counter!("sent", "Bytes sent.", unit = "bytes").inc_by(512);
+/// }
+///
+/// respond("GET", 200);
+/// let labels = [("method", "GET"), ("status", "200")];
+/// assert_eq!(Registry::global().value("responses_total", &labels), Some(1.0));
+/// assert_eq!(Registry::global().value("sent_bytes_total", &[]), Some(512.0));
+/// ```
+///
+/// Several macros can count in one metric: give them the same name, help, settings and label names,
+/// in the same order.
+///
+/// # Errors
+/// Invalid names do not compile. If the registration fails otherwise, for example because a gauge
+/// has the name already, the macro returns a metric that nothing shows, so that the program can
+/// count. `quipu_registration_errors_total{metric,error}` of the global registry shows the error.
+///
+/// ```compile_fail,E0080
+/// quipu::counter!("jobs_total", "Completed jobs.").inc();
+/// ```
+///
+/// # Panics
+/// If the system does not let this process reserve memory for a registry: see
+/// [`Registry::new`](crate::Registry::new).
+#[macro_export]
+macro_rules! counter {
+    ($($metric:tt)+) => { $crate::global_metric!(Counter, $($metric)+) };
+}
+
+/// Returns a [`Gauge`](crate::Gauge) of the global registry. The arguments are the same as for
+/// [`counter!`].
+///
+/// ```
+/// use quipu::{Registry, gauge};
+///
+/// gauge!("room_temperature", "Temperature.", unit = "celsius", "room" => "attic").set(21.5);
+/// let temperature = Registry::global().value("room_temperature_celsius", &[("room", "attic")]);
+/// assert_eq!(temperature, Some(21.5));
+/// ```
+#[macro_export]
+macro_rules! gauge {
+    ($($metric:tt)+) => { $crate::global_metric!(Gauge, $($metric)+) };
+}
+
+/// Returns an [`IntGauge`](crate::IntGauge) of the global registry. The arguments are the same as
+/// for [`counter!`].
+///
+/// ```
+/// use quipu::{Registry, int_gauge};
+///
+/// let _running = int_gauge!("jobs_running", "Running jobs.").in_progress();
+/// assert_eq!(Registry::global().value("jobs_running", &[]), Some(1.0));
+/// ```
+#[macro_export]
+macro_rules! int_gauge {
+    ($($metric:tt)+) => { $crate::global_metric!(IntGauge, $($metric)+) };
+}
+
+/// Returns a [`Histogram`](crate::Histogram) of the global registry. The arguments are the same as
+/// for [`counter!`].
+///
+/// ```
+/// use quipu::{Registry, histogram};
+///
+/// histogram!("row_size", "Size of a row.", unit = "bytes", buckets = [100.0, 1e4]).observe(512.0);
+/// let _timer = histogram!("query_seconds", "Duration.", "table" => "users").start_timer();
+/// assert_eq!(Registry::global().value("row_size_bytes_count", &[]), Some(1.0));
+/// ```
+#[macro_export]
+macro_rules! histogram {
+    ($($metric:tt)+) => { $crate::global_metric!(Histogram, $($metric)+) };
+}
+
+/// The common part of the macros. The values of labels are arguments of a function, so that
+/// temporary values in them live as long as the whole statement.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! global_metric {
+    (
+        $instrument:ident, $name:expr, $help:expr
+        $(, $setting:ident $(= $argument:expr)?)* $(,)?
+    ) => {{
+        const _: () = $crate::macros::assert_metric($name);
+        static METRIC: $crate::macros::LazyMetric<$crate::$instrument> =
+            $crate::macros::LazyMetric::unregistered();
+        METRIC.get(|| $crate::Description::new($name, $help)$(.$setting($($argument)?))*)
+    }};
+    (
+        $instrument:ident, $name:expr, $help:expr
+        $(, $setting:ident $(= $argument:expr)?)* $(, $label:literal => $value:expr)+ $(,)?
+    ) => {
+        $crate::LabeledMetric::new(
+            {
+                const _: () = $crate::macros::assert_metric($name);
+                const _: () = $crate::macros::assert_labels(&[$($label),+]);
+                static METRIC: $crate::macros::LazyMetric<
+                    $crate::Family<$crate::$instrument, $crate::label::Values<'static>>,
+                > = $crate::macros::LazyMetric::unregistered();
+                METRIC.get(|| {
+                    $crate::Description::new($name, $help)
+                        $(.$setting($($argument)?))*
+                        .labels([$($label),+])
+                })
+            },
+            $crate::label_texts!($($value),+),
+        )
+    };
+}
+
+/// A list of references to label values: nested pairs, which implement
+/// [`LabelTexts`](crate::macros::LabelTexts).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! label_texts {
+    () => { () };
+    ($first:expr $(, $rest:expr)*) => { (&$first, $crate::label_texts!($($rest),*)) };
+}

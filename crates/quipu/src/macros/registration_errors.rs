@@ -1,0 +1,101 @@
+//! `quipu_registration_errors`: the metrics of macros that could not be registered.
+//!
+//! A collector shows them, because the registry may be full.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::collector::Collector;
+use crate::description::Description;
+use crate::error::Error;
+use crate::registry::Registry;
+use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
+
+/// The macros that could not register a metric, for one reason.
+struct RegistrationError {
+    metric: String,
+    error: String,
+    macros: AtomicU64,
+    /// The error before this one in the list.
+    next: Option<&'static RegistrationError>,
+}
+
+/// The last error of a list that only grows: null, or from `Box::into_raw`.
+static LAST: AtomicPtr<RegistrationError> = AtomicPtr::new(ptr::null_mut());
+
+/// Adds an error to those that the global registry shows.
+pub(super) fn record(error: &Error, description: &Description) {
+    let (metric, error) = (description.full_name(), error.reason());
+    let mut last = last();
+    let mut made = Box::new(RegistrationError { metric, error, macros: 1.into(), next: None });
+    loop {
+        let is_same =
+            |other: &&RegistrationError| other.metric == made.metric && other.error == made.error;
+        if let Some(known) = list(last).find(is_same) {
+            known.macros.fetch_add(1, Ordering::Relaxed);
+            break;
+        }
+        made.next = last;
+        let unset = last.map_or(ptr::null_mut(), |last| ptr::from_ref(last).cast_mut());
+        let new = Box::into_raw(made);
+        match LAST.compare_exchange(unset, new, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => break,
+            // SAFETY: it is from above, and no other thread has seen it.
+            Err(_) => made = unsafe { Box::from_raw(new) },
+        }
+        last = self::last();
+    }
+    // An error means that the collector is registered already.
+    let _ = Registry::global().register_collector(RegistrationErrors);
+}
+
+fn last() -> Option<&'static RegistrationError> {
+    // Acquire: the error was written before the pointer was.
+    // SAFETY: it is null or from `Box::into_raw`, and is never dropped.
+    unsafe { LAST.load(Ordering::Acquire).as_ref() }
+}
+
+fn list(
+    last: Option<&'static RegistrationError>,
+) -> impl Iterator<Item = &'static RegistrationError> {
+    std::iter::successors(last, |error| error.next)
+}
+
+/// Collects the errors.
+struct RegistrationErrors;
+
+impl Collector for RegistrationErrors {
+    fn names(&self) -> Vec<String> {
+        vec![FAMILY.name.to_owned()]
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        sink.family(&FAMILY);
+        for RegistrationError { metric, error, macros, .. } in list(last()) {
+            let mut texts = Vec::new();
+            Texts::push(&mut texts, metric);
+            Texts::push(&mut texts, error);
+            let total = Number::Unsigned(macros.load(Ordering::Relaxed));
+            let series = Series {
+                group: 0,
+                texts: Texts::new(&texts),
+                escape_free: ![metric, error].iter().any(|text| text.contains(['"', '\\', '\n'])),
+                overflow: false,
+                start: None,
+                value: Value::Counter { total, exemplar: None },
+                exemplar: None,
+            };
+            sink.series(&FAMILY, &series);
+        }
+    }
+}
+
+const FAMILY: FamilyHeader<'static> = FamilyHeader {
+    name: "quipu_registration_errors",
+    help: "Macros whose metric could not be registered, so that it is not shown.",
+    unit: "",
+    kind: Kind::Counter,
+    labels: &[Label { name: "metric", values: None }, Label { name: "error", values: None }],
+    groups: 1,
+    bare: false,
+};
