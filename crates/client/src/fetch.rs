@@ -82,9 +82,9 @@ pub enum FaultKind {
     Timeout,
     /// The status of the response is not a success.
     Status(u16),
-    /// The exposition has too many bytes.
+    /// The exposition exceeds the size limit.
     TooLarge,
-    /// The exposition has unacceptable contents.
+    /// The contents of the exposition are not accepted.
     Contents,
 }
 

@@ -51,8 +51,8 @@ impl Default for Via {
 
 impl Via {
     /// Reads the numbers in the head of a request or an exposition. Call [`note`](Self::note) once
-    /// you accept some of its contents. Don't do this for garbage, because its numbers mean
-    /// nothing.
+    /// you accept some of its contents. Don't do this for garbage, because its numbers are
+    /// meaningless.
     ///
     /// # Errors
     /// [`Loop`], if the numbers include this daemon.

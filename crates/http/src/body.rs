@@ -55,8 +55,8 @@ impl Body for Pieces {
                 }
                 _ => this.more = None,
             }
-            // If a client starts reading again while hyper waits for it, hyper can write the last
-            // piece and return without looking at requests that it already read.
+            // If a client starts reading again while hyper waits, hyper can write the last piece
+            // and return without looking at requests that it already read.
             cx.waker().wake_by_ref();
         }
         Poll::Ready(this.rest.take().map(|rest| Ok(Frame::data(rest))))

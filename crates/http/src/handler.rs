@@ -57,7 +57,7 @@ pub enum Reply {
 /// A response that you compute in steps. Other connections get their turns in between.
 pub trait Steps {
     /// Computes for about 100 us at most, and returns the response after the last step. A panic is
-    /// treated like in [`Handler::handle`].
+    /// treated as in [`Handler::handle`].
     fn step(&mut self) -> Option<Response>;
 
     /// Returns ready if the next step can make progress. If not, the task is woken when this may

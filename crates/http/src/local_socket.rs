@@ -1,4 +1,4 @@
-//! Unix sockets with a path, like in the library, with a log line if they replace a file.
+//! Unix sockets with a path, as in the library, with a log line if they replace a file.
 
 use std::io;
 use std::os::fd::OwnedFd;

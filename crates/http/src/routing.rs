@@ -9,7 +9,7 @@ pub struct Path {
     pub start: &'static str,
     /// The parameter, which is the rest of the path; empty for none.
     pub parameter: &'static str,
-    /// The methods, written like in `Allow`.
+    /// The methods, written as in `Allow`.
     pub methods: &'static str,
 }
 

@@ -19,8 +19,8 @@ pub struct Room {
     _bytes: Vec<u8>,
 }
 
-/// Reserves address space for this many bytes in one piece. Returns `None` if the process has no
-/// such piece. Most other allocations would then end the process.
+/// Reserves address space for this many bytes in one piece. Returns `None` if there is no such
+/// piece. Most other allocations would then end the process.
 pub fn take_room(bytes: usize) -> Option<Room> {
     let mut room: Vec<u8> = Vec::new();
     let taken = room.try_reserve_exact(bytes);
@@ -29,7 +29,7 @@ pub fn take_room(bytes: usize) -> Option<Room> {
     taken.ok().map(|()| Room { _bytes: room })
 }
 
-/// Returns whether the process has address space for this many bytes in one piece.
+/// Returns whether there is address space for this many bytes in one piece.
 pub fn has_room(bytes: usize) -> bool {
     take_room(bytes).is_some()
 }
@@ -62,9 +62,9 @@ pub fn spread_tables() {
     }
 }
 
-/// Makes all threads share one heap if the process has a limit on its address space. Otherwise
-/// glibc reserves 64 MiB or more for each thread that finds the heap in use, and a start could fail
-/// by chance. You must call this before threads start.
+/// Makes all threads share one heap if the address space of the process is limited. Otherwise glibc
+/// reserves 64 MiB or more for each thread that finds the heap in use, and a start could fail by
+/// chance. You must call this before threads start.
 pub fn share_heap_if_limited() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if getrlimit(Resource::As).current.is_some() {

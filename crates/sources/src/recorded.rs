@@ -59,7 +59,8 @@ pub struct SourceSnapshot {
     pub path: PathBuf,
     /// The labels that all series receive.
     pub labels: Labels,
-    /// The families, with at least one series each; the families of the daemon have no series here.
+    /// The families, with at least one series each. Only the families of the daemon are without
+    /// series.
     pub families: Vec<RecordedFamily>,
     /// The number of all series.
     pub series: usize,
@@ -108,7 +109,7 @@ pub struct RecordedFamily {
     overflows: usize,
     /// The strings, encoded as [`Texts`].
     texts: Vec<u8>,
-    /// Whether a label can have an empty value, which means the same as no label.
+    /// Whether a label can be empty, which means the same as no label.
     has_empty: bool,
 }
 
@@ -421,7 +422,7 @@ impl RecordedFamily {
 
     /// Passes on the series from index `from` on, until `is_full` returns true. Returns the index
     /// of the next series, or `None` after the last one. All series receive the labels `more`. If
-    /// the family already uses such a label, its own label is renamed, like in a Prometheus scrape
+    /// the family already uses such a label, its own label is renamed, as in a Prometheus scrape
     /// (for example, `job` becomes `exported_job`).
     pub fn pass<S: Sink + ?Sized>(
         &self,

@@ -91,7 +91,7 @@ mod tests {
         let mut watcher = Watcher::by_thread(&["none".to_owned()], Path::new("")).remove(0);
         let fault = |n: usize, text: &str| (PathBuf::from(n.to_string()), text.to_owned());
         let mut look = watcher.look();
-        // The same path can have two faults.
+        // The same path can appear with two faults.
         look.faults = vec![fault(0, "a link"), fault(0, "not there")];
         assert_eq!([(); 2].map(|()| watcher.new_faults(&look).len()), [2, 0]);
         look.faults = (0..MAX_FAULTS + 1).map(|n| fault(n, "a link")).collect();

@@ -61,7 +61,7 @@ unsafe impl Piece for Base64<'_> {
 
 pub(crate) const EXPECTED: &str = "an id in base64 with its padding";
 
-/// Decodes padded base64. Like in Go, the bits after the last byte can have any value.
+/// Decodes padded base64. As in Go, the bits after the last byte can have any value.
 #[inline(always)]
 pub(crate) fn decode<'m>(text: &[u8], scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     let (groups, odd) = text.as_chunks::<4>();

@@ -207,7 +207,7 @@ impl<'m> Reader<'m> {
         Ok(word)
     }
 
-    /// Reads a base-128 number of at most 10 bytes, least significant group first: LEB128, like in
+    /// Reads a base-128 number of at most 10 bytes, least significant group first: LEB128, as in
     /// protobuf.
     #[inline(always)]
     pub(crate) fn varint(&mut self, expected: &'static str) -> Result<u64, Fault> {

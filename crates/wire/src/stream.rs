@@ -23,7 +23,8 @@ pub enum Framing {
     /// message.
     Varint,
     /// No framing: single messages directly follow each other. If a message of this format does not
-    /// contain its own end, the stream can only contain a single message.
+    /// contain its own end, the stream can only contain a single message, which ends with the
+    /// input.
     None,
 }
 

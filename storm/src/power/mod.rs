@@ -194,7 +194,7 @@ fn read(directory: &Path) -> Result<Found, Box<dyn Error>> {
 
 const FILE: &str = "metrics.quipu";
 
-/// Opens the segment like in another boot of the machine, prints it, and counts more.
+/// Opens the segment as in another boot of the machine, prints it, and counts more.
 pub(crate) fn show(file: &PathBuf) -> Result<(), Box<dyn Error>> {
     let mut readings = Readings::now();
     readings.boot = [1; 16];

@@ -16,7 +16,7 @@ impl<'a> Labels<'a> {
         let filled = labels.iter().filter(|(_, value)| !value.is_empty());
         let named = [(NAME, name)].into_iter().chain(filled.copied());
         let mut pairs: Vec<_> = named.map(|(name, value)| (name.into(), value.into())).collect();
-        // Sorted like in Prometheus, because the order can decide which label wins.
+        // Sorted as in Prometheus, because the order can decide which label wins.
         pairs.sort();
         Self { pairs }
     }

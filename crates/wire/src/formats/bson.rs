@@ -32,7 +32,7 @@ use crate::values;
 #[cfg(test)]
 mod tests;
 
-/// BSON like mgo writes structures: names in lower case, and the kind of each number chosen by its
+/// BSON as mgo writes structures: names in lower case, and the kind of each number chosen by its
 /// Go type.
 ///
 /// ```
@@ -405,7 +405,7 @@ fn boolean(input: &mut Reader<'_>) -> Result<bool, Fault> {
     }
 }
 
-/// Reads a number of any kind whose value is an integer. Null and false are 0, like in mgo.
+/// Reads a number of any kind whose value is an integer. Null and false are 0, as in mgo.
 #[cold]
 fn integer(input: &mut Reader<'_>, kind: u8) -> Result<i64, Fault> {
     let before = *input;

@@ -41,7 +41,7 @@ mod types;
 use pieces::{DelimitedMessage, FieldCursor};
 use types::{FieldTarget, ReaderState};
 
-/// gob like Go's library writes structures. Fields that are zero are omitted, including -0. The ids
+/// gob as Go's library writes structures. Fields that are zero are omitted, including -0. The ids
 /// are the same as in a program that uses only the four types, in this order.
 ///
 /// ```

@@ -27,7 +27,7 @@ use crate::pieces::{
 use crate::reader::Reader;
 use crate::values;
 
-/// MessagePack like vmihailenco/msgpack writes hand-encoded fields, without names.
+/// MessagePack as vmihailenco/msgpack writes hand-encoded fields, without names.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, VmihailencoMsgpack};

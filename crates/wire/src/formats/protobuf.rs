@@ -51,7 +51,7 @@ pub struct Protobuf(());
 #[derive(Debug)]
 pub struct GogoProtobuf(());
 
-/// Protobuf like gogo's runtime writes structures without the proto3 mark: numbers that are zero
+/// Protobuf as gogo's runtime writes structures without the proto3 mark: numbers that are zero
 /// are written.
 ///
 /// ```

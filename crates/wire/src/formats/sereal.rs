@@ -37,7 +37,7 @@ mod tests;
 
 use items::{DOUBLE, VARINT, ZIGZAG, object};
 
-/// Sereal like the Go library writes structures: raw documents of version 3, with ids as lists of
+/// Sereal as the Go library writes structures: raw documents of version 3, with ids as lists of
 /// integers. The library writes the fields in random order; here they follow the order of
 /// declaration.
 ///

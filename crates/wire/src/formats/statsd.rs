@@ -23,7 +23,7 @@
 //!
 //! - Histograms (`h`) and distributions (`d`), as batch timers.
 //! - Several values in a line: a counter's values are added, and a gauge is set to the last value.
-//! - A sample rate: a counter is divided by the rate, like in servers, and rounded. A timer loses
+//! - A sample rate: a counter is divided by the rate, as in servers, and rounded. A timer loses
 //!   it, because a batch cannot represent the values that were not sent.
 //! - In DogStatsD, further fields after the tags of a line (such as a container or a time), which
 //!   are skipped.

@@ -1,5 +1,5 @@
-//! quipu's own format. See `message.rs` for single messages and `stream` for streams.
-//! `docs/formats.md` draws every byte.
+//! quipu's own format. If you look for single messages, see `message.rs`; for streams, see
+//! `stream`. `docs/formats.md` draws every byte.
 
 mod id;
 mod message;

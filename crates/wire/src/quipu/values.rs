@@ -65,7 +65,7 @@ const FINE_DECIMALS: u8 = 7;
 /// value, which can be one bit of input.
 const MAX_PACKED: usize = 1 << 22;
 
-/// Up to this number, values are read without a branch on their number.
+/// Lists of up to this length are read without a branch on their length.
 const FEW: usize = 8;
 
 /// The most bits of a packed value.
@@ -256,7 +256,7 @@ fn width(bits: u64) -> usize {
     (64 - (bits | 1).leading_zeros()) as usize
 }
 
-/// Returns the smallest number of places with which all values are decimals, and the union of their
+/// Returns the smallest number of places that makes all values decimals, and the union of their
 /// bits. Returns `None` if a value is negative or not a decimal.
 fn decimals(values: &[f64]) -> Option<(usize, u64)> {
     let mut places = match mantissa(*values.first()?, 0) {

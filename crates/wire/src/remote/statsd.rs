@@ -210,7 +210,7 @@ impl Tags {
     pub const ALL: Tags = Tags { datadog: true, influxdb: true, librato: true, signalfx: true };
     /// Only Datadog's tags.
     pub const DATADOG: Tags = Tags { datadog: true, ..Tags::NONE };
-    /// No tags, like in the original StatsD.
+    /// No tags, as in the original StatsD.
     pub const NONE: Tags =
         Tags { datadog: false, influxdb: false, librato: false, signalfx: false };
 

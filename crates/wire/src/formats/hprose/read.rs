@@ -233,7 +233,7 @@ fn character<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     input.take(len, EXPECTED)
 }
 
-/// Reads a value that begins with a tag. If the value is malformed, the input stays in front of it.
+/// Reads a value that begins with a tag. If the value is malformed, the input stays before its tag.
 #[inline(always)]
 fn tagged<'m, T>(
     input: &mut Reader<'m>,
@@ -303,7 +303,7 @@ pub(super) fn list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m 
     }
 }
 
-/// Reads an id: a list of integers, like the library writes it, or bytes, or a string.
+/// Reads an id: a list of integers, as the library writes it, or bytes, or a string.
 #[inline(always)]
 pub(super) fn id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     match input.peek() {

@@ -28,7 +28,7 @@
 //!
 //! The reader accepts the same input as Prometheus' server, in both formats, with these exceptions:
 //!
-//! - A line feed within quotes is an error, like in the specifications.
+//! - A line feed within quotes is an error, as in the specifications.
 //! - Labels need a comma between them, and a label name can appear only once.
 //! - The label `__name__` is an error. Write the name before the braces, or as the first item
 //!   within.

@@ -19,7 +19,7 @@ use super::schema::{FieldType, REQUEST, SchemaField, SchemaMessage};
 use crate::base64;
 use crate::reader::zigzag;
 
-/// Converts a JSON request to protobuf. The result can be a few times as long as the input.
+/// Converts a JSON request to protobuf. The result is at most a few times as long as the input.
 ///
 /// # Errors
 ///

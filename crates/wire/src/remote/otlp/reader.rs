@@ -14,7 +14,7 @@ use crate::reader::Reader;
 use crate::remote::fields::{complete, each_field, nested, skip_unknown, text};
 
 /// Reads an OTLP request, `ExportMetricsServiceRequest`, and calls the function with each data
-/// point. If you prefer an iterator, use [`MetricsReader`].
+/// point. If you want to ask for the points one by one, use [`MetricsReader`].
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub enum Progress<'r, 'a> {
     End,
 }
 
-/// An iterator over the data points of an OTLP request. You can pause between two points for any
+/// Reads the data points of an OTLP request one by one. You can pause between two points for any
 /// time.
 #[derive(Debug)]
 pub struct MetricsReader<'a> {

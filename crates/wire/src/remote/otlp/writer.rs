@@ -63,7 +63,7 @@ impl Otlp {
         self.add_gauge(labels, value, timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))
     }
 
-    /// Adds a message, converted like in the table of [`remote`](crate::remote).
+    /// Adds a message, converted as in the table of [`remote`](crate::remote).
     ///
     /// # Errors
     ///

@@ -427,7 +427,7 @@ impl core::error::Error for LabelFault {}
 struct Room<'a> {
     labels: Vec<Label<'a>>,
     encoded: Option<&'a [u8]>,
-    /// The labels of remote write 2.0, encoded like in 1.0.
+    /// The labels of remote write 2.0, encoded as in 1.0.
     bytes: Vec<u8>,
     fault: Option<LabelFault>,
     samples: Vec<Sample>,

@@ -411,7 +411,7 @@ impl RemoteWrite2 {
 macro_rules! messages {
     ($($request:ident),*) => {$(
         impl $request {
-            /// Adds the samples of a message, converted like in the table of [`remote`](super).
+            /// Adds the samples of a message, converted as in the table of [`remote`](super).
             ///
             /// # Errors
             ///
