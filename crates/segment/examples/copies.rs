@@ -1,7 +1,7 @@
-//! How long a copy of a segment file takes, and a walk over it: of a file that is at rest, of one
-//! in which a thread counts, and of one in which a thread makes and removes series.
+//! Measures a copy of a segment file, and a walk over it: of a file at rest, of one where a thread
+//! counts, and of one where a thread creates and removes series.
 //!
-//! `cargo run --release -p quipu-segment --example copies -- [SERIES]`
+//! You can run it with `cargo run --release -p quipu-segment --example copies -- [SERIES]`.
 
 #![allow(clippy::print_stdout, reason = "the example prints its measurements")]
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use quipu_segment::series::{Cursor, Family, Label, Schema};
 use quipu_segment::{Options, Segment};
 
-/// The copies of which the median is shown.
+/// The number of copies. The example prints the median.
 const COPIES: usize = 15;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -52,7 +52,7 @@ fn count_once(family: &Family, i: u64) {
     family.add(|key| key.text(&i.to_string()), 0, 1);
 }
 
-/// Copies the file while `work` is called again and again by another thread.
+/// Copies the file while another thread calls `work` again and again.
 fn measure(
     name: &str,
     path: &Path,
@@ -81,7 +81,7 @@ fn measure(
     })
 }
 
-/// The median times of a copy and of a walk over it.
+/// Returns the median times of a copy and of a walk over it.
 fn copies(path: &Path, open: &File) -> Result<(Duration, Duration), quipu_segment::Error> {
     let (mut copies, mut walks) = (Vec::new(), Vec::new());
     for _ in 0..COPIES {

@@ -224,8 +224,9 @@ mod platform {
             #[cold]
             fn look() -> i32 {
                 // Look up the names at run time, because older libraries lack them, and this code
-                // must still load there. SAFETY: both names belong to data objects, and are read
-                // only if they exist; dlsym requires no more.
+                // must still load there.
+                // SAFETY: both names belong to data objects, and are read only if they exist; dlsym
+                // requires no more.
                 let offset = unsafe {
                     let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
                     let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());

@@ -186,8 +186,8 @@ mod signal {
                 libc::pthread_sigmask(libc::SIG_BLOCK, &raw const only, before.as_mut_ptr());
                 before.assume_init()
             };
-            // A signal that was not blocked has been delivered, and is not pending. SAFETY: the
-            // sets are valid for the calls, and the second call writes the set.
+            // A signal that was not blocked has been delivered, and is not pending.
+            // SAFETY: the sets are valid for the calls, and the second call writes the set.
             let was_pending = unsafe {
                 let mut pending = MaybeUninit::<libc::sigset_t>::uninit();
                 libc::sigismember(&raw const before, libc::SIGXFSZ) == 1

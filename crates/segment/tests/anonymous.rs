@@ -1,6 +1,6 @@
 //! Segments without a file, which a process shares with the children that it forks.
 //!
-//! Each test starts this program again, so that nothing else runs in the process that forks.
+//! Each test starts this program again, because no other test may run in a process that forks.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -60,13 +60,13 @@ fn children_count_in_the_same_cells() {
         assert_eq!(total(&family(&segment, "family of all")), 8);
         assert_eq!(total(&family(&segment, "family of 3")), 1);
         assert!(segment.size() > before, "it has grown in place, in a child");
-        // Without a disk, a sync has nothing to wait for.
+        // Without a disk, a sync returns at once.
         segment.sync().unwrap();
         segment.close().unwrap();
     });
 }
 
-/// Children that make the same families at the same moment make each once.
+/// Children that create the same families at the same moment create each once.
 #[test]
 fn children_make_each_family_once() {
     alone("children_make_each_family_once", || {
@@ -131,7 +131,7 @@ fn a_killed_child_loses_nothing_and_keeps_nobody_waiting() {
         for round in 0..40_u64 {
             let child = Child::start(|| {
                 for i in 0_u64.. {
-                    // Locks are held most of the time.
+                    // The child holds locks most of the time.
                     let text = format!("{}", i % 300);
                     churn.add(|key| key.text(&text), 0, 1);
                     churn.remove(|key| key.text(&text)).unwrap();
@@ -147,7 +147,7 @@ fn a_killed_child_loses_nothing_and_keeps_nobody_waiting() {
             assert!(churn.remove(|key| key.text(&own)).unwrap());
         }
         let (all, acknowledged) = (total(&counts), acknowledged.cells().sum(0));
-        // The child that was killed may have counted and not yet acknowledged.
+        // The killed child may have counted without an acknowledgement.
         assert!((2 * acknowledged..=2 * acknowledged + 40).contains(&all), "{all} {acknowledged}");
         assert!(acknowledged > 0);
     });
@@ -174,10 +174,10 @@ fn a_limit_that_cannot_be_is_refused_and_one_that_is_reached_is_kept() {
     });
 }
 
-/// A server that starts as root and whose workers run as another user.
+/// A server can start as root, for example, and run its workers as another user.
 #[test]
 fn workers_that_give_up_rights_still_know_who_lives() {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the call has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         // Only root can become another user.
         return;
@@ -195,17 +195,17 @@ fn workers_that_give_up_rights_still_know_who_lives() {
     });
 }
 
-/// Workers without rights insert and remove at the same time. No worker takes a lock from one that
-/// lives, and all of them take it from one that was killed.
+/// Workers without rights insert and remove at the same time. No worker takes a lock from a living
+/// one, and all of them can take it from a killed one.
 fn check(segment: &Segment) {
     let counts = family(segment, "counts");
     let worker = |number: u64, rounds: u64| {
         let (counts, segment) = (&counts, segment);
         Child::start(move || {
-            // SAFETY: it has no preconditions.
+            // SAFETY: the calls have no preconditions.
             let is_nobody = unsafe { libc::setgid(65534) == 0 && libc::setuid(65534) == 0 };
             for i in 0..rounds {
-                // Bounded, so that all series fit, however long it takes until the signal comes.
+                // Bounded, because all series must fit, even if the signal is late.
                 counts.add(|key| key.text(&format!("{number} {}", i % 5000)), 0, 1);
             }
             family(segment, &format!("of {number}"));

@@ -1,5 +1,5 @@
-//! Records are reused, but never while a thread may still write to them: one that is stopped, is
-//! killed, forks, or keeps handles.
+//! Records are reused, but never while a thread may still write there. For example, the thread can
+//! be stopped or killed, fork, or keep handles.
 
 #![cfg(not(miri))]
 #![allow(clippy::unwrap_used)]
@@ -30,7 +30,7 @@ fn remove(family: &Family, user: &str) {
     assert!(family.remove(|key| key.text(user)).unwrap(), "{user}");
 }
 
-/// Makes and removes series whose records have the same length: more than may be in limbo before
+/// Creates and removes series whose records have the same length: more than can be in limbo before
 /// the claims are read.
 fn churn(family: &Family) {
     for i in 0..400 {
@@ -40,12 +40,12 @@ fn churn(family: &Family) {
     }
 }
 
-/// Makes series whose records have the same length, each of which has the sum 1.
+/// Creates series whose records have the same length. The sum of each is 1.
 fn make_others(family: &Family) {
     (0..400).for_each(|i| add(family, &format!("{i:03}"), 1));
 }
 
-/// Whether the family has only those series, each with its sum.
+/// Returns whether the family contains only these series, each with its sum.
 fn are_whole(family: &Family) -> bool {
     let mut count = 0;
     let flow = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -80,7 +80,7 @@ fn updates_inside_of_updates_keep_theirs() {
             |key| key.text(&user),
             |cells| {
                 remove(family, &user);
-                // More than the claims that a thread has of its own.
+                // We need more than the claims in a thread's line.
                 if depth < 20 {
                     nest(family, depth + 1);
                 } else {
@@ -130,7 +130,7 @@ fn a_handle_and_its_clones_keep_their_record() {
     }
 }
 
-/// What threads and handles took is given back.
+/// Threads and handles return the words that they took.
 #[test]
 fn threads_and_handles_come_and_go_without_new_memory() {
     let segment = Segment::private(1 << 20).unwrap();
@@ -150,7 +150,7 @@ fn threads_and_handles_come_and_go_without_new_memory() {
     assert_eq!(family.bind(|key| key.text("ada")).cells().sum(0), 5100);
 }
 
-/// A thread that is ending no longer has a claim of its own.
+/// A thread that is ending owns no claim any more.
 #[test]
 fn a_thread_counts_while_it_ends() {
     struct Ends(Family);
@@ -175,7 +175,7 @@ fn a_thread_counts_while_it_ends() {
     assert_eq!(family.read(|key| key.text("ada"), |cells| cells.sum(0)), Some(150));
 }
 
-/// A clock that was ahead when the family was made once kept all records from being reused.
+/// A clock that was ahead when the family was created once kept all records from being reused.
 #[test]
 fn no_clock_keeps_a_record_from_being_used_again() {
     let clock = TestClock::from_nanos(START + 3_600_000_000_000);
@@ -191,7 +191,7 @@ fn no_clock_keeps_a_record_from_being_used_again() {
     assert_eq!(used[1], used[9], "{used:?}");
 }
 
-/// The wall clock may jump in either direction: idleness is measured in the segment's time.
+/// The wall clock can jump in either direction, because idleness is measured in the segment's time.
 #[test]
 fn no_wall_clock_hides_a_series() {
     let clock = TestClock::from_nanos(START);
@@ -232,8 +232,8 @@ fn records_of_all_lengths_are_used_again() {
     assert_eq!(used[2], used[5], "{used:?}");
 }
 
-/// A family with the series "ada" in a segment that has no room for another series, or for the
-/// claim of another thread; and the handles that have the claims.
+/// Returns a family with the series "ada" in a segment without room for another series, or for
+/// another thread's claim; and the handles that own the claims.
 fn without_room() -> (Family, Vec<SeriesHandle>) {
     let segment = Segment::private(8 << 10).unwrap();
     let family = segment.family(&schema()).unwrap();
@@ -247,7 +247,7 @@ fn without_room() -> (Family, Vec<SeriesHandle>) {
     (family, handles)
 }
 
-/// A thread that finds no room for a claim still counts.
+/// A thread counts even if there is no room for its claim.
 #[test]
 fn a_thread_counts_where_there_is_no_room_for_its_claim() {
     let (family, handles) = without_room();
@@ -257,7 +257,7 @@ fn a_thread_counts_where_there_is_no_room_for_its_claim() {
             add(&family, "ada", 1);
             let value = family.read(|key| key.text("ada"), |cells| cells.sum(0));
             assert_eq!((value, family.overflowed()), (Some(2), before));
-            // It would wait for itself.
+            // The inner call would wait for this thread.
             family.update(|key| key.text("ada"), |_| add(&family, "ada", 1));
             assert_eq!(family.overflowed(), before + 1);
         });
@@ -265,8 +265,8 @@ fn a_thread_counts_where_there_is_no_room_for_its_claim() {
     drop(handles);
 }
 
-/// A thread that finds no room for a claim reads every series, and its record is not reused
-/// meanwhile.
+/// A thread without room for a claim reads every series, and the series' record is not reused in
+/// the meantime.
 #[test]
 fn a_thread_reads_where_there_is_no_room_for_its_claim() {
     let (family, handles) = without_room();
@@ -303,7 +303,7 @@ mod processes {
     use super::common::{Child, alone};
     use super::*;
 
-    /// A pipe over which processes tell each other to go on.
+    /// A pipe for processes that wait for each other.
     struct Pipe([i32; 2]);
 
     impl Pipe {
@@ -315,19 +315,19 @@ mod processes {
         }
 
         fn tell(&self) {
-            // SAFETY: it reads a byte that is there.
+            // SAFETY: the call reads an existing byte.
             assert_eq!(unsafe { libc::write(self.0[1], (&raw const *b"!").cast(), 1) }, 1);
         }
 
         fn wait(&self) {
             let mut byte = 0_u8;
-            // SAFETY: it stores a byte where there is room.
+            // SAFETY: the call stores a byte, for which there is room.
             assert_eq!(unsafe { libc::read(self.0[0], (&raw mut byte).cast(), 1) }, 1);
         }
     }
 
     /// A worker is stopped in the middle of an update. The others remove the series, and reuse its
-    /// record if they may; then the worker goes on.
+    /// record if they can. The worker then continues.
     #[test]
     fn a_worker_that_was_stopped_counts_in_no_other_series() {
         alone("processes::a_worker_that_was_stopped_counts_in_no_other_series", || {
@@ -357,7 +357,7 @@ mod processes {
         });
     }
 
-    /// Workers that are killed in an update, or with a handle, leave nothing that grows.
+    /// Workers that are killed in an update, or with a handle, leave no growing memory.
     #[test]
     fn workers_that_are_killed_keep_no_record() {
         alone("processes::workers_that_are_killed_keep_no_record", || {
@@ -380,7 +380,7 @@ mod processes {
                 });
                 ready.wait();
                 worker.kill();
-                // SAFETY: nothing else uses the descriptors.
+                // SAFETY: there are no other users of the descriptors.
                 ready.0.iter().for_each(|end| assert_eq!(unsafe { libc::close(*end) }, 0));
                 assert_eq!(family.clear().unwrap(), 2);
                 used.push(segment.used());
@@ -389,7 +389,7 @@ mod processes {
         });
     }
 
-    /// Neither do handles that are dropped after a fork, by the parent or in the child.
+    /// Handles that are dropped after a fork, by the parent or in the child, don't either.
     #[test]
     fn handles_that_children_inherit_keep_no_record() {
         alone("processes::handles_that_children_inherit_keep_no_record", || {
@@ -445,8 +445,8 @@ mod processes {
     }
 }
 
-/// The record of a removed series is on a list of free ones, whose link a handle must not
-/// overwrite.
+/// The record of a removed series is on a list of free records. A handle must not overwrite its
+/// link.
 #[test]
 fn a_handle_of_a_removed_series_restarts_nothing() {
     let segment = Segment::private(1 << 20).unwrap();
@@ -459,7 +459,7 @@ fn a_handle_of_a_removed_series_restarts_nothing() {
     let bound = family.bind(|key| key.text("gone"));
     family.remove(|key| key.text("gone")).unwrap();
     bound.restart();
-    // Enough series come and go that the lists are used.
+    // This adds and removes enough series to use the lists.
     for round in 0..20 {
         let name = |i: u32| format!("{round} {i}");
         (0..50).for_each(|i| family.add(|key| key.text(&name(i)), 0, 1));
@@ -474,7 +474,7 @@ fn a_handle_of_a_removed_series_restarts_nothing() {
     drop(bound);
 }
 
-/// A series that counted after it was hidden is not removed for a new one.
+/// A series that counted while hidden is not removed for a new one.
 #[test]
 fn a_hidden_series_that_counted_makes_no_room() {
     let segment = Segment::private(1 << 20).unwrap();

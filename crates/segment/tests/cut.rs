@@ -1,5 +1,5 @@
-//! Files that are cut while this process has them mapped. The handler is that of the whole process,
-//! so these tests are a program of their own.
+//! Files that are truncated while this process has them mapped. These tests are a separate program,
+//! because the handler affects the whole process.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -15,7 +15,7 @@ use quipu_segment::{Kind, Options, Segment, survive_cuts};
 const KIND: Kind = Kind::new(*b"TEST", 1);
 const CELLS: usize = 1 << 14;
 
-/// A segment with a record whose cells are 1.
+/// Returns a segment with a record whose cells are 1.
 fn made(path: &Path) -> (Segment, quipu_segment::Cells) {
     let segment = Options::new().shared().open_or_create(path).unwrap();
     let draft = segment.reserve(KIND, "", CELLS).unwrap();
@@ -43,22 +43,22 @@ fn what_is_gone_reads_as_zeros() {
     cut(&cut_path, 8192);
     assert!(sum(&cells) < CELLS as u64);
     assert!(segment.was_cut());
-    // Writes are lost, and longer files stay as long as they are.
+    // Writes are lost, and a longer file keeps its length.
     cells.iter().for_each(|cell| cell.store(7, Ordering::Relaxed));
     assert_eq!(File::open(&cut_path).unwrap().metadata().unwrap().len(), 8192);
-    // Also if the file has its length again before that is looked at.
+    // This works even if the file gets its length back before the check.
     cut(&cut_path, 1 << 20);
     assert!(segment.was_cut());
     cut(&cut_path, 0);
     let _ = segment.find(KIND, "");
     assert_eq!((sum(&others), other.was_cut()), (CELLS as u64, false));
     drop((segment, cells));
-    // Its place in the table is free for others.
+    // Others can reuse its place in the table.
     let (segment, cells) = made(&home.path().join("c.quipu"));
     assert_eq!((sum(&cells), segment.was_cut()), (CELLS as u64, false));
 }
 
-/// What a process does that ends by SIGBUS.
+/// A process that ends by SIGBUS.
 #[test]
 fn worker() {
     let Ok(moment) = std::env::var("CUT_WORKER") else { return };

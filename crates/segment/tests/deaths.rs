@@ -1,9 +1,10 @@
-//! A death at every store: the states of a shared file after each store of an operation, and how
-//! another process that has the file open continues if the process that stored died there. Then a
-//! third process opens the file.
+//! A death at every store. These tests take the states of a shared file after each store of an
+//! operation, and let another process that uses the file continue, as if the storing process died
+//! there. Then a third process opens the file.
 //!
-//! The operation runs in a child for which the file is read-only. Each store faults; the handler
-//! allows it, lets the processor execute this one instruction, and records the state of the file.
+//! The operation runs in a child where the file is read-only, so each store faults. The handler
+//! allows the store, lets the processor execute this single instruction, and records the state of
+//! the file.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -24,7 +25,7 @@ use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle};
 use quipu_segment::{Options, Segment};
 
 const START: u64 = 1_700_000_000_000_000_000;
-/// The series that exist before, each with the sum 1.
+/// The number of series that exist before, each with the sum 1.
 const SERIES: u64 = 11;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -51,7 +52,7 @@ fn schema() -> Schema {
 impl World {
     fn new(path: &Path) -> Self {
         let options = Options::new().limit(1 << 20).size(LENGTH as u64).shared();
-        // The process that creates a file has it mapped before it has its name.
+        // Open the file again, because its creator maps it before the file is named.
         drop(options.open_or_create(path).unwrap());
         let segment = options.open_or_create(path).unwrap();
         let clock = TestClock::from_nanos(START);
@@ -75,7 +76,7 @@ impl World {
     }
 }
 
-/// All series, hidden ones included, none of which may be there twice.
+/// Returns all series, including hidden ones. No series may occur twice.
 fn all(family: &Family) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let removed = family.retain(|view| {
@@ -87,7 +88,7 @@ fn all(family: &Family) -> BTreeMap<String, u64> {
     all
 }
 
-/// As above, if no process has died since the lock was taken.
+/// Like above, if no process died since the lock was taken.
 fn all_counted(family: &Family) -> BTreeMap<String, u64> {
     let all = all(family);
     assert_eq!(family.len(), all.len() as u64);
@@ -103,14 +104,15 @@ fn overflow(family: &Family) -> u64 {
     sum
 }
 
-/// Continues from each state of the file during `work`. `may_be` says what the series may be.
+/// Continues from each state of the file during `work`. `may_be` returns whether the series are
+/// valid.
 fn die_everywhere(
     name: &str,
     prepare: impl Fn(&World),
     work: impl Fn(&World),
     may_be: impl Fn(&BTreeMap<String, u64>) -> bool,
 ) {
-    // In a process of its own, so that nothing else runs in it when it forks.
+    // Run in a separate process, because no other test may run in a process that forks.
     if std::env::var("DEATHS_ALONE").is_err() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture", "--test-threads=1"])
@@ -130,7 +132,7 @@ fn die_everywhere(
     assert!(images.len() > 3, "{name} stores only {} times", images.len());
     let file = File::options().write(true).open(&path).unwrap();
     for (stores, image) in images.iter().enumerate() {
-        // The file as the dead process left it, seen by those that have it open.
+        // This is the file as the dead process left it, seen by processes that use it.
         file.write_all_at(image, 0).unwrap();
         time.set(now);
         let context = format!("{name}, after {stores} stores");
@@ -139,7 +141,7 @@ fn die_everywhere(
         fs::copy(&path, &copy).unwrap();
         let segment = Options::new().open_or_create(&copy).unwrap();
         assert_eq!(all_counted(&segment.families().unwrap()[0]), after, "{context}");
-        // And as the first opener finds it after all processes are gone.
+        // And this is the first opener's view after all processes are gone.
         fs::write(&copy, image).unwrap();
         drop(segment);
         let segment = Options::new().open_or_create(&copy).unwrap();
@@ -164,7 +166,7 @@ fn go_on(
     }
     world.remove(999);
     assert_eq!(all_counted(family).len(), found.len(), "{context}");
-    // There is room for others.
+    // There must be room for others.
     world.clock.advance(SECOND * 5);
     family.clear().unwrap();
     let overflowed = overflow(family);
@@ -180,10 +182,10 @@ fn go_on(
     after
 }
 
-/// The bytes of the file that are compared: all of it.
+/// The bytes of the file that are compared: the whole file.
 const LENGTH: usize = 64 << 10;
 
-/// The states of the file before and after each store of `work`.
+/// Returns the states of the file before and after each store of `work`.
 fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
     static BASE: AtomicUsize = AtomicUsize::new(0);
     static LOG: AtomicI32 = AtomicI32::new(-1);
@@ -204,7 +206,7 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
 
     /// Sets the trap flag: the processor stops after the next instruction.
     fn set_trap(context: *mut libc::c_void, on: bool) {
-        // SAFETY: the kernel hands a handler the context of what it interrupted.
+        // SAFETY: the kernel passes a handler the context that it interrupted.
         unsafe {
             let context = &mut *context.cast::<libc::ucontext_t>();
             let flags = &mut context.uc_mcontext.gregs[libc::REG_EFL as usize];
@@ -213,11 +215,11 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
     }
 
     extern "C" fn faulted(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: the kernel hands a handler of SIGSEGV the address.
+        // SAFETY: the kernel passes a handler of SIGSEGV the address.
         let address = unsafe { (*info).si_addr() } as usize;
         let base = BASE.load(Ordering::Relaxed);
         if !(base..base + LENGTH).contains(&address) {
-            // SAFETY: always allowed.
+            // SAFETY: this call is always allowed.
             unsafe { libc::_exit(8) };
         }
         protect(libc::PROT_READ | libc::PROT_WRITE);
@@ -235,7 +237,7 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
     BASE.store(mapped_at(path), Ordering::Relaxed);
     LOG.store(log.as_raw_fd(), Ordering::Relaxed);
     // SAFETY: the child uses the segment and memory, which a fork keeps in order, and ends without
-    // the clean-up of its parent. The handlers call what a handler may call.
+    // its parent's clean-up. The handlers only make calls that are allowed in a handler.
     unsafe {
         let child = libc::fork();
         assert!(child >= 0);
@@ -263,16 +265,16 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
     bytes.chunks_exact(LENGTH).map(<[u8]>::to_vec).collect()
 }
 
-/// The address at which this process has mapped a segment's file.
+/// Returns the address where this process maps a segment's file.
 fn mapped_at(path: &Path) -> usize {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    // The file also has mapped pages that only hold locks.
+    // Skip the file's mapped pages that only hold locks.
     let is_it = |line: &&str| line.contains(" rw-s ") && line.ends_with(path.to_str().unwrap());
     let line = maps.lines().find(is_it).unwrap();
     usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
 }
 
-/// Whether only the series with that number has changed, which has one of these sums or does not
+/// Returns whether only the series with this number changed. It must have one of these sums, or not
 /// exist (`None`).
 fn but_for(found: &BTreeMap<String, u64>, number: u64, sums: &[Option<u64>]) -> bool {
     let mut found = found.clone();
@@ -304,7 +306,7 @@ fn inserting_into_a_record_that_is_free() {
     die_everywhere(
         "inserting_into_a_record_that_is_free",
         |world| {
-            // The last one is made in the record of another.
+            // The last series reuses another one's record.
             for _ in 0..34 {
                 world.add(20);
                 world.remove(20);
@@ -320,14 +322,14 @@ fn inserting_into_a_new_block_and_a_new_table() {
     die_everywhere(
         "inserting_into_a_new_block_and_a_new_table",
         |world| {
-            // The table has room for 12, dead or not, and the block for 128 words: the series take
-            // 5 each, the overflow's and the block's head 6, and this one 4 and 60.
+            // The table can hold 12, dead or not, and the block 128 words. The series take 5 each,
+            // the overflow's and the block's head 6, and this series 4 and 60.
             let long = "x".repeat(60 * 8 - 5);
             world.family.add(|key| key.text(&long), 0, 1);
             assert!(world.family.remove(|key| key.text(&long)).unwrap());
         },
         |world| {
-            // The memory of the thread's claims first.
+            // Take the memory of the thread's claims first.
             world.family.read(|key| key.text("000"), |_| ());
             let used = world.segment.used();
             world.add(50);
@@ -428,7 +430,7 @@ fn making_room_for_another() {
         },
         |world| world.add(50),
         |found| {
-            // At most one had to be removed for the new one.
+            // At most one series must be removed for the new one.
             let mut found = found.clone();
             let new = found.remove("050");
             found.remove("020");
@@ -444,7 +446,8 @@ fn making_families() {
         |_| (),
         |world| {
             let family = Schema { name: "more".into(), labels: vec![], ..schema() };
-            // No addition: its restartable sequence would restart forever, at each fault.
+            // Don't add here: the restartable sequence would restart forever, because each store
+            // faults.
             world.segment.family(&family).unwrap();
             let family = Schema { name: "another".into(), ..schema() };
             world.segment.family(&family).unwrap().add(|key| key.text("ada"), 0, 1);
@@ -453,8 +456,8 @@ fn making_families() {
     );
 }
 
-/// A process that mends what a dead one left may die as well. However far it got, nothing is lost,
-/// and mending after it takes no new memory.
+/// A process that mends after a death can die, too. Wherever this happens, no count is lost, and
+/// mending after it takes no new memory.
 #[test]
 fn mending() {
     if std::env::var("DEATHS_ALONE").is_err() {
@@ -463,7 +466,7 @@ fn mending() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("shared.quipu");
     let world = World::new(&path);
-    // As above: the next one takes a new block and a new table.
+    // Like above: the next series takes a new block and a new table.
     let long = "x".repeat(60 * 8 - 5);
     world.family.add(|key| key.text(&long), 0, 1);
     assert!(world.family.remove(|key| key.text(&long)).unwrap());

@@ -1,4 +1,4 @@
-//! Segments in files: what survives, and what is refused, with which error message.
+//! Segments in files: which states survive, and which files are refused, with which message.
 
 #![cfg(all(unix, not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -18,7 +18,7 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Makes a closed segment with the records "one" (8 cells, the first 17) and "two" (16 cells).
+/// Creates a closed segment with the records "one" (8 cells, the first 17) and "two" (16 cells).
 fn sample(directory: &Path) -> PathBuf {
     let path = directory.join("sample.quipu");
     let segment = Segment::open_or_create(&path).unwrap();
@@ -35,7 +35,7 @@ fn names(segment: &Segment) -> Vec<String> {
     segment.records().map(|record| record.unwrap().name().to_owned()).collect()
 }
 
-/// Opens a file that must be refused, and checks that it was left as it was.
+/// Opens a file that must be refused, and checks that it was not changed.
 fn refused(path: &Path) -> Error {
     let before = fs::read(path).unwrap();
     let error = Segment::open_or_create(path).unwrap_err();
@@ -129,7 +129,7 @@ fn a_growth_that_was_cut_off_is_finished() {
     draft.cells()[19_999].store(1, Ordering::Relaxed);
 }
 
-/// As a process leaves it that is killed after it took disk blocks and before it said so.
+/// A process is killed after it allocated disk blocks and before it stored the size.
 #[test]
 fn a_file_that_is_longer_after_a_kill_can_be_closed_and_opened() {
     let directory = directory();
@@ -146,7 +146,7 @@ fn a_file_that_is_longer_after_a_kill_can_be_closed_and_opened() {
         assert_eq!(record.cells()[0].load(Ordering::Relaxed), 7);
         segment.close().unwrap();
     }
-    // It is in good order again when the segment has grown into the rest.
+    // The file is in order again when the segment has grown into the rest.
     let segment = Segment::open_or_create(&path).unwrap();
     while segment.size() < size + 65_536 {
         segment.reserve(KIND, "more", 1000).unwrap().publish().unwrap();
@@ -231,7 +231,7 @@ fn a_flipped_bit_in_a_record_header_is_damage() {
     let directory = directory();
     let path = sample(directory.path());
     let whole = fs::read(&path).unwrap();
-    // The first record comes after the header: its length, kind, name, and checksum.
+    // The first record follows the header: its length, kind, name, and checksum.
     for byte in (256..272).chain(280..320) {
         for bit in 0..8 {
             let mut bytes = whole.clone();
@@ -255,7 +255,7 @@ fn appended_bytes_are_refused() {
 #[test]
 fn offsets_that_point_outside_are_refused() {
     let directory = directory();
-    // The offset in the file, what is written there, and a part of the message.
+    // The offset in the file, the word to write there, and a part of the message.
     let cases = [
         (16, 1 << 50, "checksum"),
         (64, 100, "size of 100 bytes"),
@@ -320,7 +320,7 @@ fn a_pipe_is_refused() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let directory = directory();
     let pipe = directory.path().join("pipe");
-    // Not by a command: until it runs, the child of a fork has the locks of other tests' files.
+    // Don't run a command: until it starts, its process holds the locks of other tests' files.
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     expect_no_file(&pipe, "a pipe");
 }
@@ -336,7 +336,7 @@ fn a_read_only_file_is_refused() {
     let directory = directory();
     let path = sample(directory.path());
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    // The superuser may write everywhere: only other users can see the refusal.
+    // The superuser can write everywhere, so only other users can see the refusal.
     if fs::OpenOptions::new().write(true).open(&path).is_ok() {
         return;
     }
@@ -347,7 +347,7 @@ fn a_read_only_file_is_refused() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_only_directory_is_refused() {
-    // /proc takes no new files from any user.
+    // /proc accepts no new files from any user.
     let error = Segment::open_or_create("/proc/state.quipu").unwrap_err();
     assert!(
         matches!(
@@ -363,8 +363,8 @@ fn a_read_only_directory_is_refused() {
 fn a_full_disk_is_refused_at_once_and_leaves_no_file() {
     let directory = directory();
     let path = directory.path().join("huge.quipu");
-    // No file system of a test machine has 1 TiB to spare; those that lie about it are recognized
-    // by the size of the blocks that they allocated.
+    // No file system of a test machine can spare 1 TiB. A file system that claims so is recognized
+    // by the size of its allocated blocks.
     match Options::new().limit(1 << 40).size(1 << 40).open_or_create(&path) {
         Err(error) => {
             assert!(matches!(error.kind(), ErrorKind::NoSpace { .. }), "{error}");
@@ -427,13 +427,13 @@ fn time_goes_on_through_restarts_and_reboots() {
     readings.since_boot = second * 60;
     readings.wall = second * 100;
     assert_eq!(time(&readings, true), 9010);
-    // A reboot, ten seconds of wall clock later.
+    // This is a reboot, ten seconds of wall clock later.
     readings = Readings { boot: [2; 16], since_boot: second, wall: second * 110 };
     assert_eq!(time(&readings, false), 9020);
 }
 
-/// A file that a loss of power left shorter than its header says is extended before it is
-/// validated; if it is then refused, it gets its own length again.
+/// A file that a power loss left shorter than its header's size is extended before it is validated.
+/// If it is then refused, its length is restored.
 #[test]
 fn a_short_file_that_is_refused_keeps_its_length() {
     const SYNCED: usize = 208;
@@ -449,7 +449,7 @@ fn a_short_file_that_is_refused_keeps_its_length() {
     let mut bytes = fs::read(&path).unwrap();
     drop(segment);
     bytes.truncate(1000);
-    // No sync reached the disk, and the header of its record is torn.
+    // No sync reached the disk, and the header of the record is torn.
     bytes[SYNCED..SYNCED + 8].fill(0);
     bytes[256..320].fill(0xff);
     fs::write(&path, &bytes).unwrap();
@@ -458,7 +458,7 @@ fn a_short_file_that_is_refused_keeps_its_length() {
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 
-/// After a loss of power, the page with the token count may be older than the one that names the
+/// After a power loss, the page with the token count can be older than the page that names the
 /// leader.
 #[test]
 #[cfg(target_os = "linux")]

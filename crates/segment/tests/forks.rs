@@ -1,6 +1,6 @@
 //! The effects of a fork on families, in private memory and in a file.
 //!
-//! Each test starts this program again, so that nothing else runs in the process that forks.
+//! Each test starts this program again, because no other test may run in a process that forks.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -201,8 +201,8 @@ fn whoever_reads_finds_all_series_whatever_the_dead_were_at() {
     });
 }
 
-/// Labels of fixed values, too many of them for slots: the keys of their series have no texts, just
-/// as the overflow's.
+/// Labels with fixed values, too many of them for slots. The keys of these series contain no
+/// dynamic values, like the overflow's.
 #[test]
 fn a_death_takes_no_series_of_many_fixed_values() {
     alone("a_death_takes_no_series_of_many_fixed_values", || {
@@ -234,7 +234,7 @@ fn a_death_takes_no_series_of_many_fixed_values() {
             });
             std::thread::sleep(Duration::from_micros(1000 + 37 * round));
             child.kill();
-            // The thread that takes the lock next mends what the dead child left half done.
+            // The next owner of the lock mends the half-done work of the dead child.
             family.add(|key| key.series(1, &[]), 0, 1);
             look(&family);
         }
@@ -243,9 +243,8 @@ fn a_death_takes_no_series_of_many_fixed_values() {
     });
 }
 
-/// A child that is forked at any moment must not keep any lock of its parent's. Otherwise the
-/// parent would count as alive after its death, and others would wait for it as long as the child
-/// lives.
+/// A child must not keep any lock of its parent, whenever it is forked. Otherwise the parent would
+/// count as alive after its death, and others would wait for it while the child lives.
 #[test]
 fn no_child_keeps_its_parent_alive() {
     alone("no_child_keeps_its_parent_alive", || {
@@ -255,7 +254,7 @@ fn no_child_keeps_its_parent_alive() {
         let other = open();
         let began = other.family(&schema("began")).unwrap().bind(|key| key.text("all"));
         for round in 0..300 {
-            // With more segments, it is likelier that one is just opening its file again.
+            // With more segments, a fork is more likely to happen while one reopens its file.
             let segments: Vec<_> = (0..30).map(|_| open()).collect();
             let half = AtomicBool::new(false);
             let (child, tokens) = std::thread::scope(|scope| {
@@ -288,7 +287,7 @@ fn no_child_keeps_its_parent_alive() {
     });
 }
 
-/// A handle that is made while a fork is under way belongs to the child as well.
+/// A handle that is created while a fork is under way belongs to the child, too.
 #[test]
 fn a_handle_that_is_made_in_a_fork_keeps_its_record() {
     use std::sync::Mutex;
@@ -304,7 +303,7 @@ fn a_handle_that_is_made_in_a_fork_keeps_its_record() {
 
     alone("a_handle_that_is_made_in_a_fork_keeps_its_record", || {
         // Handlers before a fork are called in reverse order: this one is the last.
-        // SAFETY: what it calls is allowed before a fork.
+        // SAFETY: its calls are allowed before a fork.
         assert_eq!(unsafe { libc::pthread_atfork(Some(make), None, None) }, 0);
         let segment = Segment::anonymous(64 << 20).unwrap();
         let clock = TestClock::from_nanos(1_700_000_000_000_000_000);

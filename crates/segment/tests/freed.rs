@@ -1,5 +1,6 @@
-//! Families that are freed, and new ones in their memory. No test of this program starts another
-//! process: one that has forked frees none. `freed_kills.rs` has those with kills.
+//! Families that are freed, and new families in their memory. No test in this program starts
+//! another process, because a process that has forked frees no families. You find the kills in
+//! `freed_kills.rs`.
 
 #![cfg(all(unix, not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -35,7 +36,7 @@ fn add(family: &Family, host: &str, n: u64) {
     family.add(|key| key.text(host), 0, n);
 }
 
-/// The names of the families with the sums of their shown series.
+/// Returns the names of the families with the sums of their shown series.
 fn shown(segment: &Segment) -> Vec<(String, Vec<(String, u64)>)> {
     let mut all = Vec::new();
     for family in segment.families().unwrap() {
@@ -55,7 +56,7 @@ fn named(name: &str, series: &[(&str, u64)]) -> (String, Vec<(String, u64)>) {
     (name.into(), series.iter().map(|(host, n)| ((*host).to_owned(), *n)).collect())
 }
 
-/// Frees the families of these names.
+/// Frees the families with these names.
 fn free(segment: &Segment, names: &[&str]) -> u64 {
     let families = segment.families().unwrap();
     let is_one = |family: &&Family| names.contains(&&*family.schema().name);
@@ -82,13 +83,13 @@ fn a_new_family_gets_the_memory_of_a_freed_one() {
         assert_eq!(family.len(), 50);
         assert_eq!(family.read(|key| key.text("host 3"), |cells| cells.sum(0)), None);
         assert_eq!(segment.freed_families().unwrap(), 2 - i as u64);
-        // It is found by its name.
+        // The name leads to the family.
         assert_eq!(segment.family(&schema(name)).unwrap().id(), family.id());
     }
     assert_eq!(segment.used(), used, "their memory suffices");
     let names: Vec<String> = shown(&segment).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["c", "x", "y", "a"]);
-    // None is left.
+    // All freed families are in use again.
     segment.family(&schema("z")).unwrap();
     assert!(segment.used() > used);
 }
@@ -111,7 +112,7 @@ fn only_a_family_of_the_same_shape_that_fits_gets_the_memory() {
         segment.family(&other).unwrap();
         assert_eq!(segment.freed_families().unwrap(), 1, "{}", other.name);
     }
-    // The labels' names and their number do not matter.
+    // The names of the labels and their number do not matter.
     let labels = ["x", "y"].map(|name| Label { name: name.into(), values: None }).to_vec();
     let family = segment.family(&Schema { labels, ..schema("b") }).unwrap();
     assert_eq!(segment.freed_families().unwrap(), 0);
@@ -137,7 +138,7 @@ fn families_that_may_be_used_are_not_freed() {
     assert_eq!((free(&segment, &names), segment.families().unwrap().len()), (0, 3));
     drop(handle);
     assert_eq!(free(&segment, &names), 1);
-    // A family without labels has no records.
+    // A family without labels contains no records.
     let alone = Schema { labels: Vec::new(), ..schema("alone") };
     segment.family(&alone).unwrap();
     assert_eq!(free(&segment, &["alone"]), 1);
@@ -167,7 +168,7 @@ fn a_family_is_unused_when_no_series_changed_for_long() {
     clock.set(START - 100 * SECOND);
     assert!(!family.is_unused(second));
     clock.set(START + 1060 * SECOND);
-    // It has changed, and no sweep has noticed.
+    // The series changed, and no sweep has noticed yet.
     add(&family, "x", 1);
     assert!(!family.is_unused(minute));
     let kept = segment.family_at(&Schema { idle: None, ..schema("b") }, clock.clone()).unwrap();
@@ -204,7 +205,7 @@ fn a_wrong_clock_at_boot_makes_no_family_unused() {
     segment.sync_at(&readings(1, start)).unwrap();
     drop((segment, live, hidden));
     let bytes = fs::read(&path).unwrap();
-    // The clock is ahead, it was set back, and it is right.
+    // The clock is ahead, was set back, or is right.
     for wall in [start + day * 3, start - day * 3, start + Duration::from_secs(3700)] {
         fs::write(&path, &bytes).unwrap();
         let segment = open(readings(2, wall));
@@ -227,7 +228,7 @@ fn a_freed_family_is_used_again_only_after_a_sync() {
         segment.family(&schema(name)).unwrap();
     }
     assert_eq!(free(&segment, &["a", "b", "c"]), 3);
-    // SEEN_TIME, which each sync notes.
+    // SEEN_TIME, which each sync stores.
     let seen = || {
         let bytes = fs::read(&path).unwrap();
         u64::from_le_bytes(bytes[152..160].try_into().unwrap())
@@ -236,7 +237,7 @@ fn a_freed_family_is_used_again_only_after_a_sync() {
     segment.family(&schema("d")).unwrap();
     assert_eq!(seen(), before, "the disk knew it already");
     drop(segment);
-    // A process that was killed may not have synced what it did: the next one does.
+    // A killed process may not have synced its changes, so the next one does.
     let segment = options.open_or_create(&path).unwrap();
     assert_eq!(seen(), before);
     segment.family(&Schema { kind: 2, ..schema("e") }).unwrap();
@@ -288,7 +289,7 @@ fn a_file_keeps_what_was_freed_and_does_not_grow() {
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
         assert_eq!(free(&segment, &before), if round == 1 { 0 } else { 5 });
         drop(segment);
-        // Those that are free are still so for another process.
+        // Free families are still free for another process.
         let segment = options.open_or_create(&path).unwrap();
         assert_eq!(segment.freed_families().unwrap(), if round == 1 { 0 } else { 5 });
         for i in 0..5 {
@@ -353,7 +354,7 @@ fn a_list_that_contradicts_the_file_is_not_used() {
         // The length of its description, and the kind of its record.
         (first + 64, 1 << 20),
         (first + 8, 0),
-        // Another boot: power may have been lost.
+        // Another boot, because power may have been lost.
         (128, !word(128)),
     ];
     for (at, value) in words {
@@ -370,7 +371,7 @@ fn a_list_that_contradicts_the_file_is_not_used() {
         assert_eq!(segment.freed_families().unwrap(), 1);
         assert_eq!(shown(&segment), [named("d", &[("y", 4)])]);
     }
-    // Without any change, both are used again.
+    // Without any change, both are reused.
     fs::write(&path, &bytes).unwrap();
     let segment = options.open_or_create(&path).unwrap();
     assert_eq!(segment.freed_families().unwrap(), 2);

@@ -1,4 +1,4 @@
-//! Kills at any moment of a program that frees its families and makes others.
+//! Kills at any moment of a program that frees its families and creates others.
 
 #![cfg(all(unix, not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -24,7 +24,7 @@ fn schema(name: &str) -> Schema {
     }
 }
 
-/// The labels and the sums of the series of a family.
+/// Returns the labels and the sums of a family's series.
 fn series(family: &Family) -> Vec<(String, u64)> {
     let mut series = Vec::new();
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -36,10 +36,10 @@ fn series(family: &Family) -> Vec<(String, u64)> {
 }
 
 const KILLED: &str = "QUIPU_FREED_FILE";
-/// The families that are there at a time, each with the same number of series.
+/// The number of families at a time, each with the same number of series.
 const FAMILIES: u64 = 10;
 
-/// Frees all families and makes others, as a program that starts does.
+/// Frees all families and creates others, like a program at its start.
 fn start_again(path: &Path, round: u64) -> Segment {
     let segment = Options::new().limit(4 << 20).open_or_create(path).unwrap();
     let families = segment.families().unwrap();
@@ -84,7 +84,7 @@ fn a_kill_at_any_moment_leaves_families_whole_and_little_memory_unused() {
             let round = name.split(' ').next().unwrap();
             for (host, sum) in series(&family) {
                 assert!(host.starts_with(&format!("{round} ")), "{host:?} in {name:?}");
-                // A series that was made last has not counted yet.
+                // The last series may not have counted yet.
                 assert!(sum == 0 || sum.to_string() == round, "{sum} of {host:?} in {name:?}");
             }
         }
@@ -92,7 +92,7 @@ fn a_kill_at_any_moment_leaves_families_whole_and_little_memory_unused() {
         let segment = start_again(&path, 1000 + kill);
         assert_eq!(segment.families().unwrap().len() as u64, FAMILIES);
     }
-    // A kill leaves at most one family on no list, and what it was growing by.
+    // A kill leaves at most one family on no list, and the bytes of its last growth.
     let family = at_first / FAMILIES;
     let used = start_again(&path, 3).used();
     assert!(used <= at_first + kills * family, "{used} bytes, of {at_first} at first");

@@ -1,5 +1,5 @@
-//! Processes that join others in a file: which files they join, how long they stay, and that their
-//! recording gives way to that of the others.
+//! Guests: which files they join, how long they stay, and that their recording gives way to the
+//! program's.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -33,7 +33,7 @@ fn a_guest_joins_a_file_that_others_share() {
     let shared = Options::new().shared();
     drop(shared.open_or_create(&path).unwrap());
     let bytes = fs::read(&path).unwrap();
-    // A file that no process has open stays as it is: its program is the one that mends it.
+    // A file that no process uses is not changed, because its program must mend it.
     assert!(matches!(refusal(&path).kind(), ErrorKind::NotOpen));
     let own = Options::new().unmarked().open(&path).unwrap();
     assert!(matches!(refusal(&path).kind(), ErrorKind::Locked), "{}", refusal(&path));
@@ -45,14 +45,14 @@ fn a_guest_joins_a_file_that_others_share() {
     let host = shared.open_or_create(&path).unwrap();
     let guest = join(&path).unwrap();
     assert_eq!((guest.is_last(), guest.instance()), (Some(false), host.instance()));
-    // One at a time: two would keep each other from leaving.
+    // There is only one guest at a time, because two would keep each other from leaving.
     assert!(matches!(refusal(&path).kind(), ErrorKind::Joined));
     let other = shared.open_or_create(&path).unwrap();
     drop(host);
     assert_eq!(guest.is_last(), Some(false));
     drop(other);
     assert_eq!(guest.is_last(), Some(true));
-    // A program that starts again meanwhile does not wait.
+    // A program that restarts in the meantime does not wait.
     let host = shared.open_or_create(&path).unwrap();
     assert_eq!(guest.is_last(), Some(false));
     drop(guest);
@@ -80,7 +80,7 @@ fn a_recorder_that_gives_way_goes_on_with_its_list() {
         family.add(|key| key.text("a"), 0, 1);
         recorder.tick_at(now, now).unwrap()
     };
-    // The counts of all ticks, and the token of the process that wrote the last one.
+    // Returns the counts of all ticks, and the token of the last writer.
     let look = || {
         let (inspection, mut counts) = (Inspection::of_file(&path).unwrap(), Vec::new());
         let replayed = inspection.history(0..=u64::MAX, |tick| {
@@ -117,7 +117,7 @@ fn a_guest_that_cannot_record_takes_no_bytes() {
     let guest = join(&path).unwrap();
     let recording = Recording::new().give_way();
     let used = host.used();
-    // This thread has the lock already, and is told so at once.
+    // This thread holds the lock already, and fails at once.
     let held = guest.lock_registration().unwrap();
     assert!(recording.open(&guest).unwrap_err().is_held());
     assert_eq!((host.used(), host.size()), (used, guest.size()));
@@ -129,7 +129,7 @@ fn a_guest_that_cannot_record_takes_no_bytes() {
     assert_eq!(host.used(), recorded);
 }
 
-/// Drops the guest after the caller has begun to wait for it.
+/// Drops the guest after the caller has begun to wait.
 fn leave_soon(guest: Segment) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         thread::sleep(Duration::from_millis(300));
@@ -149,7 +149,7 @@ fn an_opener_that_cannot_have_a_guest_waits_for_its_leave() {
     drop(Options::new().open(&path).unwrap());
     leaving.join().unwrap();
 
-    // A later version cannot use the file, nor set it aside beside another process.
+    // A later version can neither use the file, nor set it aside while another process uses it.
     let host = shared.open_or_create(&path).unwrap();
     let guest = join(&path).unwrap();
     drop(host);
@@ -160,7 +160,7 @@ fn an_opener_that_cannot_have_a_guest_waits_for_its_leave() {
     assert!(aside.is_some());
     leaving.join().unwrap();
 
-    // A guest that stays, such as one that is stopped, is named.
+    // The error names a guest that stays, such as a stopped one.
     let _guest = join(&path).unwrap_or_else(|error| panic!("{error}"));
     let error = Options::new().lock_timeout(Duration::ZERO).open(&path).unwrap_err();
     assert!(error.is_locked() && error.to_string().contains("quipu record"), "{error}");

@@ -1,5 +1,5 @@
-//! Looking into a file from outside: it shows what the segment holds, and whatever the bytes are,
-//! it ends with a report.
+//! Inspecting a file from outside shows the contents of the segment. For any bytes, it ends with a
+//! report.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
@@ -151,7 +151,7 @@ fn a_closed_and_an_abandoned_file_are_told_apart() {
     let header = closed.report().header.unwrap();
     assert!(header.is_clean && !header.is_left);
     assert_eq!(all(&closed), shown);
-    // Left in order by the last of two that share it, which is not the first that asked for it.
+    // The last of two processes leaves the file in order, although the first asked for this first.
     let open = || Options::new().shared().open_or_create(&path).unwrap();
     let (first, second) = (open(), open());
     second.leave_in_order();
@@ -164,7 +164,7 @@ fn a_closed_and_an_abandoned_file_are_told_apart() {
     drop(other);
     let header = look().report().header.unwrap();
     assert!(header.is_left && !header.is_clean);
-    // It is not taken for one that was left open, and opening it removes the mark.
+    // The file does not count as left open, and opening it removes the mark.
     let again = open();
     assert!(!again.was_left_open());
     assert!(!look().report().header.unwrap().is_left);
@@ -186,14 +186,14 @@ fn a_file_that_was_left_in_order_counts_as_left_open_after_a_reboot() {
     };
     drop(open(1));
     assert!(!open(1).was_left_open());
-    // Power may have been lost, and with it what no sync has written.
+    // Power may have been lost, and with it everything that no sync wrote.
     let after = open(2);
     assert!(after.was_left_open() && after.may_have_lost_power());
     drop(after);
     assert!(!open(2).was_left_open());
 }
 
-/// The bytes in use of a valid file.
+/// Returns the bytes in use of a valid file.
 fn bytes() -> Vec<u8> {
     let (_directory, segment) = file();
     fill(&segment);
@@ -202,7 +202,7 @@ fn bytes() -> Vec<u8> {
     bytes
 }
 
-/// Looks at everything, and returns the number of series and of damages.
+/// Inspects everything, and returns the number of series and of damages.
 fn look(bytes: Vec<u8>) -> (u64, usize) {
     let inspection = Inspection::of_bytes(bytes);
     let report = inspection.report();
@@ -225,7 +225,7 @@ fn every_truncation_gives_a_report() {
         assert!(series <= whole);
         last = last.max(series);
     }
-    // The part that is there is shown.
+    // The existing part is shown.
     assert!(last > whole / 2, "{last} of {whole}");
 }
 
@@ -233,7 +233,7 @@ fn every_truncation_gives_a_report() {
 fn records_are_found_though_their_list_is_broken() {
     let mut bytes = bytes();
     let (whole, damages) = look(bytes.clone());
-    // The header says that the file has more bytes, which were cut.
+    // The header states a larger size, because the file was truncated.
     assert_eq!(damages, 1);
     bytes[80] ^= 1;
     assert_eq!(look(bytes.clone()).0, whole);
@@ -242,7 +242,7 @@ fn records_are_found_though_their_list_is_broken() {
     assert_eq!(look(vec![0; 4096]), (0, 1));
 }
 
-/// The memory of this process, in KiB.
+/// Returns the memory of this process, in KiB.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -272,7 +272,8 @@ fn a_copy_takes_memory_in_proportion_to_the_file_whatever_its_header_states() {
     assert!(resident() < before + (1 << 20), "{} KiB, {before} before", resident());
 }
 
-/// The number of series of each family, and the sum of their first cells, as a scrape walks them.
+/// Returns the number of series of each family, and the sum of their first cells, from a scrape's
+/// walk.
 fn walked(segment: &Segment) -> BTreeMap<String, (u64, u64)> {
     let mut all = BTreeMap::new();
     for family in segment.families().unwrap_or_default() {
@@ -304,14 +305,14 @@ fn a_copy_shows_the_same_and_what_is_counted_there_stays_there() {
     }
     assert_ne!(walked(&copy), shown);
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    // The processes are those of the file.
+    // The copy knows the processes of the file.
     assert!(copy.is_alive(1) && !copy.is_alive(2));
     drop(segment);
     assert!(!copy.is_alive(1));
     assert_eq!(walked(&Segment::copy_of(&path, &open, 1 << 20).unwrap()), shown);
     let error = Segment::copy_of(&path, &open, 1000).unwrap_err().to_string();
     assert!(error.contains("at most 1000 are read"), "{error}");
-    // A file that is cut is an error, and ends no process.
+    // A truncated file is an error, and ends no process.
     File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
     assert!(Segment::copy_of(&path, &open, 1 << 20).is_err());
     assert_eq!(walked(&copy).len(), shown.len());
@@ -363,7 +364,7 @@ proptest! {
             bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
         }
         look(bytes.clone());
-        // A whole file, which is as long as its header says.
+        // Extend the file to the size in its header.
         bytes.resize(1 << 20, 0);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &bytes).unwrap();

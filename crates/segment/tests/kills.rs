@@ -1,6 +1,6 @@
 //! Processes that count in one shared file while others of them are killed.
 //!
-//! The processes are instances of this test program, which run the test `worker`.
+//! The processes are instances of this test program that run the test `worker`.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -25,7 +25,7 @@ const KILLS: usize = 220;
 const LIMIT: u64 = 64 << 20;
 /// The additions to each of two families between two acknowledgements.
 const BATCH: u64 = 20;
-/// The longest that an addition or insertion may take, even on a busy machine.
+/// The longest time for an addition or insertion, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pseudorandom numbers (Steele, Lea, Flood 2014).
@@ -59,7 +59,7 @@ fn dense(segment: &Segment, name: String) -> Family {
     segment.family(&schema).unwrap()
 }
 
-/// A key of two texts, of which the second is a function of the first.
+/// Returns a key of two values. The second is a function of the first.
 fn texts(number: u64) -> (String, String) {
     let first = format!("{number:x}{}", "-".repeat(number as usize % 9));
     let second = first.bytes().rev().map(char::from).collect();
@@ -84,24 +84,25 @@ fn remove(family: &Family, number: u64) {
         key.text(&first);
         key.text(&second);
     });
-    // A worker that had the lock may not have got a processor for a second.
+    // A worker that holds the lock may not get a processor for a second.
     assert!(removed.is_ok() || removed.is_err_and(|error| error.is_held()));
 }
 
-/// The sum of all series, none of which may be torn or there twice.
+/// Returns the sum of all series. No series may be torn, or occur twice.
 fn total(family: &Family) -> u64 {
     let mut seen = HashSet::new();
     let mut sum = 0;
     let (mut cursor, mut buffer) = (Cursor::default(), Vec::new());
     let _ = family.walk(&mut cursor, &mut buffer, |view| {
-        // All series fit: the overflow has only updates that waited for the lock for too long.
+        // All series fit, so the overflow only counts updates that waited for the lock for too
+        // long.
         assert!(!view.overflow || view.cells.sum(0) <= family.overflowed());
         if !view.texts.is_empty() {
             let (first, rest) = view.texts[1..].split_at(view.texts[0].into());
             let second: Vec<u8> = rest[1..].iter().rev().copied().collect();
             assert_eq!((first, first.len()), (&second[..], usize::from(rest[0])), "torn");
         }
-        // A series that is removed and made again during the walk may be seen twice.
+        // A series that is removed and created again during the walk may be seen twice.
         let is_new = seen.insert((view.group, view.texts.to_vec()));
         assert!(is_new || family.schema().name == "churn", "twice");
         sum += view.cells.sum(0);
@@ -110,9 +111,8 @@ fn total(family: &Family) -> u64 {
     sum
 }
 
-/// What a process does until it is killed: it adds, and acknowledges on its standard error the
-/// number of additions to each family so far, and the time of the longest operation in
-/// microseconds.
+/// A process that adds until it is killed. It acknowledges on its standard error the number of
+/// additions to each family so far, and the time of the longest operation in microseconds.
 #[test]
 fn worker() {
     let (Ok(path), Ok(seed)) = (std::env::var("KILLS_FILE"), std::env::var("KILLS_SEED")) else {
@@ -136,9 +136,9 @@ fn worker() {
     let churn = keyed(&segment, "churn".into());
     if std::env::var("KILLS_FORK").is_ok() {
         add(&some, 0);
-        // A child that outlives this process, and inserts nothing: what it inherits must not make
-        // this process look alive.
-        // SAFETY: the child does only what is allowed after a fork.
+        // This child outlives its parent, and inserts no series. Its inherited memory must not make
+        // the parent look alive.
+        // SAFETY: the child only makes calls that are allowed after a fork.
         unsafe {
             if libc::fork() == 0 {
                 libc::sleep(30);
@@ -190,13 +190,13 @@ impl Worker {
         Self(child.spawn().unwrap())
     }
 
-    /// Kills it, and returns what it acknowledged.
+    /// Kills the worker, and returns its last acknowledgement.
     fn kill(mut self) -> (u64, Duration) {
         self.0.kill().unwrap();
         let mut text = String::new();
         let mut acknowledged = self.0.stderr.take().unwrap();
         let status = self.0.wait().unwrap();
-        // What is in the pipe now: a child of the process may keep the pipe open.
+        // Read only the bytes in the pipe now, because a child of the process may keep it open.
         rustix::io::ioctl_fionbio(&acknowledged, true).unwrap();
         let mut bytes = [0; 1 << 16];
         while let Ok(count @ 1..) = acknowledged.read(&mut bytes) {
@@ -219,12 +219,12 @@ fn nothing_acknowledged_is_lost_and_nobody_waits_for_the_dead() {
     let (mut acknowledged, mut longest, mut started) = (0, Duration::ZERO, 0_u64);
     let mut start = |kills: usize| {
         started += 1;
-        // After every 15 kills, there are new families to make.
+        // After every 15 kills, there are new families to create.
         Worker::start(&path, kills as u64 / 15 * 1000 + started % 1000, false)
     };
     let mut workers: Vec<Worker> = (0..WORKERS).map(|_| start(0)).collect();
     let mut kills = 0;
-    // A process that is never killed sees all of it, for the first half.
+    // A process that is never killed sees everything, for the first half.
     let mut witness = Some(options().open_or_create(&path).unwrap());
     while kills < KILLS {
         std::thread::sleep(Duration::from_micros(random.below(40_000)));
@@ -253,7 +253,7 @@ fn nothing_acknowledged_is_lost_and_nobody_waits_for_the_dead() {
         acknowledged += added;
         longest = longest.max(waited);
     }
-    // All processes have ended: now nothing may be there twice.
+    // All processes have ended, so no series may occur twice any more.
     let segment = Options::new().open_or_create(&path).unwrap();
     let churn = &segment.families().unwrap()[2];
     let mut seen = HashSet::new();
@@ -274,7 +274,7 @@ fn nothing_acknowledged_is_lost_and_nobody_waits_for_the_dead() {
         let same = names.iter().filter(|other| other.schema().name == family.schema().name);
         assert_eq!(same.count(), 1, "a family is there twice");
     }
-    // What was not acknowledged is at most one batch of each process.
+    // At most one batch of each process was not acknowledged.
     let most = acknowledged + started * BATCH;
     assert!((acknowledged..=most).contains(&keyed), "{acknowledged} <= {keyed} <= {most}");
     assert!((acknowledged..=most).contains(&dense), "{acknowledged} <= {dense} <= {most}");

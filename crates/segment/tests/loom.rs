@@ -1,9 +1,9 @@
-//! Every interleaving of publishing a record, of adding to stripes, of adding while a slab earns
-//! lanes, of a family's index and records, of reading the flight recorder while a chunk starts
-//! over, and of copying a file while a value is folded into another, a sum is reset or a sequence
-//! lock is written.
+//! Every interleaving of these operations: publishing a record, adding to stripes, adding while a
+//! slab earns lanes, using a family's index and records, reading the flight recorder while a chunk
+//! starts over, and copying a file while a value is folded into another, a sum is reset or a
+//! sequence lock is written.
 //!
-//! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p quipu-segment --test loom`.
+//! You can run it with `RUSTFLAGS="--cfg loom" cargo test --release -p quipu-segment --test loom`.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -157,8 +157,8 @@ fn a_frame_that_is_read_is_of_its_lap() {
 /// Runs `writer` on an index with the keys 1 and 2 in the records 0 and 1, and `reader` at the same
 /// time.
 ///
-/// The writer runs on the first thread. Loom remembers one access to each cell: a store after a
-/// load by the same thread would hide that another thread had read the cell before.
+/// The writer runs on the first thread, because loom remembers one access to each cell: a store
+/// after a load by the same thread would hide that another thread had read the cell before.
 fn index(records: u32, writer: fn(&SmallIndex), reader: fn(&SmallIndex)) {
     loom::model(move || {
         let index = Arc::new(SmallIndex::new(records));
@@ -251,7 +251,7 @@ fn nothing_is_lost_by_a_move() {
         };
         index.insert(1, 2);
         thread.join().unwrap();
-        // No thread is at work any more: once all has moved, no lookup needs the lock.
+        // No thread is working any more: after all entries moved, no lookup needs the lock.
         index.migrate(4);
         assert_eq!((index.find(1), index.find(2)), (Some(0), Some(1)));
     });
@@ -273,7 +273,7 @@ fn an_addition_never_goes_to_another_series() {
             })
         };
         record.remove();
-        // What was added before was removed with the series; no other series has it.
+        // Earlier additions were removed with the series, and no other series gets them.
         if record.use_again(2, |_| true) {
             assert_eq!(record.sum(), 0);
             adder.join().unwrap();
@@ -286,7 +286,7 @@ fn an_addition_never_goes_to_another_series() {
     });
 }
 
-/// A claim counts for the series that has the record by then.
+/// A claim counts for the series that owns the record by then.
 #[test]
 fn a_record_that_was_used_again_is_found_as_what_it_is() {
     loom::model(|| {
@@ -311,11 +311,12 @@ fn a_record_that_was_used_again_is_found_as_what_it_is() {
     });
 }
 
-/// A process takes the block of a process that ended, while a third one reads the claims.
+/// A process takes over the block of an ended process, while a third one reads the claims.
 #[test]
 fn claims_in_a_block_that_was_taken_over_are_seen() {
     const SECOND: u64 = 2;
-    // It empties words that the other one reads: exploring every order would take minutes.
+    // Bounded, because one process empties words that another reads: exploring every order would
+    // take minutes.
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(|| {
@@ -380,8 +381,8 @@ fn copy_while(
     });
 }
 
-/// A fold of 2 into 1, as of process gauges: the value, the pending sum and the absorbed process of
-/// the one, and the value of the other.
+/// A fold of 2 into 1, for example of process gauges: the value, the pending sum and the absorbed
+/// process of the first, and the value of the second.
 #[test]
 fn a_copy_of_a_fold_has_each_value_once() {
     copy_while(
@@ -394,7 +395,7 @@ fn a_copy_of_a_fold_has_each_value_once() {
             file[2].store(0, Ordering::Release);
         },
         |_, copied| {
-            // What moved is read again by the code above.
+            // Words that moved would be read again by the code above.
             if !copied.has_moved(0..4) {
                 let [one, pending, absorbed, other] = [0, 1, 2, 3].map(|at| copied.word(at));
                 let sum = if absorbed == 0 { one + other } else { pending };

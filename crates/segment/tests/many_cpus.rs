@@ -1,5 +1,5 @@
-//! Families on a machine with many CPUs, which begin with one lane and earn others: no addition is
-//! lost or counted twice, whenever that happens.
+//! Families on a machine with many CPUs, which begin with one lane and earn others. No addition is
+//! lost or counted twice, whenever this happens.
 //!
 //! The processes pretend to have many CPUs. Additions run on the machine's real CPUs, unless a test
 //! names a CPU.
@@ -19,7 +19,8 @@ mod common;
 
 const CPUS: usize = 128;
 
-/// A family of `count` values, whose series have a count, a sum of floats and another count.
+/// Returns a family of `count` values. Its series consist of a count, a sum of floats and another
+/// count.
 fn family(segment: &Segment, name: &str, count: usize) -> Family {
     let values = (0..count).map(|i| i.to_string()).collect();
     let labels = vec![Label { name: "kind".into(), values: Some(values) }];
@@ -28,7 +29,7 @@ fn family(segment: &Segment, name: &str, count: usize) -> Family {
     segment.family(&schema).unwrap()
 }
 
-/// Pretends that the machine has this number of CPUs, for as long as the result lives.
+/// Pretends that the machine has this number of CPUs, as long as the result lives.
 fn machine(cpus: usize) -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +52,7 @@ fn add(family: &Family, kind: u32, n: u64) {
     );
 }
 
-/// The sums of the series that a walk shows.
+/// Returns the sums of the series that a walk shows.
 fn walk(family: &Family) -> Vec<(u32, u64, f64, u64)> {
     let mut found = Vec::new();
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -62,7 +63,7 @@ fn walk(family: &Family) -> Vec<(u32, u64, f64, u64)> {
     found
 }
 
-/// The sums of the series, one by one.
+/// Returns the sums of the series, one by one.
 fn read(family: &Family, kind: u32) -> Option<(u64, f64, u64)> {
     family.read(
         |key| key.index(kind, family.groups()),
@@ -217,9 +218,9 @@ fn lanes_leave_half_of_a_segment_to_new_series() {
     assert!(walk(&hits).iter().all(|&(_, n, ..)| n == 2));
 }
 
-/// The bytes that a side allocation of 64 cells takes.
+/// Returns the bytes of a side allocation of 64 cells.
 fn side_bytes(family: &Family, segment: &Segment) -> u64 {
-    // The first update may take other memory.
+    // We update first, because the first update may take other memory.
     add(family, 0, 1);
     let used = segment.used();
     family.update(
@@ -284,7 +285,7 @@ mod cpus {
     /// `work`. When the thread loses its CPU, the kernel writes the real number, and `work` is
     /// called again. Returns the number of calls; `None` without such an area.
     fn pretend_to_be_on(cpu: u32, work: impl Fn()) -> Option<u64> {
-        // SAFETY: looks up a name of a data object, an integer.
+        // SAFETY: the calls look up a data object, an integer.
         let offset = unsafe {
             let found = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
             let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
@@ -298,11 +299,11 @@ mod cpus {
         unsafe { asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, readonly)) };
         let area = (pointer + offset + 4) as *mut u32;
         for calls in 1..1000 {
-            // SAFETY: cpu_id of the thread's own area, which only the kernel writes otherwise.
+            // SAFETY: this is cpu_id of the thread's area, which only the kernel writes otherwise.
             let real = unsafe { area.read_volatile() };
-            // SAFETY: as above. A sequence now adds to the lane of a CPU on which other threads may
-            // run, but none of these uses the segment. The same holds if this thread is moved to
-            // another CPU before the last write below, and goes by an old number for a while.
+            // SAFETY: as above. A sequence now adds to the lane of a CPU where other threads can
+            // run, but none of these uses the segment. This is also true if this thread is moved to
+            // another CPU before the last write below, and uses an old number for a while.
             unsafe { area.write_volatile(cpu) };
             work();
             // SAFETY: as above.
@@ -329,7 +330,7 @@ mod cpus {
                 if striped {
                     hits.stripe();
                 }
-                // The last ones have no lane.
+                // The last ones own no lane.
                 let last = count as u32 - 1;
                 for cpu in [0, 1, 63, 64, 127, 1023, 1024, 5000, last, last + 1] {
                     let Some(more) = pretend_to_be_on(cpu, || add(&hits, 3, 2)) else { return };
@@ -356,7 +357,7 @@ mod files {
         Options::new().limit(16 << 20).shared().open_or_create(path).unwrap()
     }
 
-    /// The sums of all series, as a reader of the file finds them without opening it.
+    /// Returns the sums of all series, found by a reader of the file that does not open it.
     fn inspected(path: &Path) -> Vec<(u64, u64, f64, u64)> {
         let mut all = Vec::new();
         for copy in [false, true] {
@@ -473,7 +474,7 @@ mod files {
         let hits = family(&open(&path), "hits", 18);
         add(&hits, 3, 5);
         let bytes = std::fs::read(&path).unwrap();
-        // Lanes outside of the file, none at all, no shared one, and one that is the header.
+        // Lanes outside of the file, no lanes, no shared lane, and a lane that is the header.
         let layout = |first: u64, cpus: u64, lanes: u64| first | cpus << 32 | lanes << 48;
         let words = [u64::MAX, 1, layout(1 << 31, 1, 2), layout(64, 3, 3), layout(64, 9, 2)];
         for at in (0..bytes.len()).step_by(8).filter(|&at| is_slab_word(&path, at as u64)) {
@@ -498,8 +499,8 @@ mod files {
         }
     }
 
-    /// Whether a word of the file is the one that states the lanes of the only slab: it changes
-    /// when the slab of a copy earns them.
+    /// Returns whether a word of the file states the lanes of the only slab: this word changes when
+    /// the slab of a copy earns them.
     fn is_slab_word(path: &Path, at: u64) -> bool {
         use std::sync::OnceLock;
         static WORD: OnceLock<u64> = OnceLock::new();
@@ -551,7 +552,7 @@ mod files {
         assert!(segment.may_have_lost_power());
         let hits = family(&segment, "hits", 18);
         assert_eq!(read(&hits, 3), Some((5, 5.0, 1)));
-        // They are earned again, where no other family has its words.
+        // They are earned again, where no other family owns the words.
         let others = family(&segment, "others", 18);
         add(&others, 1, 1);
         hits.stripe();

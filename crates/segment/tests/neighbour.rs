@@ -34,7 +34,7 @@ fn nonsense_of_a_neighbour_ends_nobody_and_keeps_nobody() {
     }
 }
 
-/// The words of a family's head.
+/// Indexes into a family's head.
 const LANES: usize = 1;
 const OVERFLOW: usize = 4;
 const FIRST_BLOCK: usize = 16;
@@ -42,7 +42,7 @@ const FIRST_BLOCK: usize = 16;
 const SIZE: u64 = 64;
 const CURSOR: u64 = 72;
 
-/// A file that is shorter than its mapping, and a neighbour's access to it.
+/// A file that is shorter than its mapping, and a neighbour's access to the file.
 struct Shared {
     _directory: tempfile::TempDir,
     file: File,
@@ -98,7 +98,7 @@ fn what_lies_behind_the_end_of_the_file_is_not_touched() {
     let used = shared.segment.used();
     let head = shared.head();
     let lanes = head[LANES].load(Ordering::Relaxed);
-    // Inside the mapping but after the end of the file; and the last word of the mapping.
+    // Inside the mapping but beyond the end of the file; and the last word of the mapping.
     for first in [(shared.file.metadata().unwrap().len() + 8192) / 8, (1 << 20) / 8 - 1] {
         shared.set(CURSOR, 1 << 40);
         shared.set(SIZE, 1 << 40);

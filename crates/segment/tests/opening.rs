@@ -1,5 +1,5 @@
-//! Opening a file that another process opens, has open, was killed at, or refuses; and closing it
-//! while children of forks count.
+//! Opening a file in any state: another process opens it, uses it, was killed while opening it, or
+//! refuses it. And closing a file while children of forks count.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -31,7 +31,8 @@ fn add_all(family: &Family) {
     (0..SERIES).for_each(|i| family.add(|key| key.text(&i.to_string()), 0, 1));
 }
 
-/// The sums of all series of each label set: one, unless a series is there twice.
+/// Returns the sums of all series of each label set. There is only one, unless a series occurs
+/// twice.
 fn sums(family: &Family) -> BTreeMap<Vec<u8>, Vec<u64>> {
     let mut sums = BTreeMap::<_, Vec<u64>>::new();
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -49,12 +50,12 @@ fn put(bytes: &mut [u8], at: usize, word: u64) {
     bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Cell `number` of the only record.
+/// Returns the offset of cell `number` of the only record.
 fn cell(bytes: &[u8], number: usize) -> usize {
     word(bytes, 80) as usize + 64 + 8 * number
 }
 
-/// The bytes of a file with a family of some series.
+/// Returns the bytes of a file with a family of some series.
 fn image(readings: Option<Readings>) -> Vec<u8> {
     let directory = in_memory();
     let path = directory.path().join("made.quipu");
@@ -71,7 +72,8 @@ fn image(readings: Option<Readings>) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// A file whose index was lost: a process that uses it as it is would make its series again.
+/// Returns a file whose index was lost. A process that used it without mending would create its
+/// series again.
 fn without_index() -> Vec<u8> {
     let mut bytes = image(None);
     let table = word(&bytes, cell(&bytes, 6));
@@ -80,7 +82,7 @@ fn without_index() -> Vec<u8> {
     bytes
 }
 
-/// A file that is refused: a block has more words in use than it has.
+/// Returns a file that is refused, because a block's used words exceed its length.
 fn damaged() -> Vec<u8> {
     let mut bytes = image(None);
     let block = word(&bytes, cell(&bytes, 16)) as usize * 8;
@@ -92,8 +94,8 @@ fn options() -> Options {
     Options::new().shared()
 }
 
-/// Opens the file while another process has it locked, as during validation, until that process is
-/// killed.
+/// Opens the file while another process has it locked, like during validation, until that process
+/// is killed.
 fn open_after_a_kill(path: &Path, options: Options) -> Result<Segment, quipu_segment::Error> {
     let file = File::options().read(true).write(true).open(path).unwrap();
     // SAFETY: the descriptor is open.
@@ -103,7 +105,7 @@ fn open_after_a_kill(path: &Path, options: Options) -> Result<Segment, quipu_seg
             std::thread::park();
         }
     });
-    // The child has the lock.
+    // The child keeps the lock.
     drop(file);
     std::thread::scope(|scope| {
         let second = scope.spawn(move || options.open(path));
@@ -120,7 +122,7 @@ fn a_file_is_inspected_again_when_the_process_that_inspected_it_is_killed() {
         let path = directory.path().join("a.quipu");
         fs::write(&path, damaged()).unwrap();
         assert!(open_after_a_kill(&path, options()).unwrap_err().is_damage());
-        // The time, too, goes on after a reboot, from the last sync.
+        // The time continues after a reboot, too, from the last sync.
         let of = |boot, up, wall| Readings {
             boot: [boot; 16],
             since_boot: Duration::from_secs(up),
@@ -138,9 +140,9 @@ fn a_file_is_inspected_again_when_the_process_that_inspected_it_is_killed() {
 struct Traced(libc::pid_t);
 
 impl Traced {
-    /// `None` if processes cannot be traced, as in some sandboxes and emulators.
+    /// Returns `None` if processes cannot be traced, for example in some sandboxes and emulators.
     fn start(work: impl FnOnce()) -> Option<Self> {
-        // SAFETY: as in `common::Child`. The child stops itself once it is traced.
+        // SAFETY: like in `common::Child`. The child stops itself once it is traced.
         unsafe {
             let child = libc::fork();
             assert!(child >= 0);
@@ -161,14 +163,14 @@ impl Traced {
     /// Continues to the next stop. Returns false if the process ended instead.
     fn step(&self) -> bool {
         let none = std::ptr::null_mut::<libc::c_void>();
-        // SAFETY: it is a child of this thread that is stopped.
+        // SAFETY: this is a stopped child of this thread.
         unsafe { assert_eq!(libc::ptrace(libc::PTRACE_SYSCALL, self.0, none, none), 0) };
         libc::WIFSTOPPED(self.status())
     }
 
     fn status(&self) -> i32 {
         let mut status = 0;
-        // SAFETY: it is a child of this process that nothing else waits for.
+        // SAFETY: this is a child of this process, and there are no other waiters.
         unsafe { assert_eq!(libc::waitpid(self.0, &raw mut status, 0), self.0) };
         status
     }
@@ -176,8 +178,7 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        // SAFETY: as above; a process that has ended was waited for, and its id is not reused so
-        // soon.
+        // SAFETY: as above; an ended process was waited for, and its ID is not reused so soon.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
         let mut status = 0;
         // SAFETY: as above.
@@ -197,7 +198,7 @@ fn a_file_is_mended_wherever_the_process_that_opens_it_first_is_killed() {
             fs::write(&path, &bytes).unwrap();
             let work = || {
                 let segment = options().open(&path).unwrap();
-                // Like that of a process that is killed, its end cleans up nothing by itself.
+                // Like the end of a killed process, this end cleans up no state.
                 std::mem::forget(segment);
             };
             let Some(first) = Traced::start(work) else {
@@ -207,8 +208,8 @@ fn a_file_is_mended_wherever_the_process_that_opens_it_first_is_killed() {
             if !(0..stops).all(|_| first.step()) {
                 break;
             }
-            // A stopped process delays the others no longer than their timeout, and not at
-            // all once it is present.
+            // A stopped process delays the others no longer than their timeout. Once it is present,
+            // it does not delay them at all.
             let hasty = options().lock_timeout(Duration::from_millis(2)).open(&path);
             if let Err(error) = &hasty {
                 assert!(error.is_locked(), "{error}");
@@ -254,7 +255,7 @@ fn an_opener_waits_wherever_a_guest_that_leaves_is_stopped() {
                 eprintln!("processes cannot be traced here: nothing was tested");
                 return;
             };
-            // After the fork, so that the guest does not share the presence of its host.
+            // Fork the guest first, because it must not share the presence of its host.
             let host = options().open_or_create(&path).unwrap();
             while !mark.exists() {
                 assert!(guest.step());
@@ -370,7 +371,7 @@ fn the_last_process_that_closes_a_file_marks_it_clean() {
             drop((segment, family));
             fs::remove_file(&path).unwrap();
         }
-        // A child that outlives its parent is the last one.
+        // A child that outlives its parent is the last process.
         let path = directory.path().join("b.quipu");
         let parent = Child::start(|| {
             let segment = options().open_or_create(&path).unwrap();
@@ -393,9 +394,9 @@ fn the_last_process_that_closes_a_file_marks_it_clean() {
     });
 }
 
-/// Closes all descriptors except the first three, as a program does that becomes a daemon.
+/// Closes all descriptors except the first three, like a program that becomes a daemon.
 fn close_all() {
-    // SAFETY: nothing in this process uses one, except the segment, which is what is tested.
+    // SAFETY: only the segment uses descriptors in this process, and this is the test.
     assert_eq!(unsafe { libc::close_range(3, u32::MAX, 0) }, 0);
 }
 
@@ -430,7 +431,7 @@ fn a_process_that_closed_all_its_descriptors_still_has_the_file() {
             for i in 0..5000 {
                 family.add(|key| key.text(&i.to_string()), 0, 1);
             }
-            // It has grown, and its children count too.
+            // The segment has grown, and its children count, too.
             assert!(segment.size() > before && family.len() == 5000);
             assert!(
                 Child::start(|| {
@@ -458,19 +459,19 @@ fn a_new_file_has_the_mode_that_was_asked_for() {
         let modes = [(None, 0o600), (Some(0o640), 0o640), (Some(0o666), 0o666)];
         for umask in [0, 0o027, 0o777] {
             for (asked, expected) in modes {
-                // SAFETY: always allowed.
+                // SAFETY: this call is always allowed.
                 let old = unsafe { libc::umask(umask) };
                 let path: PathBuf = directory.path().join("a.quipu");
                 let options = asked.map_or(Options::new(), |mode| Options::new().mode(mode));
                 drop(options.open_or_create(&path).unwrap());
-                // SAFETY: always allowed.
+                // SAFETY: this call is always allowed.
                 unsafe { libc::umask(old) };
                 assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, expected);
                 fs::remove_file(&path).unwrap();
             }
         }
         let path = directory.path().join("a.quipu");
-        // SAFETY: always allowed.
+        // SAFETY: these calls are always allowed.
         let (group, is_root) = unsafe { (libc::getgid(), libc::geteuid() == 0) };
         let segment = Options::new().mode(0o660).group(group).open_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().gid(), group);

@@ -33,12 +33,12 @@ fn fixed(name: &str, values: &[&str]) -> Label {
     Label { name: name.into(), values: Some(values) }
 }
 
-/// A schema with one additive cell.
+/// Returns a schema with one additive cell.
 fn schema(labels: Vec<Label>) -> Schema {
     Schema { name: "requests".into(), cells: 1, additive: true, labels, ..Schema::default() }
 }
 
-/// The texts of a view.
+/// Returns the dynamic values of a view.
 fn texts(view: &View<'_>) -> Vec<String> {
     let mut rest = view.texts;
     let mut texts = Vec::new();
@@ -56,7 +56,8 @@ fn texts(view: &View<'_>) -> Vec<String> {
     texts
 }
 
-/// All series that are shown: the first cell by labels. The overflow series has no labels.
+/// Returns all series that are shown: the first cell by labels. The overflow series is without
+/// labels.
 fn shown(family: &Family) -> BTreeMap<Vec<String>, u64> {
     let mut all = BTreeMap::new();
     let mut cursor = Cursor::default();

@@ -1,4 +1,4 @@
-//! A segment that has no room for more bytes: this causes only an error.
+//! A segment without room for more bytes: this only causes an error.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -24,7 +24,7 @@ fn fill(segment: &Segment) -> Error {
     (0..100_000).find_map(|_| segment.reserve(KIND, "more", 100).err()).unwrap()
 }
 
-/// A family with one dynamic label.
+/// Returns a family with one dynamic label.
 fn requests(segment: &Segment) -> Family {
     let labels = vec![Label { name: "path".into(), values: None }];
     let name = "requests".into();
@@ -39,7 +39,7 @@ fn count(family: &Family, series: u32) {
     }
 }
 
-/// Lowers the greatest file size that this process may make, for good.
+/// Lowers the greatest file size that this process can create, for good.
 fn limit_files(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: the limit is valid for the call.
@@ -65,7 +65,7 @@ fn a_limit_on_files_is_an_error_and_not_a_signal() {
     limited(&|| fill(&Segment::anonymous(1 << 30).unwrap()));
     let large = Options::new().size(1 << 20);
     limited(&|| large.open_or_create(directory.path().join("large.quipu")).unwrap_err());
-    // What one process had no room for, another has.
+    // Another process can find the room that one did not.
     for _ in 0..1000 {
         let _ = segment.reserve(KIND, "more", 100).unwrap();
     }
@@ -77,7 +77,7 @@ fn the_signal_of_a_limit_does_not_reach_the_application() {
     let directory = in_memory();
     let file = File::create(directory.path().join("file")).unwrap();
     let is_pending = || {
-        // SAFETY: the set is made by the first call.
+        // SAFETY: the first call initializes the set.
         unsafe {
             let mut set = std::mem::MaybeUninit::uninit();
             libc::sigpending(set.as_mut_ptr());
@@ -89,7 +89,7 @@ fn the_signal_of_a_limit_does_not_reach_the_application() {
         result.unwrap_err().kind() == io::ErrorKind::FileTooLarge
     };
     let block = |how: libc::c_int| {
-        // SAFETY: the set is made by the first call.
+        // SAFETY: the first call initializes the set.
         unsafe {
             let mut set = std::mem::MaybeUninit::uninit();
             libc::sigemptyset(set.as_mut_ptr());
@@ -101,7 +101,7 @@ fn the_signal_of_a_limit_does_not_reach_the_application() {
         limit_files(1024);
         let not_blocked = write() && !is_pending() && write();
         let blocked = block(libc::SIG_BLOCK) && write() && !is_pending();
-        // A signal that was pending before is the application's, and stays.
+        // A signal that was pending before belongs to the application, and stays.
         // SAFETY: the signal is blocked.
         let own = unsafe { libc::raise(libc::SIGXFSZ) } == 0 && write() && is_pending();
         not_blocked && blocked && own
@@ -115,17 +115,17 @@ fn the_signal_of_a_limit_does_not_reach_the_application() {
     assert!(!child.wait());
 }
 
-/// Opens the file on a machine whose boot has that number.
+/// Opens the file on a machine with this boot number.
 fn open(path: &Path, boot: u8) -> Result<Segment, Error> {
     let time = Duration::from_secs(1000);
     let readings = Readings { boot: [boot; 16], since_boot: time, wall: time * 2 };
     Options::new().readings(readings).open_or_create(path)
 }
 
-/// What was not synced may be missing after a loss of power, including the end of the file.
+/// After a power loss, unsynced words may be missing, including the end of the file.
 #[test]
 fn a_file_that_a_loss_of_power_left_short_is_mended() {
-    // Alone: children of other tests would hold its lock.
+    // We run this separately, because children of other tests would hold its lock.
     alone("a_file_that_a_loss_of_power_left_short_is_mended", cut_and_open);
 }
 
@@ -150,7 +150,7 @@ fn cut_and_open() {
     };
     for length in [synced, synced + 64, synced + 70_001, size - 1] {
         at(length);
-        // The machine was not rebooted: something has cut the file.
+        // The machine was not rebooted, so something truncated the file.
         let error = open(&path, 1).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::TooShort { .. }), "{error}");
         assert_eq!(fs::metadata(&path).unwrap().len(), length);
@@ -162,7 +162,7 @@ fn cut_and_open() {
         count(&family, 10_000);
         assert_eq!((family.len(), family.overflowed()), (10_000, 0));
     }
-    // What was synced survives a loss of power.
+    // Synced words survive a power loss.
     for length in [synced - 1, 256, 100] {
         at(length);
         let error = open(&path, 2).unwrap_err();
@@ -217,11 +217,11 @@ fn a_new_series_does_not_wait_for_the_disk() {
     assert!(!synced.wait(), "the filter works");
 }
 
-/// Mounts a disk of 4 MiB, for this process alone. Returns false if the system does not allow it.
+/// Mounts a disk of 4 MiB, for this process only. Returns false if the system does not allow it.
 fn small_disk(path: &Path) -> bool {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let options = c"size=4m".as_ptr().cast();
-    // SAFETY: all texts end with a zero. Root needs no user namespace, and others need one.
+    // SAFETY: all strings end with a zero. Root needs no user namespace, and others need one.
     unsafe {
         (libc::unshare(libc::CLONE_NEWNS) == 0
             || libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0)
@@ -235,8 +235,9 @@ fn small_disk(path: &Path) -> bool {
     }
 }
 
-/// On overlayfs, the file system of containers, a mapping does not hold locks: processes would not
-/// see that others have the file open, and would take locks from owners that live.
+/// On overlayfs, the file system of containers, a mapping does not hold locks. Without the
+/// fallback, processes would not see the other users of a file, and would take locks from living
+/// owners.
 #[test]
 fn a_file_on_overlayfs_is_shared() {
     let directory = in_memory();
@@ -254,7 +255,7 @@ fn a_file_on_overlayfs_is_shared() {
         let options = CString::new(options).unwrap();
         let merged = CString::new(at("merged").as_os_str().as_bytes()).unwrap();
         let kind = c"overlay".as_ptr();
-        // SAFETY: all texts end with a zero.
+        // SAFETY: all strings end with a zero.
         let mounted =
             unsafe { libc::mount(kind, merged.as_ptr(), kind, 0, options.as_ptr().cast()) == 0 };
         if !mounted {
@@ -274,7 +275,7 @@ fn a_file_on_overlayfs_is_shared() {
         for _ in 0..3 {
             let other = Child::start(|| {
                 let family = requests(&open().unwrap());
-                // It makes and removes series, and so checks which processes live.
+                // This creates and removes series, and so checks which processes live.
                 count(&family, 100);
                 family.retain(|view| view.cells.sum(0) > 1).unwrap();
                 count(&family, 100);
@@ -286,7 +287,7 @@ fn a_file_on_overlayfs_is_shared() {
         let sum = family.read(|key| key.text("3"), |cells| cells.sum(0));
         assert_eq!(sum, Some(1 + 3 * 3));
         drop((bound, family, segment));
-        // All of them are gone: the next one is the first again.
+        // All of them are gone, so the next one is the first again.
         Options::new().open_or_create(&path).is_ok()
     });
     assert!(child.wait());
@@ -314,12 +315,12 @@ fn holes_are_filled_before_the_disk_is_full() {
             file.set_len(bytes.len() as u64).unwrap();
             file.metadata().unwrap().blocks() * 512
         };
-        // If there is room, the file has all of its blocks as soon as it is open.
+        // If there is room, all blocks of the file are allocated as soon as it is open.
         assert!(copy() < 1 << 20);
         let segment = Segment::open_or_create(&path).unwrap();
         assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 2 << 20);
         drop(segment);
-        // If there is none, the file is refused, and is left as it was.
+        // If there is none, the file is refused, and not changed.
         copy();
         let _ = fs::write(directory.path().join("filler"), vec![1; 4 << 20]);
         let before = fs::read(&path).unwrap();

@@ -1,8 +1,8 @@
-//! A process that is stopped while it holds a lock, and a thread that is interrupted while it does:
-//! an update waits for a stated time and then counts in the overflow series; a scrape does not
+//! A process that is stopped while it holds a lock, and a thread that is interrupted while it holds
+//! one. An update waits for a stated time and then counts in the overflow series. A scrape does not
 //! wait.
 //!
-//! The lock's word has the token of another opener of the file, which lives and does nothing.
+//! The lock's word contains the token of another opener of the file, which lives and stays idle.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -22,7 +22,7 @@ use quipu_segment::{Options, Segment};
 /// The word of a family's lock, and the offset of the growth lock in the header.
 const LOCK: usize = 8;
 const GROWING: u64 = 184;
-/// Enough for some of the waits, but not for one in each update: those would take 100 s.
+/// Enough for some of the waits, but not for one in each update, because these would take 100 s.
 const SOON: Duration = Duration::from_secs(20);
 
 fn open(path: &Path) -> Segment {
@@ -43,7 +43,7 @@ fn set_lock(segment: &Segment, value: u64) {
     record.cells()[LOCK].store(value, Ordering::Relaxed);
 }
 
-/// The sum of the overflow series, and the sum of all others.
+/// Returns the sum of the overflow series, and the sum of all others.
 fn sums(family: &Family) -> (u64, u64) {
     let mut sums = (0, 0);
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -71,14 +71,14 @@ fn nobody_waits_for_long_for_who_was_stopped_with_a_familys_lock() {
     add(&family, "known");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!((family.overflowed(), sums(&family)), (1000, (1000, 2)));
-    // A scrape and reads do without the lock.
+    // A scrape and reads can do without the lock.
     family.sweep().unwrap();
     assert_eq!(family.read(|key| key.text("known"), |cells| cells.sum(0)), Some(2));
     assert_eq!(family.read(|key| key.text("none"), |cells| cells.sum(0)), None);
     let error = family.try_remove(|key| key.text("known")).unwrap_err();
     assert!(error.is_held() && error.to_string().contains("resume it or end it"), "{error}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-    // The owner goes on, and all is as it was.
+    // The owner continues, and everything is as before.
     set_lock(&segment, 0);
     add(&family, "new");
     assert!(family.remove(|key| key.text("known")).unwrap());
@@ -121,7 +121,7 @@ fn nobody_waits_for_long_for_who_was_stopped_while_the_file_grows() {
     assert_eq!((family.overflowed(), segment.size() > size), (100, true));
 }
 
-/// Updates a family as a signal handler does that interrupts its own thread, which has the lock.
+/// Updates a family like a signal handler that interrupts the thread with the lock.
 #[derive(Default)]
 struct Handler {
     bound: OnceLock<SeriesHandle>,

@@ -1,8 +1,8 @@
-//! Moves threads between CPUs, in the midst of their additions.
+//! Moves threads between CPUs, in the middle of their additions.
 
-/// Moves a thread to the next CPU of those that this process may use.
+/// Moves a thread to the next CPU that this process may use.
 pub(crate) fn pin(thread: i32, turn: usize) {
-    // SAFETY: zeros are an empty set, and both calls get the size of the set that they are given.
+    // SAFETY: zeros are an empty set, and both calls get the size of their set.
     unsafe {
         let size = size_of::<libc::cpu_set_t>();
         let mut allowed: libc::cpu_set_t = std::mem::zeroed();

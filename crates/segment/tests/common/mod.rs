@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-/// Runs `work` in a process in which nothing else runs: starts this program again, with only the
-/// test of that name.
+/// Runs `work` in a process where no other test runs: starts this program again, with only the test
+/// of that name.
 pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     if std::env::var("QUIPU_ALONE").is_ok() {
         return work();
@@ -18,7 +18,7 @@ pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Starts this program again, by the emulator that runs it, if there is one.
+/// Starts this program again, with the emulator that runs it, if there is one.
 fn this_program() -> Command {
     let program = std::env::current_exe().unwrap();
     let runner = std::env::var("QUIPU_TEST_RUNNER").unwrap_or_default();
@@ -29,21 +29,22 @@ fn this_program() -> Command {
     command
 }
 
-/// A directory in memory, if the system has one: a disk would sync each file that is made.
+/// Returns a directory in memory, if the system provides one, because a disk would sync each new
+/// file.
 pub(crate) fn in_memory() -> tempfile::TempDir {
     let memory = std::path::Path::new("/dev/shm");
     let in_memory = memory.is_dir().then(|| tempfile::tempdir_in(memory));
     in_memory.unwrap_or_else(tempfile::tempdir).unwrap()
 }
 
-/// A child that is killed when it is dropped, unless it was waited for.
+/// A child that is killed on drop, unless it was waited for.
 pub(crate) struct Child(libc::pid_t);
 
 impl Child {
     /// Starts a child, which ends with success if `work` returns true.
     pub(crate) fn start(work: impl FnOnce() -> bool) -> Self {
-        // SAFETY: the child uses what is tested, and memory, which the C library keeps in order
-        // across forks; it ends without the clean-up of its parent.
+        // SAFETY: the child uses the tested code, and memory, which the C library keeps in order
+        // across forks; it ends without its parent's clean-up.
         unsafe {
             let child = libc::fork();
             assert!(child >= 0);
@@ -57,17 +58,16 @@ impl Child {
         }
     }
 
-    /// Waits for it, and returns whether it ended with success.
+    /// Waits for the child, and returns whether it ended with success.
     pub(crate) fn wait(self) -> bool {
         let status = self.status();
         std::mem::forget(self);
         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
     }
 
-    /// Whether it has not ended yet.
+    /// Returns whether the child has not ended yet.
     pub(crate) fn is_alive(&self) -> bool {
-        // SAFETY: all bytes of a `siginfo_t` may be zero; the call leaves a child that ended as it
-        // is, for `wait`.
+        // SAFETY: all bytes of a `siginfo_t` can be zero. The call leaves an ended child to `wait`.
         unsafe {
             let mut info = std::mem::zeroed::<libc::siginfo_t>();
             let (id, how) = (self.0 as libc::id_t, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT);
@@ -76,7 +76,7 @@ impl Child {
     }
 
     pub(crate) fn kill(self) {
-        // SAFETY: it is a child of this process that nothing else waits for.
+        // SAFETY: this is a child of this process, and there are no other waiters.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
         assert!(!self.wait(), "it was killed");
     }

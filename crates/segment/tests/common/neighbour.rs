@@ -1,9 +1,8 @@
-//! A process that has the same file open and writes nonsense into it, while this one counts,
-//! removes, scrapes and registers. Nothing that it writes may end this process, or delay it for
-//! long.
+//! A process that uses the same file and writes nonsense into it, while this one counts, removes,
+//! scrapes and registers. None of its stores may end this process, or delay it for long.
 //!
-//! A program is bytes: which words to change, and what to do in between. The tests and the fuzz
-//! target run the same programs.
+//! A program is a string of bytes: which words to change, and the operations in between. The tests
+//! and the fuzz target run the same programs.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +20,7 @@ use quipu_segment::{Options, Segment};
 const START: u64 = 1_700_000_000_000_000_000;
 const LIMIT: u64 = 1 << 20;
 
-/// A file with some families, from which each program begins.
+/// A file with some families. Each program begins with this file.
 pub(crate) struct World {
     image: Vec<u8>,
 }
@@ -33,7 +32,7 @@ impl Default for World {
 }
 
 impl World {
-    /// Makes the file.
+    /// Creates the file.
     pub(crate) fn new() -> Self {
         let directory = directory();
         let path = directory.path().join("image");
@@ -99,7 +98,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A directory in memory, if the system has one.
+/// Returns a directory in memory, if the system provides one.
 fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -113,7 +112,7 @@ fn options() -> Options {
     Options::new().limit(LIMIT).shared()
 }
 
-/// A family of each layout.
+/// Returns a family of each layout.
 fn families(segment: &Segment, clock: &TestClock) -> Vec<Family> {
     let fixed =
         Label { name: "kind".into(), values: Some((0..9_u32).map(|i| i.to_string()).collect()) };
@@ -163,9 +162,9 @@ fn poke(file: &File, program: &mut Program<'_>, token: u64) {
     let pick = |program: &mut Program<'_>| match program.short() {
         number if number % 4 == 0 => usize::from(number / 4) % words,
         number => {
-            // Or one of those after it, which may be a lock that is free.
+            // Or change a word after it, which can be a lock that is free.
             let behind = if number % 4 == 1 { usize::from(program.byte()) % 16 } else { 0 };
-            // A program that is repeated may have cleared all words.
+            // A repeated program may have cleared all words.
             let at = in_use.get(usize::from(number / 4) % in_use.len().max(1));
             at.map_or(0, |at| at + behind) % words
         }
@@ -186,7 +185,7 @@ fn poke(file: &File, program: &mut Program<'_>, token: u64) {
         10 => was >> 32 << 32 | u64::from(program.short()) << (program.byte() % 17),
         _ => u64::from(program.short()) << (program.byte() % 64),
     };
-    // This process would wait for itself if it were the owner of a lock.
+    // Clear this process's own token, because it would wait for itself as the owner of a lock.
     let is_own = value & (u64::MAX >> 26) == token;
     let value = if is_own { 0 } else { value };
     file.write_all_at(&value.to_le_bytes(), at as u64 * 8).unwrap();

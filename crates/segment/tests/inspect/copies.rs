@@ -1,4 +1,4 @@
-//! Copies of a file in which others count, remove, reuse and reset: at every moment of the copying,
+//! Copies of a file where others count, remove, reuse and reset: at every moment of the copying,
 //! and from threads that do so all the time.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use quipu_segment::{Options, Segment};
 
 use super::{label, schema};
 
-/// A directory with a file, the path of the file, and the segment in it.
+/// Returns a directory with a file, the path of the file, and its segment.
 fn file() -> (tempfile::TempDir, PathBuf, Segment) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("seg");
@@ -23,13 +23,13 @@ fn file() -> (tempfile::TempDir, PathBuf, Segment) {
     (directory, path, segment)
 }
 
-/// A family of that name with one cell.
+/// Returns a family of that name with one cell.
 fn family(segment: &Segment, name: &str, labels: &[&str]) -> Family {
     let labels = labels.iter().map(|name| label(name, None)).collect();
     segment.family(&Schema { cells: 1, floats: 0, ..schema(name, labels) }).unwrap()
 }
 
-/// The texts and the value of each series of a family.
+/// Returns the dynamic values and the sum of each series of a family.
 fn shown(segment: &Segment, name: &str) -> BTreeMap<Vec<u8>, u64> {
     let mut all = BTreeMap::new();
     for family in segment.families().unwrap() {
@@ -44,7 +44,7 @@ fn shown(segment: &Segment, name: &str) -> BTreeMap<Vec<u8>, u64> {
     all
 }
 
-/// As [`shown`], looked at from outside.
+/// Like [`shown`], inspected from outside.
 fn looked_at(path: &Path, segment: &Segment, name: &str) -> BTreeMap<Vec<u8>, u64> {
     let inspection = Inspection::on_copy(&File::open(path).unwrap(), segment.clone()).unwrap();
     assert_eq!(inspection.report().damage, []);
@@ -61,7 +61,7 @@ fn looked_at(path: &Path, segment: &Segment, name: &str) -> BTreeMap<Vec<u8>, u6
     all
 }
 
-/// Calls `test` with copies during which `change` is called: at each `step`th word of each pass.
+/// Calls `test` with copies; calls `change` during each copy, at each `step`th word of each pass.
 fn copy_at_each(
     path: &Path,
     step: u64,
@@ -83,7 +83,7 @@ fn copy_at_each(
     }
 }
 
-/// The value of a series that encodes its name.
+/// Returns a value for a series that encodes its name.
 fn value_of(texts: &[u8]) -> u64 {
     texts.iter().fold(7, |value: u64, byte| value.wrapping_mul(31).wrapping_add(u64::from(*byte)))
 }
@@ -95,7 +95,7 @@ fn put(family: &Family, name: &str) {
     family.update(
         |key| key.text(name),
         |cells| {
-            // It is added, so that it is right only if the record was zero.
+            // Add the value, because it is then right only if the record was zero.
             if cells.sum(0) != value {
                 cells.add(0, value);
             }
@@ -117,7 +117,7 @@ fn a_record_that_is_used_again_has_the_cells_of_its_series() {
     (0..20).for_each(|i| put(&family, &format!("stays {i}")));
     let mut round = 0;
     let mut change = |_: u64| {
-        // More than the records in limbo from which the claims are read.
+        // We need more than the records in limbo that trigger a read of the claims.
         for i in 0..40 {
             let name = format!("round {round} has {i}");
             family.remove(|key| key.text(&name)).unwrap();
@@ -154,13 +154,13 @@ fn a_reset_family_shows_sums_from_before_or_after() {
         let shown = shown(copy, "dense");
         assert_eq!(looked_at, shown, "at {at}");
         let shown = shown.into_values().next().unwrap_or(0);
-        // Each change begins with what the last one left.
+        // Each change begins with the sums of the last one.
         assert!([0, 3, 503, 506, 1000, 1500].contains(&shown), "{shown} at {at}");
     });
     assert_eq!(sum.get(), 3);
 }
 
-/// Only so much is read again that the reading ends at any place.
+/// The budget ends the repeated reads at any place.
 #[test]
 fn a_reset_family_that_is_read_again_in_part_is_left_out() {
     let (_directory, path, segment) = file();
@@ -173,7 +173,7 @@ fn a_reset_family_that_is_read_again_in_part_is_left_out() {
     let _ = Segment::copy_by_words(&path, &open, find).unwrap();
     let is_shown = |budget: u64| {
         let copy = Segment::copy_within(&path, &open, budget, &mut |pass, at| {
-            // First the family moves. Then it does so once more, after it was read three times.
+            // First the family moves. It moves once more after it was read three times.
             if (pass, at) == (1, first) || (pass, at) == (2, last) {
                 family.add(|_| {}, 0, 500);
                 family.reset().unwrap();
@@ -189,7 +189,7 @@ fn a_reset_family_that_is_read_again_in_part_is_left_out() {
         assert!(if shown.is_empty() { copy.left_out() > 0 } else { shown == [3] }, "{shown:?}");
         !shown.is_empty()
     };
-    // The least budget that suffices.
+    // Find the least budget that suffices.
     let (mut least, mut enough) = (0, 1 << 20);
     assert!(!is_shown(least) && is_shown(enough));
     while least + 1 < enough {
@@ -236,7 +236,7 @@ fn a_series_with_a_side_allocation_that_is_not_read_again_is_not_there() {
     }
 }
 
-/// Side allocations that state that they have much, and so overlap.
+/// Side allocations with too large sizes, which therefore overlap.
 #[test]
 fn side_allocations_are_not_added_up_without_end() {
     const SERIES: u64 = 50;
@@ -271,7 +271,7 @@ fn side_allocations_are_not_added_up_without_end() {
         open.write_all_at(&sizes.to_le_bytes(), (at + 2) * 8).unwrap();
     }
     let (found, left_out) = visit();
-    // Each states 2^15 words. In all, they are some times those of the copy.
+    // Each states 2^15 words. In total, this is a few times the words of the copy.
     assert!(found << 15 < (1 << 20) + 20 * (1 << 22) / 8, "{found}");
     assert!(left_out > SERIES / 2, "{left_out}");
 }
@@ -296,7 +296,7 @@ fn series_that_are_added_meanwhile_hide_none() {
     });
 }
 
-/// Cells that are to be read together: the first one vouches for them.
+/// Cells that must be read together: the first one is their sequence word.
 #[test]
 fn cells_that_settle_are_of_one_moment() {
     const CELLS: u16 = 16;
@@ -381,7 +381,7 @@ fn copies_are_right_while_threads_remove_reuse_and_reset() {
             assert_right(&looked_at(&path, &copy, "churned"), format!("copy {round}"));
             assert_right(&shown(&copy, "churned"), format!("copy {round}"));
             let sum = shown(&copy, "dense").into_values().next().unwrap_or(0);
-            // It may be added up over several resets, if this thread is suspended.
+            // The sum may span several resets, if this thread is suspended.
             let is_sum = sum < u64::MAX / 2 && sum.is_multiple_of(10);
             assert!(is_sum, "{sum} in copy {round}");
             let now = shown(&copy, "counted");
@@ -397,7 +397,7 @@ fn until(is_over: &AtomicBool, work: impl Fn(u64)) {
     (0..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(work);
 }
 
-/// Ends the threads, also if an assertion fails.
+/// Ends the threads, even if an assertion fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -409,7 +409,8 @@ impl Drop for Stop<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever another process writes while the file is copied, the copy ends, and so do walks.
+    /// Another process writes any words while the file is copied. The copy ends even so, and so do
+    /// walks.
     #[test]
     fn any_words_that_are_written_meanwhile_do_no_harm(
         words in prop::collection::vec((0_u64..4000, any::<u64>(), 0_usize..8000), 1..60),
@@ -454,7 +455,7 @@ fn what_was_recorded_is_read_once() {
     let (mut first, mut later) = (0, 0);
     let open = File::open(&path).unwrap();
     let copy = Segment::copy_by_words(&path, &open, &mut |pass, offset| {
-        // After the header of the record, which is that of any other.
+        // Count after the header of the record, which is the same for every record.
         if (record.at + 64..record.at + record.bytes).contains(&offset) {
             *if pass == 0 { &mut first } else { &mut later } += 1;
         }

@@ -1,5 +1,5 @@
-//! The flight recorder: what is read is what was recorded, whatever happened to the recorder, and
-//! whatever the bytes are.
+//! The flight recorder: a reader gets what was recorded, after any fate of the recorder, and ends
+//! for any bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 /// The time of the first tick; a multiple of a second.
 const START: u64 = 1_700_000_000 * SECOND;
 
-/// The series of a tick by their family and id.
+/// The series of a tick by their family and ID.
 type Seen = BTreeMap<(u64, u64), Vec<u64>>;
 
 fn see(segment: &Segment, since: u64) -> (Vec<(u64, Seen)>, RecordingInfo) {
@@ -29,7 +29,7 @@ fn see(segment: &Segment, since: u64) -> (Vec<(u64, Seen)>, RecordingInfo) {
     (ticks, replayed.unwrap().unwrap())
 }
 
-/// What a walk shows now.
+/// Returns the series that a walk shows now.
 fn now(families: &[&Family]) -> Seen {
     let mut seen = Seen::new();
     for family in families {
@@ -54,7 +54,7 @@ fn private() -> Segment {
     Segment::private(16 << 20).unwrap()
 }
 
-/// A recorder with as few bytes as possible.
+/// Returns a recorder with as few bytes as possible.
 fn small(segment: &Segment) -> Recorder {
     Recording::new().bytes(64 << 10).open(segment).unwrap()
 }
@@ -64,7 +64,7 @@ fn counter(segment: &Segment, name: &str) -> Family {
     segment.family(&schema).unwrap()
 }
 
-/// What happens between two ticks.
+/// An event between two ticks.
 #[derive(Debug, Clone)]
 enum Step {
     Add(u8, u64),
@@ -113,7 +113,7 @@ proptest! {
                     dense.remove(|key| key.text(&name)).unwrap();
                 }
                 Step::Set(bits) => {
-                    // The family comes later than the recorder.
+                    // The family is created after the recorder.
                     let family = plain_family.get_or_insert_with(|| segment.family(&plain).unwrap());
                     let set = |cells: quipu_segment::series::SeriesCells<'_>| {
                         cells.plain(0).store(bits, std::sync::atomic::Ordering::Relaxed);
@@ -136,7 +136,7 @@ proptest! {
         }
         prop_assume!(!expected.is_empty());
         let (seen, replayed) = see(&segment, 0);
-        // All of it fits.
+        // All ticks fit.
         prop_assert_eq!(&seen, &expected);
         prop_assert_eq!(replayed.ticks, expected.len() as u64);
         prop_assert_eq!((replayed.interval, replayed.dropped, replayed.damage.len()), (SECOND, 0, 0));
@@ -279,7 +279,7 @@ fn a_tick_that_could_not_fit_has_fewer_series() {
         let time = START + tick * SECOND;
         assert!(recorder.tick_at(time, time).unwrap());
     }
-    // A sixteenth of 64 KiB does not hold ten bytes for each cell of one of them.
+    // A sixteenth of 64 KiB cannot hold ten bytes for each cell of a series.
     let (seen, replayed) = see(&segment, 0);
     assert!(seen.iter().all(|(_, series)| series.is_empty()));
     assert_eq!((seen.len(), replayed.dropped), (10, 10));
@@ -303,12 +303,12 @@ fn options_and_segments_without_room_are_refused() {
     assert!(error.contains("full") || error.contains("limit"), "{error}");
     family.add(|_| {}, 0, 1);
     assert_eq!(now(&[&family]).into_values().next(), Some(vec![1]));
-    // What is there is used, with the bytes that it has.
+    // An existing recorder is used, with its bytes.
     drop(small(&segment));
     Recording::new().open(&segment).unwrap();
 }
 
-/// A file with a recorder, and the bytes in use.
+/// Returns a file with a recorder: its bytes in use.
 fn bytes() -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("seg");
@@ -325,7 +325,7 @@ fn bytes() -> Vec<u8> {
     bytes
 }
 
-/// The number of ticks, and whether there is damage.
+/// Returns the number of ticks, and whether there is damage.
 fn look(bytes: Vec<u8>) -> Option<(u64, bool)> {
     let inspection = Inspection::of_bytes(bytes);
     let mut ticks = 0;
@@ -357,7 +357,7 @@ fn damage_ends_what_is_read() {
     assert_eq!(look(whole[..record].to_vec()), None);
 }
 
-/// The times of all ticks, and those of the wall clock.
+/// Returns the times of all ticks, by the segment and by the wall clock.
 fn times(bytes: &[u8], since: u64) -> (Vec<(u64, u64)>, RecordingInfo) {
     let mut times = Vec::new();
     let inspection = Inspection::of_bytes(bytes.to_vec());

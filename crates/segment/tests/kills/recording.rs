@@ -1,4 +1,4 @@
-//! Processes that record are killed and stopped: what they recorded can be read, and the next one
+//! Processes that record are killed and stopped: you can read their recording, and the next process
 //! continues.
 
 use std::path::Path;
@@ -12,16 +12,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{add, dense, keyed, options};
 
-/// The number of kills. By hand, 100 of 100 were read as well.
+/// The number of kills. By hand, 100 of 100 were read, too.
 const KILLS: usize = 20;
 const INTERVAL: Duration = Duration::from_millis(1);
 
 fn recorder(segment: &Segment) -> Recorder {
-    // Small, so that chunks start over all the time.
+    // A small recording, because chunks then start over all the time.
     Recording::new().bytes(64 << 10).interval(INTERVAL).open(segment).unwrap()
 }
 
-/// What a process does until it is killed: it counts to the number of its tick before each tick.
+/// A process that runs until it is killed. It counts to the number of its tick before each tick.
 #[test]
 fn worker() {
     let Ok(path) = std::env::var("RECORDING_FILE") else { return };
@@ -42,7 +42,7 @@ fn start(path: &Path) -> Child {
     command.stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// The times of all ticks, which must ascend, as must the count of ticks.
+/// Returns the times of all ticks. These times, and the count of ticks, must ascend.
 fn look(path: &Path) -> Vec<u64> {
     let Ok(inspection) = Inspection::of_file(path) else { return Vec::new() };
     let families = &inspection.report().families;
@@ -50,7 +50,7 @@ fn look(path: &Path) -> Vec<u64> {
     let (mut times, mut counts) = (Vec::new(), Vec::new());
     let replayed = inspection.history(0..=u64::MAX, |tick| {
         times.push(tick.time);
-        // Slot 0 is that of the label.
+        // Slot 0 is the label's.
         let own = tick.series().find(|(id, _)| Some(id.family) == ticks && id.id == 0);
         counts.extend(own.map(|(_, cells)| cells[0]));
     });
@@ -77,7 +77,7 @@ fn a_recording_is_read_after_each_kill() {
     let mut last = 0;
     for kill in 0..KILLS {
         let mut child = start(&path);
-        // It is read while it is written as well.
+        // It is read while it is written, too.
         until("the process records", || look(&path).last().is_some_and(|&time| time > last));
         std::thread::sleep(Duration::from_millis(kill as u64 % 7));
         child.kill().unwrap();

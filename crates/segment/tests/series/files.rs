@@ -1,4 +1,4 @@
-//! Families in files: what reopening finds, and what a power loss leaves.
+//! Families in files: the state after reopening, and after a power loss.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ fn open(path: &Path) -> Segment {
     Options::new().limit(4 << 20).open_or_create(path).unwrap()
 }
 
-/// A file that was in use when its process ended. It has a keyed and two dense families, with
-/// some series removed or hidden.
+/// Creates a file that was in use when its process ended. It contains a keyed and two dense
+/// families, with some series removed or hidden.
 fn sample(directory: &Path) -> PathBuf {
     let path = directory.join("sample.quipu");
     let options = Options::new().limit(4 << 20).readings(readings(1));
@@ -91,7 +91,7 @@ fn a_full_file_is_opened_again() {
     let path = directory.path().join("full.quipu");
     let options = Options::new().limit(1 << 17);
     let mut rounds = 0;
-    // Regardless of the number of series that fill it: a record takes up some of the space.
+    // This works for any number of series, because a filler takes up some of the space.
     for filler in [0, 1000, 5000, 9000] {
         let segment = options.open_or_create(&path).unwrap();
         if filler > 0 {
@@ -125,7 +125,7 @@ fn what_a_power_loss_takes_is_cut_off() {
     let used = usize::try_from(u64::from_le_bytes(whole[72..80].try_into().unwrap())).unwrap();
     let lost = directory.path().join("lost.quipu");
     let mut opened = 0;
-    // A line that is zeroed, or of another time: each line of the file except the header's.
+    // A zeroed line, or one from another time: each line of the file except the header's.
     for at in (256..used).step_by(64) {
         for fill in [0, 0xff, 0x03] {
             let mut bytes = whole.clone();
@@ -157,7 +157,7 @@ fn what_a_power_loss_takes_is_cut_off() {
 
 #[test]
 fn a_word_that_a_power_loss_tore_is_mended_for_good() {
-    // Thousands of openings, each of which a disk would sync.
+    // We use memory, because a disk would sync each of thousands of openings.
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() {
         tempfile::tempdir_in(memory).unwrap()
@@ -194,8 +194,8 @@ fn a_word_that_a_power_loss_tore_is_mended_for_good() {
     assert!(untouched > used / 16, "{untouched} of {}", used / 8);
 }
 
-/// What a family's block has after its words in use, after a power loss, belongs to no series:
-/// no new series takes it for the offset of a side allocation.
+/// After a power loss, the words after a block's used words belong to no series. No new series may
+/// take them for the offset of a side allocation.
 #[test]
 fn a_series_after_a_power_loss_has_nothing_of_another_beside_it() {
     struct Seen(Mutex<Vec<u64>>);
@@ -240,8 +240,8 @@ fn a_series_after_a_power_loss_has_nothing_of_another_beside_it() {
     assert_eq!(*seen.0.lock().unwrap(), [0]);
 }
 
-/// The sectors of a record are written one by one. A label that is not on the disk, or one that
-/// two records have, costs only that series, and not those after it.
+/// The sectors of a record are written one by one. If a label is not on the disk, or two records
+/// share a label, only this series is lost, and not the series after it.
 #[test]
 fn a_power_loss_takes_no_whole_series_with_a_torn_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -279,7 +279,7 @@ fn a_family_after_a_power_loss_gets_no_words_of_another() {
     let directory = tempfile::tempdir().unwrap();
     let path = sample(directory.path());
     let mut bytes = fs::read(&path).unwrap();
-    // The record of the slab: its words in use are set back to what the first family took.
+    // The record of the slab: its used words are set back to the first family's.
     let slab = bytes.windows(4).position(|tag| tag == b"LANE").unwrap() - 8;
     bytes[slab + 64..slab + 72].copy_from_slice(&4_u64.to_le_bytes());
     fs::write(&path, &bytes).unwrap();

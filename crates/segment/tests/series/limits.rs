@@ -63,7 +63,7 @@ fn labels_that_no_family_has_go_to_the_overflow() {
     let segment = Segment::private(8 << 20).unwrap();
     let labels = vec![fixed("kind", &["x", "y"]), dynamic("user")];
     let family = segment.family(&schema(labels)).unwrap();
-    // Too few, out of range, too many, unknown, and a text that fits into no record.
+    // Too few, out of range, too many, unknown, and a string that fits into no record.
     family.add(|key| key.text("x"), 0, 1);
     family.add(
         |key| {
@@ -128,7 +128,7 @@ fn a_family_that_contradicts_is_refused() {
         let error = segment.family(&schema).unwrap_err();
         assert!(error.is_mismatch() && error.to_string().contains(words), "{error}");
     }
-    // Fields that may differ.
+    // Fields that can differ.
     let other = Schema { help: "Other words.".into(), limit: Some(9), ..made };
     assert_eq!(one(&segment.family(&other).unwrap(), "ada"), 1);
     // Names that differ only after the bytes that fit into a record's name.
@@ -215,7 +215,7 @@ fn more_handles_than_a_record_counts_keep_it() {
     assert_eq!(total(&family), 10);
 }
 
-/// What is added to a series while a sweep hides it stays, and is shown.
+/// Additions to a series while a sweep hides it are kept, and the series is shown.
 #[test]
 fn what_is_added_to_what_is_hidden_meanwhile_stays() {
     let segment = Segment::private(1 << 20).unwrap();
@@ -262,7 +262,7 @@ fn idle_series_make_room_without_a_look_at_all() {
     for i in 0..count {
         family.add(|key| key.text(&format!("new {i}")), 0, 1);
     }
-    // Starting from the front each time would read some 200 million records.
+    // Starting from the front each time would read about 200 million records.
     assert!(cfg!(miri) || begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert_eq!((total(&family), family.overflowed()), (count.into(), 0));
 }

@@ -9,14 +9,14 @@ use quipu_segment::series::{Family, Label, Schema};
 
 use super::{dynamic, fixed, schema};
 
-/// A schema whose cells are all in pairs.
+/// Returns a schema whose cells are all in pairs.
 fn paired(name: &str, pairs: u8, labels: Vec<Label>) -> Schema {
     let floats = (0..pairs).fold(0, |floats, pair| floats | 1 << (2 * pair));
     let cells = u16::from(pairs) * 2;
     Schema { name: name.into(), cells, pairs, floats, ..schema(labels) }
 }
 
-/// The sums and counts of the first group.
+/// Returns the sums and counts of the first group.
 fn sums(family: &Family) -> Vec<(f64, u64)> {
     let handle = family.bind(|_| {});
     let cells = handle.cells();
@@ -31,7 +31,7 @@ fn an_addition_changes_the_sum_and_the_count_of_one_pair() {
     let handle = family.bind(|_| {});
     handle.cells().add_pair(1, 1, 0.25);
     handle.cells().add_pair(0, 2, -3.0);
-    // There is no such pair: the last one.
+    // There is no such pair, so this adds to the last.
     handle.cells().add_pair(usize::MAX, u64::MAX, f64::INFINITY);
     handle.cells().add_pair(3, 3, 1.0);
     assert_eq!(sums(&family), [(-3.0, 2), (0.25, 1), (f64::INFINITY, 2)]);
@@ -85,7 +85,7 @@ fn pairs_that_contradict_the_rest_of_the_schema_are_refused() {
         Schema { floats: 0b01_0001, ..good.clone() },
         Schema { additive: false, ..good.clone() },
         Schema { labels: vec![dynamic("user")], ..good.clone() },
-        // Too many groups to be found by arithmetic.
+        // Too many groups for a dense family.
         Schema { labels: vec![fixed("kind", &many)], ..good.clone() },
         Schema { cells: 512, pairs: 33, ..good.clone() },
         Schema { cells: 512, pairs: 255, ..good.clone() },
@@ -99,7 +99,7 @@ fn pairs_that_contradict_the_rest_of_the_schema_are_refused() {
     assert!(segment.family(&apart).is_err(), "the family has 6 cells");
 }
 
-/// A thread moves the others from CPU to CPU: this interrupts sequences at any instruction.
+/// A thread moves the others from CPU to CPU, because this interrupts sequences at any instruction.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn threads_that_are_moved_between_cpus_lose_no_half_of_a_pair() {
@@ -130,7 +130,7 @@ fn threads_that_are_moved_between_cpus_lose_no_half_of_a_pair() {
             .map(|_| {
                 let ids = ids.clone();
                 scope.spawn(move || {
-                    // SAFETY: it has no preconditions.
+                    // SAFETY: the call has no preconditions.
                     ids.send(unsafe { libc::gettid() }).unwrap();
                     let handle = family.bind(|_| {});
                     for i in 0..TURNS {

@@ -1,5 +1,5 @@
-//! The faults of other tables of series, which must not occur here: while series come and go, move,
-//! and are reused.
+//! The faults of other tables of series, which must not occur here while series are added, removed,
+//! moved, and reused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -52,7 +52,7 @@ fn labels_are_told_apart_by_their_order() {
     assert_eq!(shown(&family), BTreeMap::from(expected));
 }
 
-/// Returns the bytes in use after each round of series that come and go.
+/// Returns the bytes in use after each round of adding and removing series.
 fn used_after_rounds(text: impl Fn(u32, u32) -> String, count: u32, rounds: u32) -> Vec<u64> {
     let segment = Segment::private(256 << 20).unwrap();
     let clock = TestClock::from_nanos(START);
@@ -75,7 +75,7 @@ fn used_after_rounds(text: impl Fn(u32, u32) -> String, count: u32, rounds: u32)
 fn memory_of_removed_series_is_used_again() {
     let count = if cfg!(miri) { 60 } else { 60_000 };
     let used = used_after_rounds(|round, i| format!("round {round} number {i:08}"), count, 6);
-    // The second round may need a table of its own; after that, everything exists.
+    // The second round may need a separate table; after that, everything exists.
     assert!(used[1..].windows(2).all(|pair| pair[0] == pair[1]), "{used:?}");
     assert!(used[1] - used[0] <= 8 * (4 * u64::from(count)).next_power_of_two(), "{used:?}");
 }
@@ -83,7 +83,7 @@ fn memory_of_removed_series_is_used_again() {
 #[test]
 fn memory_of_removed_series_with_long_texts_is_used_again() {
     let count = if cfg!(miri) { 10 } else { 300 };
-    // Up to some 600 bytes: many classes of lengths, and several lengths of the same class.
+    // Up to about 600 bytes: many classes of lengths, and several lengths of the same class.
     let text = |round, i: u32| format!("{round} {i} {}", "x".repeat((i as usize * 8) % 600));
     let used = used_after_rounds(text, count, 6);
     assert!(used[2..].windows(2).all(|pair| pair[0] == pair[1]), "{used:?}");
@@ -114,7 +114,7 @@ fn a_walk_sees_each_series_once_while_others_come_and_go() {
     let clock = TestClock::from_nanos(START);
     let labels = vec![dynamic("a"), dynamic("b")];
     let family = segment.family_at(&schema(labels), clock.clone()).unwrap();
-    // The second text is a function of the first, so that a torn series shows.
+    // The second value is a function of the first, so that you can see a torn series.
     let pair = |name: String| {
         let second: String = name.bytes().map(|byte| char::from(byte ^ 1)).collect();
         (name, second)
@@ -141,8 +141,8 @@ fn a_walk_sees_each_series_once_while_others_come_and_go() {
             let (done, add, family) = (&done, &add, &family);
             scope.spawn(move || {
                 for i in 0.. {
-                    // The same lengths as those of the lasting ones, so that records of both are
-                    // interchangeable.
+                    // Use the same lengths as for the lasting ones, because records of both are
+                    // then interchangeable.
                     let (a, b) = add(format!("passing{thread}{:04}", i % 3000), 1);
                     let (a, b) = (&a, &b);
                     let removed = family.remove(|key| {
@@ -210,13 +210,13 @@ fn who_holds_handles_may_do_anything() {
     let mut handles: Vec<_> =
         (0..50).map(|i| family.bind(|key| key.text(&format!("{i}")))).collect();
     let removed = family.retain(|view| {
-        // Handles may be dropped, bound and used, and series made, during the call.
+        // During the call, you can drop, bind and use handles, and create series.
         family.add(|key| key.text("another"), 0, 1);
         handles.pop();
         let _bound = family.bind(|key| key.text("one more"));
         texts(view)[0].starts_with('a')
     });
-    // "one more" was made during a call; it comes last, and is not kept either.
+    // "one more" was created during a call; it is visited last, and removed, too.
     assert_eq!(removed.unwrap(), 51);
     assert_eq!(family.len(), 1);
     assert_eq!(one(&family, "another"), 51 + 1);
@@ -244,7 +244,7 @@ fn threads_that_make_the_same_series_make_one() {
     assert!(shown.values().all(|&n| n == threads));
 }
 
-/// A series that a reader looks for is found while the index moves to a larger table.
+/// A reader finds a series while the index moves to a larger table.
 #[test]
 fn a_look_finds_what_moves() {
     let segment = Segment::private(64 << 20).unwrap();
@@ -316,7 +316,7 @@ fn threads_that_add_and_remove_lose_nothing_that_stays() {
                     family.add(|key| key.text("all"), 0, 1);
                     let handle = family.bind(|key| key.text(&own));
                     if i % 7 == thread {
-                        // No other thread adds to it: what it has now is what gets lost.
+                        // No other thread adds to it: its current count gets lost.
                         *gone.lock().unwrap() += handle.cells().sum(0);
                         assert!(family.remove(|key| key.text(&own)).unwrap());
                         handle.cells().add(0, 1_000_000);

@@ -1,4 +1,4 @@
-//! A family and its twin, a model made of a list and a map: random sequences of operations change
+//! A family and its twin, a model made of a list and a map. Random sequences of operations change
 //! both alike.
 
 use std::collections::{BTreeMap, HashMap};
@@ -78,7 +78,7 @@ const KEYS: usize = 12;
 const CELLS: usize = 3;
 const KINDS: [&str; 3] = ["a", "b", "a longer one"];
 
-/// The texts of a key: a kind, and a fixed value or a dynamic text.
+/// Returns the values of a key: a kind, and a fixed or dynamic value.
 fn key(setting: Setting, key: usize) -> (&'static str, String) {
     let kind = KINDS[key % 3];
     let rest = key / 3;
@@ -107,18 +107,19 @@ fn twin_schema(setting: Setting) -> Schema {
 struct Series {
     cells: [u64; CELLS],
     start: u64,
-    /// Whether the family has it, shown or not.
+    /// Whether the family contains it, shown or not.
     live: bool,
     hidden: bool,
     /// For dense families: shown although it is zero.
     marked: bool,
-    /// The cells at the last sweep, and when a sweep last saw a change, in tenths of a second.
+    /// The cells at the last sweep, and the time of the last change that a sweep saw, in tenths of
+    /// a second.
     noted: [u64; CELLS],
     since: u64,
 }
 
 impl Series {
-    /// Whether it was changed since the last sweep.
+    /// Returns whether it was changed since the last sweep.
     fn has_changed(&self) -> bool {
         self.cells != self.noted
     }
@@ -161,9 +162,9 @@ impl Twin {
         self.series[1..].iter().filter(|series| series.live).count() as u64
     }
 
-    /// The series of a key, which is made if there is none. `still_there` returns the keys that the
-    /// family has afterwards, and whether their series are shown: several hidden series may be
-    /// removed, and those that were changed, and searched before, are shown again.
+    /// Returns the series of a key, and creates it if necessary. `still_there` returns the keys of
+    /// the family afterwards, and whether their series are shown. This is needed because several
+    /// hidden series may be removed, and changed ones that the search met before are shown again.
     fn find(
         &mut self,
         key: usize,
@@ -288,7 +289,7 @@ impl Pair {
         self.family.as_ref().unwrap()
     }
 
-    /// The keys that the family has, and whether their series are shown.
+    /// Returns the keys of the family, and whether their series are shown.
     fn keys(setting: Setting, family: &Family) -> BTreeMap<usize, bool> {
         let mut keys = BTreeMap::new();
         let removed = family.retain(|view| {
@@ -442,7 +443,7 @@ impl Pair {
     }
 }
 
-/// The number of a key, from the view of its series.
+/// Returns the number of a key, from the view of its series.
 fn key_of(setting: Setting, view: &View<'_>) -> usize {
     if setting.is_dense {
         let (kind, rest) = (view.group as usize / 4, view.group as usize % 4);
@@ -476,8 +477,8 @@ proptest! {
     }
 }
 
-/// The search for a hidden series to remove shows one that a handle changed, which the twin must
-/// allow for.
+/// The search for a hidden series to remove shows one that a handle changed. The twin must allow
+/// for this.
 #[test]
 fn the_limit_shows_a_hidden_series_that_changed() {
     let (limit, idle) = (Some(3), Some(1));
