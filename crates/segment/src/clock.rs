@@ -1,14 +1,15 @@
-//! Clocks: nanoseconds that never go back. They cost from 4 ns per reading; a test sets its own.
+//! Clocks: nanoseconds that never go back. A reading costs from 4 ns, and your tests can set the
+//! time.
 //!
-//! Time is an argument here, never a hidden call: every counter takes its clock, and can be told
-//! the time instead. Use [`CoarseClock`] unless there is a reason not to: it steps by the kernel's
-//! tick (1 to 10 ms), costs a few nanoseconds, and needs no thread. [`PreciseClock`] steps by
-//! nanoseconds and costs five times as much. [`CachedClock`] is for a loop that already knows the
-//! time: it costs a load. [`TestClock`] is for tests.
+//! Time is an argument here, never a hidden call: every counter takes its clock, or you pass the
+//! time instead. Use [`CoarseClock`] by default: it steps by the kernel's tick (1 to 10 ms), costs
+//! a few nanoseconds, and needs no thread. [`PreciseClock`] steps by nanoseconds and costs five
+//! times as much. Use [`CachedClock`] in a loop that already knows the time, because it only costs
+//! a load. [`TestClock`] is for tests.
 //!
-//! All count from 1970 by the wall clock *as it was when the clock was made*; setting the wall
-//! clock later does not move them. After a suspend, they advance by the time that the machine
-//! slept.
+//! All clocks count from 1970. They read the wall clock only once, when they are created, so
+//! setting the wall clock later does not move them. After a suspend, they advance by the time that
+//! the machine slept.
 
 use std::time::Duration;
 
@@ -33,17 +34,17 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 /// assert!(clock.now() <= clock.now());
 /// ```
 pub trait Clock {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> u64;
 
-    /// The time now, including what [`Clock::now`] is too cheap to notice, such as a suspend of the
-    /// machine. Counters call it when a bucket begins.
+    /// Returns the current time, including events that [`Clock::now`] is too cheap to notice, such
+    /// as a suspend of the machine. Counters call this when a bucket begins.
     fn settle(&self) -> u64 {
         self.now()
     }
 
-    /// The wall clock's Unix time in nanoseconds, which may jump in either direction. Saved data is
-    /// dated by it.
+    /// Returns the wall clock's Unix time in nanoseconds, which can jump in either direction. This
+    /// is the date of saved data.
     fn unix(&self) -> u64 {
         self.now()
     }
@@ -67,7 +68,7 @@ impl<C: Clock + ?Sized> Clock for &C {
 #[cfg(not(loom))]
 pub use system::{CachedClock, CoarseClock, PreciseClock};
 
-/// A clock that stands still until a program sets it: for tests, and for time that is read from the
+/// A clock that stands still until you set it. Use it in tests, or if you take the time from
 /// events. Its clones share its time.
 ///
 /// ```
@@ -82,30 +83,30 @@ pub use system::{CachedClock, CoarseClock, PreciseClock};
 #[derive(Debug, Clone)]
 pub struct TestClock {
     now: Arc<AtomicU64>,
-    /// How far the wall clock is ahead, modulo 2^64.
+    /// The lead of the wall clock, modulo 2^64.
     ahead: Arc<AtomicU64>,
 }
 
 impl TestClock {
-    /// Makes a clock that stands at the same time in every run, 14 November 2023.
+    /// Creates a clock that stands at the same time in every run, 14 November 2023.
     pub fn new() -> Self {
         Self::from_nanos(START)
     }
 
-    /// Makes a clock that stands at `now` nanoseconds since 1970.
+    /// Creates a clock that stands at `now` nanoseconds since 1970.
     pub fn from_nanos(now: u64) -> Self {
         Self { now: Arc::new(AtomicU64::new(now)), ahead: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Sets the time, also backwards.
+    /// Sets the time. You can also set it back.
     pub fn set(&self, now: u64) {
         self.now.store(now, Ordering::Relaxed);
     }
 
-    /// Advances the time, at most to the last nanosecond that 64 bits hold.
+    /// Advances the time, at most to the last nanosecond that fits into 64 bits.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        // In one step: a thread that was stopped between two would set the time back.
+        // Use a single step, because a thread that was stopped between two would set the time back.
         let advance = |now: u64| Some(now.saturating_add(by));
         let _ = self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
     }
@@ -146,8 +147,8 @@ mod system {
 
     /// The kernel's tick: cheap, monotonic on every core, with steps of 1 to 10 ms.
     ///
-    /// A suspend is noticed at the next [`Clock::settle`], so a counter is late by at most one
-    /// of its buckets after the machine wakes.
+    /// A suspend is noticed at the next [`Clock::settle`]. After the machine wakes, a counter is
+    /// therefore late by at most one of its buckets.
     ///
     /// ```
     /// use quipu_segment::clock::{Clock, CoarseClock};
@@ -161,7 +162,7 @@ mod system {
         shift: Arc<Shift>,
     }
 
-    /// What is added to the monotonic clock; on a cache line of its own.
+    /// The offset to the monotonic clock, on a separate cache line.
     #[derive(Debug)]
     #[repr(align(64))]
     struct Shift {
@@ -171,12 +172,12 @@ mod system {
     }
 
     impl CoarseClock {
-        /// A clock that starts at the wall clock's time.
+        /// Creates a clock that starts at the wall clock's time.
         pub fn new() -> Self {
             Self::anchored(Anchor::at_wall(&Readings::now()))
         }
 
-        /// The clock of a segment: all processes that share the segment read the same time.
+        /// Returns the clock of a segment: all processes that share the segment read the same time.
         #[doc(hidden)]
         pub fn anchored(anchor: Anchor) -> Self {
             let shift = AtomicU64::new(anchor.offset().wrapping_add(suspended()));
@@ -199,7 +200,7 @@ mod system {
         fn settle(&self) -> u64 {
             let found = self.shift.anchor.offset().wrapping_add(suspended());
             let known = self.shift.shift.load(Ordering::Relaxed);
-            // Two clocks cannot be read at the same instant: a smaller difference is the time
+            // Two clocks cannot be read at the same instant, so a smaller difference is the time
             // between the reads.
             if found.wrapping_sub(known).cast_signed() > SUSPEND {
                 self.shift.shift.store(found, Ordering::Relaxed);
@@ -212,7 +213,7 @@ mod system {
         }
     }
 
-    /// The time since boot to the nanosecond, suspended time included.
+    /// The time since boot to the nanosecond, including suspended time.
     ///
     /// ```
     /// use quipu_segment::clock::{Clock, PreciseClock};
@@ -228,12 +229,12 @@ mod system {
     }
 
     impl PreciseClock {
-        /// A clock that starts at the wall clock's time.
+        /// Creates a clock that starts at the wall clock's time.
         pub fn new() -> Self {
             Self::anchored(Anchor::at_wall(&Readings::now()))
         }
 
-        /// The clock of a segment: all processes that share the segment read the same time.
+        /// Returns the clock of a segment: all processes that share the segment read the same time.
         #[doc(hidden)]
         pub fn anchored(anchor: Anchor) -> Self {
             Self { anchor }
@@ -257,10 +258,10 @@ mod system {
         }
     }
 
-    /// The time that was last noted: reading it costs a load instead of a clock.
+    /// The last noted time: reading it costs a load instead of a clock.
     ///
-    /// The thread that runs a loop calls [`CachedClock::note`] once per iteration; a counter on
-    /// this clock is late by at most the age of the last iteration. Clones share the noted time.
+    /// Call [`CachedClock::note`] once per iteration of your loop. A counter on this clock is late
+    /// by at most the age of the last iteration. Clones share the noted time.
     ///
     /// ```
     /// use quipu_segment::clock::{CachedClock, Clock};
@@ -277,14 +278,14 @@ mod system {
     }
 
     impl CachedClock {
-        /// A clock that stands at the wall clock's time until the next note.
+        /// Creates a clock that stands at the wall clock's time until the next note.
         pub fn new() -> Self {
             let noted = Self::default();
             noted.note();
             noted
         }
 
-        /// Notes the time now, and returns it.
+        /// Notes the current time, and returns it.
         pub fn note(&self) -> u64 {
             let now = self.source.settle();
             // Two threads that note at once must not move the time back.
@@ -322,12 +323,12 @@ mod system {
         since_boot()
     }
 
-    /// The nanoseconds that the machine has been suspended since boot.
+    /// Returns the nanoseconds that the machine was suspended since boot.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn suspended() -> u64 {
         let monotonic = || read(rustix::time::ClockId::Monotonic);
-        // An interruption of the thread between two readings would look like a suspend. So only two
-        // close readings count, or else the closest of a few.
+        // An interruption of the thread between two readings would look like a suspend, so we use
+        // only two close readings, or else the closest of a few.
         let (mut closest, mut found) = (u64::MAX, 0);
         for _ in 0..8 {
             let (before, all, after) = (monotonic(), since_boot(), monotonic());
