@@ -19,7 +19,7 @@ mod platform {
 
     /// The number of forks from the process that first called `watch` to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// The number of forks of this process that began or ended.
+    /// The number of forks of this process that began or ended, and the number still under way.
     static FORKS: AtomicU32 = AtomicU32::new(0);
     static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 

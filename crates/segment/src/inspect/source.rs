@@ -13,7 +13,7 @@ use super::copied::SegmentCopy;
 use crate::layout::Words;
 use crate::offset::ByteOffset;
 
-/// The bytes of a chunk.
+/// The bytes of a chunk, and the most chunks in memory.
 pub(super) const CHUNK: u64 = 1 << 16;
 const CHUNKS: u64 = 256;
 

@@ -73,7 +73,7 @@ fn split(
     before_key: usize,
 ) -> Option<(&[AtomicU64], &[AtomicU64], &[AtomicU64])> {
     let (head, after) = rest.split_at_checked(before_key)?;
-    // Acquire: the length belongs to the current contents of the block.
+    // Acquire: the length that this sees belongs to the record's block.
     let meta = head.first()?.load(Ordering::Acquire);
     let (tail, rest) =
         after.split_at_checked(((meta & WORDS) as usize).checked_sub(before_key)?)?;
