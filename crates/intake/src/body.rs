@@ -1,9 +1,9 @@
-//! Bodies of requests as they were before compression: whole, or piece by piece.
+//! Decompresses the bodies of requests, as a whole or piece by piece.
 //!
 //! `Content-Encoding` names one coding: `identity`, `gzip`, `deflate`, `zstd` or `snappy` (the
 //! block format of remote write, or the framing format of Pushgateway). The size of the expanded
 //! body is checked against the caller's limit before it is allocated, so a compression bomb costs
-//! no more than a body of that size.
+//! no more than a body of this size.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, Cursor, ErrorKind, Read};
@@ -23,10 +23,10 @@ use quipu_http::Request;
 use quipu_process::decoders::zstd_decoder;
 use quipu_process::text::cut;
 
-/// The coding in the header of a request, in lower case; empty without one.
+/// Returns the coding in the header of a request, in lower case; empty without one.
 ///
 /// # Errors
-/// There are several codings.
+/// Fails if there are several codings.
 fn coding(request: &Request) -> Result<String> {
     let codings = request.headers().get_all(CONTENT_ENCODING).iter();
     let codings: Vec<_> = codings.map(HeaderValue::as_bytes).collect();
@@ -38,13 +38,14 @@ fn coding(request: &Request) -> Result<String> {
     Ok(String::from_utf8_lossy(coding.trim_ascii()).to_ascii_lowercase())
 }
 
-/// A body that is expanded piece by piece, so that a large one takes many steps, and is in memory
-/// as a whole only if that is asked for.
+/// A body that is expanded piece by piece. A large body therefore takes many steps, and is in
+/// memory as a whole only if you ask for this.
 pub struct Pieces {
-    /// The body as it was received, until its first piece is read: only then it takes more memory.
+    /// The body as it was received, until its first piece is read. Only then does this need more
+    /// memory.
     body: Bytes,
     reader: Option<Box<dyn Read>>,
-    /// How many bytes of the body the reader may take for this piece.
+    /// How many bytes of the body the reader can take for this piece.
     ration: Rc<Cell<usize>>,
     coding: Coding,
     limit: usize,
@@ -53,20 +54,20 @@ pub struct Pieces {
     gathered: Vec<u8>,
 }
 
-/// A coding by its name, in lower case.
+/// The name of a coding, in lower case.
 type Coding = &'static str;
 
-/// The codings that requests name; none is an empty one.
+/// The supported codings; the empty one means no coding.
 const CODINGS: [Coding; 7] = ["", "identity", "gzip", "x-gzip", "deflate", "zstd", "snappy"];
-/// A block of Snappy, whatever it begins with.
+/// A block of Snappy, whatever its first bytes are.
 const BLOCK: Coding = "block";
 
 /// The outcome of [`Pieces::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Some bytes, at least one: how many.
+    /// At least one byte, with the number of bytes.
     Bytes(usize),
-    /// None yet: the part of the body that was read expands to nothing.
+    /// No bytes yet, because the part of the body that was read expands to zero bytes.
     Nothing,
     /// The end of the body.
     End,
@@ -76,12 +77,12 @@ impl Pieces {
     /// Creates pieces of the body of a request.
     ///
     /// # Errors
-    /// 415 for a coding that is not supported.
+    /// Returns 415 for an unsupported coding.
     pub fn new(request: &Request, limit: usize) -> Result<Self> {
         Self::with_coding(&coding(request)?, request.body(), limit)
     }
 
-    /// Creates pieces of a body that is a block of Snappy.
+    /// Creates pieces of a Snappy block.
     pub fn block(body: &Bytes, limit: usize) -> Self {
         let (body, reader, ration) = (body.clone(), None, Rc::default());
         Self { body, reader, ration, coding: BLOCK, limit, left: limit, gathered: Vec::new() }
@@ -96,12 +97,12 @@ impl Pieces {
         })
     }
 
-    /// Whether the body may take much memory: it is large, or expands to much, or does not say to
-    /// how much.
+    /// Returns whether the body can need much memory: it is large, or expands to a large size, or
+    /// its expanded size is unknown.
     pub fn is_large(&self) -> bool {
         match self.coding {
             "" | "identity" => self.body.len() > SMALL,
-            // A block without a length is refused.
+            // A block without a length is refused later.
             BLOCK => snap::raw::decompress_len(&self.body).is_ok_and(|len| len > SMALL),
             _ => true,
         }
@@ -128,7 +129,7 @@ impl Pieces {
         })
     }
 
-    /// The bytes of a block of Snappy, which can only be expanded as a whole.
+    /// Expands a Snappy block, which is only possible as a whole.
     fn expand_block(&mut self) -> Result<Bytes> {
         let mut out = Vec::new();
         match remote::snappy::uncompress(&take(&mut self.body), self.limit, &mut out) {
@@ -138,18 +139,19 @@ impl Pieces {
         }
     }
 
-    /// The body of which nothing was read, if it is not encoded, and not larger than the limit.
+    /// Returns the whole body, if it is not compressed, not larger than the limit, and still
+    /// unread.
     pub fn plain(&self) -> Option<&[u8]> {
         let is_plain = matches!(self.coding, "" | "identity");
         (is_plain && self.reader.is_none() && self.body.len() <= self.limit).then_some(&self.body)
     }
 
-    /// Fills the buffer with the next bytes of the body. Reads a bounded part of the body for it,
-    /// whatever the body expands to.
+    /// Fills the buffer with the next bytes of the body. This reads only a bounded part of the
+    /// body, whatever the body expands to.
     ///
     /// # Errors
-    /// 413 for a body that expands to more than the limit, 400 for one that its coding does not
-    /// allow. The bytes before remain valid.
+    /// Returns 413 for a body that expands to more than the limit, and 400 for invalid data. The
+    /// bytes before the error remain valid.
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece> {
         self.ration.set(RATION);
         let mut reader = match self.reader.take() {
@@ -169,11 +171,11 @@ impl Pieces {
         }
     }
 
-    /// Takes pieces until the time of the step that began then is over. Returns whether the body
-    /// has ended.
+    /// Passes on pieces until the time of the step is over. The step began at `begun`. Returns
+    /// whether the body has ended.
     ///
     /// # Errors
-    /// The errors of [`Pieces::next`].
+    /// Returns the errors of [`Pieces::next`].
     pub fn each(&mut self, begun: Instant, mut take: impl FnMut(&[u8])) -> Result<bool> {
         let mut buffer = [0; PIECE];
         loop {
@@ -188,11 +190,11 @@ impl Pieces {
         }
     }
 
-    /// Expands the body until the time of the step that began then is over, and returns all bytes
-    /// after the end. A body that is not compressed is shared, not copied.
+    /// Expands the body until the time of the step is over, and returns all bytes after the end.
+    /// The step began at `begun`. An uncompressed body is shared, not copied.
     ///
     /// # Errors
-    /// The errors of [`Pieces::next`].
+    /// Returns the errors of [`Pieces::next`].
     pub fn gather(&mut self, begun: Instant) -> Result<Option<Bytes>> {
         if matches!(self.coding, "" | "identity") {
             let Self { body, limit, .. } = self;
@@ -220,16 +222,16 @@ impl Pieces {
     }
 }
 
-/// The bytes of the body that are taken at a time.
+/// The size of a piece in bytes.
 pub const PIECE: usize = 16 << 10;
-/// The bytes that [`Pieces::gather`] expands at a time.
+/// The number of bytes that [`Pieces::gather`] expands at a time.
 const GATHERED: usize = 32 << 10;
 
-/// The part of a body that is read for one piece. Without a bound, a body of many parts that expand
-/// to nothing would be read in one step.
+/// The part of a body that is read for one piece. Without this bound, a body of many parts that
+/// expand to zero bytes would be read in one step.
 const RATION: usize = 64 << 10;
 
-/// A body of which a decoder gets a ration at a time, and then [`ErrorKind::WouldBlock`].
+/// A body that gives its decoder one ration at a time, and then [`ErrorKind::WouldBlock`].
 struct RationedBody {
     body: Cursor<Bytes>,
     ration: Rc<Cell<usize>>,
@@ -258,13 +260,13 @@ impl Read for RationedBody {
     }
 }
 
-/// The chunks of Snappy's framing format, of which a decoder gets some at a time, and then
-/// [`ErrorKind::WouldBlock`]. It gets a chunk whole, since its decoder does not go on in the
-/// middle.
+/// The chunks of Snappy's framing format. The decoder gets some chunks at a time, and then
+/// [`ErrorKind::WouldBlock`]. Each chunk is passed on as a whole, because the decoder cannot
+/// continue in the middle.
 struct Chunks {
     body: Cursor<Bytes>,
     ration: Rc<Cell<usize>>,
-    /// The bytes of the current chunk that are left.
+    /// The remaining bytes of the current chunk.
     left: usize,
 }
 
@@ -275,7 +277,7 @@ impl Read for Chunks {
             if self.ration.get() == 0 {
                 return Err(ErrorKind::WouldBlock.into());
             }
-            // A type, and a length of three bytes.
+            // A chunk begins with a type, and a length of three bytes.
             self.left = match *rest {
                 [_, low, middle, high, ..] => {
                     4 + u32::from_le_bytes([low, middle, high, 0]) as usize
@@ -291,7 +293,7 @@ impl Read for Chunks {
     }
 }
 
-/// The beginning of the framing format of Snappy.
+/// The beginning of Snappy's framing format.
 const FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 fn too_large(limit: usize) -> Box<Refusal> {
@@ -323,7 +325,7 @@ fn damaged(coding: &str, error: &dyn std::fmt::Display) -> Box<Refusal> {
     Refusal::new(StatusCode::BAD_REQUEST, detail).named(REASON)
 }
 
-/// The reason of all refusals of a body.
+/// The reason for all refusals of a body.
 const REASON: &str = "body";
 
 #[cfg(test)]
@@ -383,7 +385,7 @@ mod tests {
         let bodies = [("gzip", gzip), ("deflate", deflate), ("zstd", zstd), ("snappy", snappy)];
         for (coding, body) in bodies {
             let mut pieces = Pieces::with_coding(coding, &body.into(), 100).unwrap();
-            // The stream of deflate has no end.
+            // A deflate stream does not mark its end.
             let has_end = coding != "deflate";
             let (mut rations, mut buffer) = (0, [0; 10]);
             loop {
@@ -444,13 +446,13 @@ mod tests {
             let body = compressed(coding, &bytes);
             for len in 0..body.len() {
                 let part = body.slice(..len);
-                // No frame at all is a valid zstd stream of no bytes.
+                // A zstd stream without frames is valid and empty.
                 let outs = [whole(coding, &part, 2000), pieces(coding, &part, 2000)];
                 for out in outs.into_iter().flatten() {
                     assert!(len == 0 && out.is_empty(), "{coding} {len}");
                 }
             }
-            // As a snappy block, it states a length of two.
+            // As a Snappy block, this states a length of two.
             let garbage = Bytes::from_static(b"\x02\xff\xff garbage");
             assert_eq!(status(whole(coding, &garbage, 1 << 20)), 400, "{coding}");
         }

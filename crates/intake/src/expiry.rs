@@ -1,5 +1,5 @@
-//! A background thread that sweeps: it hides expired series even without scrapes, and completes
-//! changes of groups whose clients left.
+//! A background sweeper. It hides expired series even without scrapes, and completes the group
+//! changes of clients that left.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use tracing::warn;
 use super::Shared;
 use quipu_process::background::Background;
 
-/// The running thread. Dropping this stops the thread and waits for it.
+/// The running thread. Dropping this value stops the thread, and waits for its end.
 #[derive(Debug)]
 pub struct ExpirySweeper(#[expect(dead_code, reason = "it is held to be dropped")] Background);
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(5);
-/// The least time between two sweeps at the limit on series, where new series wait for others to
+/// The minimum time between two sweeps at the limit on series, where new series wait until others
 /// expire.
 const SHORT_PERIOD: Duration = Duration::from_millis(250);
 /// At the limit, a pause lasts this many times as long as the sweep before it.
@@ -26,7 +26,7 @@ impl ExpirySweeper {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system cannot create a thread.
+    /// Fails if the system cannot create a thread.
     pub fn start(mut intake: Intake, shared: &'static Shared) -> std::io::Result<Self> {
         let run = move |stopped: Receiver<()>| {
             let mut is_failing = false;

@@ -1,41 +1,42 @@
-//! Keeps scrapes and replacements apart: a scrape sees a group of series before it is replaced, or
-//! after that, but never a part of both.
+//! Separates scrapes from replacements. A scrape sees a group of series either before or after its
+//! replacement, but never a mixture.
 //!
-//! Nothing blocks here. A handler that cannot enter returns to its thread and tries again, and
-//! keeps its place meanwhile: no scrape enters before a replacement that waits, and no replacement
-//! before the scrapes that waited for the last one. So neither side starves the other. A place
-//! holds others up for `PATIENCE` at most: a connection that is not served, since its client does
-//! not read, does not use its place.
+//! No call blocks here. If a handler cannot enter, it returns to its thread, tries again later, and
+//! keeps its place in the meantime. No scrape enters before a waiting replacement, and no
+//! replacement enters before the scrapes that waited for the last one, so neither side starves the
+//! other. A place delays others for at most `PATIENCE`, because a connection whose client does not
+//! read is not served, and cannot use its place.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The gate, which is open for scrapes or for one replacement.
+/// The gate. It is open for either scrapes or one replacement.
 #[derive(Debug, Default)]
 pub struct Gate(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of scrapes under way.
+    /// The number of scrapes in progress.
     scrapes: usize,
     is_replacing: bool,
-    /// The number of replacements that have ended.
+    /// The number of finished replacements.
     round: u64,
-    /// The replacements that wait, and since when the first of them has held up scrapes.
+    /// The number of waiting replacements, and the time since which the first of them has delayed
+    /// scrapes.
     replacements: usize,
     closed: Option<Instant>,
-    /// The scrapes that began to wait in this round.
+    /// The number of scrapes that began to wait in this round.
     waiting: usize,
-    /// The scrapes that have waited since the last round, and when it ended.
+    /// The number of scrapes that have waited since the last round, and the time when it ended.
     first: usize,
     ended: Option<Instant>,
 }
 
-/// Held during a scrape: no replacement runs.
+/// Held during a scrape. In this time, no replacement runs.
 #[derive(Debug)]
 pub struct ScrapeGuard<'g>(&'g Gate);
 
-/// Held during a replacement: no scrape and no other replacement runs.
+/// Held during a replacement. In this time, no scrape and no other replacement runs.
 #[derive(Debug)]
 pub struct ReplacementGuard<'g>(&'g Gate);
 
@@ -51,14 +52,14 @@ pub struct WaitingScrape<'g> {
 pub struct WaitingReplacement<'g>(&'g Gate);
 
 impl Gate {
-    /// Begins a scrape, or takes or keeps a place in the queue.
+    /// Begins a scrape, or else takes or keeps a place in the queue.
     pub fn scrape<'g>(&'g self, place: &mut Option<WaitingScrape<'g>>) -> Option<ScrapeGuard<'g>> {
         let mut state = self.state();
         let round = place.as_ref().map(|place| place.round);
         let is_first = round.is_some_and(|round| round != state.round);
         if state.is_replacing || !is_first && state.is_closed() {
             if let Some(round) = round.filter(|_| is_first) {
-                // Its turn was over before it came.
+                // Its time was over before its turn.
                 state.leave(round);
             }
             if round.is_none() || is_first {
@@ -77,7 +78,7 @@ impl Gate {
         Some(ScrapeGuard(self))
     }
 
-    /// Begins to replace a group, or takes or keeps a place in the queue.
+    /// Begins to replace a group, or else takes or keeps a place in the queue.
     pub fn replace<'g>(
         &'g self,
         place: &mut Option<WaitingReplacement<'g>>,
@@ -100,13 +101,13 @@ impl Gate {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No change of the state can panic half way.
+        // A poisoned mutex is fine, because no change of the state can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Whether replacements that wait hold up scrapes.
+    /// Returns whether waiting replacements delay scrapes.
     fn is_closed(&self) -> bool {
         self.replacements > 0 && is_recent(self.closed)
     }
@@ -158,7 +159,7 @@ impl Drop for WaitingReplacement<'_> {
     }
 }
 
-/// How long a place in the queue holds up others.
+/// How long a place in the queue can delay others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -187,7 +188,7 @@ mod tests {
         let before = gate.scrape(&mut None).unwrap();
         let (mut replacement, mut other) = (None, None);
         assert!(gate.replace(&mut replacement).is_none());
-        // Scrapes that overlap would keep the replacement out for ever.
+        // Overlapping scrapes would otherwise exclude the replacement forever.
         let (mut scrape, mut gone) = (None, None);
         assert!(gate.scrape(&mut scrape).is_none() && gate.scrape(&mut gone).is_none());
         drop(before);
@@ -195,7 +196,7 @@ mod tests {
         let replacing = gate.replace(&mut replacement).unwrap();
         assert!(gate.replace(&mut other).is_none() && gate.scrape(&mut scrape).is_none());
         drop(replacing);
-        // The scrapes that waited are first, then the other replacement.
+        // The waiting scrapes are first, then the other replacement.
         assert!(gate.replace(&mut other).is_none() && gate.scrape(&mut None).is_none());
         drop(gate.scrape(&mut scrape).unwrap());
         assert!(gate.replace(&mut other).is_none());

@@ -1,6 +1,6 @@
-//! The inputs of the daemon: each folder is one input.
+//! The inputs of the daemon. Each folder is one input.
 //!
-//! All inputs put samples into the state's segment through an [`Intake`], and report refused
+//! All inputs store samples in the state's segment through an [`Intake`], and report refused
 //! samples to [`Refusals`].
 
 pub mod body;
@@ -50,7 +50,8 @@ use series_cache::SeriesCache;
 pub use settings::Options;
 use write::MetadataCache;
 
-/// The inputs, in the order in which a 404 names their routes. A new one is a folder, and a row.
+/// The inputs, in the order in which a 404 response lists their routes. To add an input, you write
+/// a folder and a row here.
 pub static LIST: &[Row] = &[
     Row::http("push", push::ROUTES),
     Row::http("remote_write", &[Route::post::<write::RemoteWriteRequest>("/api/v1/write")]),
@@ -80,13 +81,13 @@ pub static LIST: &[Row] = &[
 pub struct Shared {
     /// The options of the inputs.
     pub options: Options,
-    /// Counts of taken and refused samples.
+    /// The counts of accepted and refused samples.
     pub refusals: Refusals,
     /// The metadata of families from senders of remote write 1.0.
     metadata: MetadataCache,
-    /// Keeps scrapes and replacements of groups apart.
+    /// The gate that separates scrapes from replacements of groups.
     pub gate: Gate,
-    /// The permits of requests that need much memory.
+    /// The permits for requests that need much memory.
     pub permits: MemoryPermits,
     /// The limits on the rate of samples.
     pub rate_limits: RateLimits,
@@ -94,15 +95,15 @@ pub struct Shared {
     pub push: PushGateway,
     /// The rules for samples, if there are any.
     pub rules: Option<Rules>,
-    /// The daemons whose samples were taken.
+    /// The daemons whose samples were received.
     pub via: Via,
-    /// The families that were logged because `/metrics` omits them.
+    /// The families whose omission from `/metrics` was logged.
     pub omitted: OmittedFamilies,
 }
 
 impl Shared {
-    /// Creates the shared part, without samples. Pushgateway's API lets the web pages that `access`
-    /// allows read groups, and shows `flags`, the settings of the daemon by name.
+    /// Creates the shared part, without samples. Pushgateway's API allows the web pages in `access`
+    /// to read groups, and shows `flags`, the settings of the daemon by name.
     pub fn new(
         options: Options,
         refusals: Refusals,
@@ -125,13 +126,13 @@ impl Shared {
     }
 }
 
-/// The ways of a sample into an intake: through the rules, if there are any. Only pushed groups
-/// bypass the rules.
+/// The functions that store a sample in an intake, after applying the rules, if there are any. Only
+/// pushed groups bypass the rules.
 impl Shared {
-    /// Calls [`Intake::take`], after the rules.
+    /// Calls [`Intake::take`] after the rules.
     ///
     /// # Errors
-    /// The errors of [`Intake::take`].
+    /// Returns the errors of [`Intake::take`].
     #[inline]
     pub fn take(
         &self,
@@ -148,8 +149,8 @@ impl Shared {
         }
     }
 
-    /// Keeps an exemplar of a series that was taken: see [`Intake::exemplify`]. Returns whether it
-    /// was kept.
+    /// Stores an exemplar of an accepted series: see [`Intake::exemplify`]. Returns whether it was
+    /// stored.
     pub fn exemplify(
         &self,
         intake: &mut Intake,
@@ -159,14 +160,14 @@ impl Shared {
     ) -> bool {
         let kept =
             self.relabelled(name, labels, |name, labels| intake.exemplify(name, labels, exemplar));
-        // A segment that cannot be read keeps none.
+        // An unreadable segment stores no exemplar.
         kept.is_some_and(|kept| kept.unwrap_or(false))
     }
 
-    /// Calls [`Intake::end`], after the rules.
+    /// Calls [`Intake::end`] after the rules.
     ///
     /// # Errors
-    /// The errors of [`Intake::end`].
+    /// Returns the errors of [`Intake::end`].
     pub fn end(
         &self,
         intake: &mut Intake,
@@ -178,8 +179,8 @@ impl Shared {
         ended.unwrap_or(Ok(0))
     }
 
-    /// Calls `act` with the name and the labels of a series after the rules. `None` if a rule drops
-    /// the series.
+    /// Calls `act` with the name and the labels of a series after the rules. Returns `None` if a
+    /// rule drops the series.
     fn relabelled<R>(
         &self,
         name: &str,
@@ -193,11 +194,11 @@ impl Shared {
     }
 }
 
-/// The inputs of one server thread, for its routes. Clones share them.
+/// The inputs of one server thread, for its routes. You can clone them to share them.
 #[derive(Clone)]
 pub struct Inputs {
     intake: Rc<RefCell<Intake>>,
-    /// The known series of remote write, and of imported text.
+    /// The caches of series for remote write and for imports.
     write_cache: Rc<RefCell<SeriesCache>>,
     import_cache: Rc<RefCell<SeriesCache>>,
     shared: &'static Shared,
@@ -210,32 +211,33 @@ impl Inputs {
         Self { intake, write_cache: Rc::default(), import_cache: Rc::default(), shared }
     }
 
-    /// The intake of this thread. A route holds it only while it handles a request, or in one step.
+    /// Returns the intake of this thread. A route may only hold it while it handles a request, or
+    /// during one step.
     pub fn intake(&self) -> RefMut<'_, Intake> {
         self.intake.borrow_mut()
     }
 
-    /// The cache of series of remote write.
+    /// Returns the cache of series for remote write.
     fn write_cache(&self) -> RefMut<'_, SeriesCache> {
         self.write_cache.borrow_mut()
     }
 
-    /// The cache of series of imported text.
+    /// Returns the cache of series for imports.
     fn import_cache(&self) -> RefMut<'_, SeriesCache> {
         self.import_cache.borrow_mut()
     }
 
-    /// The part that all inputs share.
+    /// Returns the part that all inputs share.
     pub fn shared(&self) -> &'static Shared {
         self.shared
     }
 
-    /// The counts and records of refused samples.
+    /// Returns the counts and records of refused samples.
     pub fn refusals(&self) -> &'static Refusals {
         &self.shared.refusals
     }
 
-    /// A metric with the expiry of the settings.
+    /// Creates a metric with the expiry from the settings.
     pub fn metric<'a>(&self, name: &'a str) -> Metric<'a> {
         Metric { expiry: self.shared.options.common.expiry, ..Metric::new(name) }
     }

@@ -12,11 +12,11 @@ use quipu_http::{Reply, Request};
 /// An input.
 #[derive(Debug)]
 pub struct Row {
-    /// Its name, as the value of a label.
+    /// The name, as the value of a label.
     pub name: &'static str,
-    /// Its routes.
+    /// The routes of the input.
     pub routes: &'static [Route],
-    /// Its listeners, if it reads lines from sockets.
+    /// The listeners, if the input reads lines from sockets.
     pub lines: Option<LineInput>,
 }
 
@@ -35,9 +35,9 @@ impl Row {
 /// An input that reads lines from sockets.
 #[derive(Debug)]
 pub struct LineInput {
-    /// The protocol of its lines.
+    /// The protocol of the lines.
     pub protocol: Protocol,
-    /// Selects its options from the options of all inputs.
+    /// Selects the options of this input from the options of all inputs.
     pub options: fn(&Options) -> &listeners::Options,
     /// Starts a thread for each bound socket.
     pub start: fn(
@@ -51,9 +51,9 @@ pub struct LineInput {
 /// A route of an input.
 #[derive(Debug)]
 pub struct Route {
-    /// Its path.
+    /// The path of the route.
     pub path: Path,
-    /// Whether its requests bring metrics in their bodies.
+    /// Whether the requests contain metrics in their bodies.
     pub has_body: bool,
     /// Returns whether the settings enable the route.
     pub is_on: fn(&Shared) -> bool,
@@ -62,7 +62,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// `POST` to a path without parameters, whatever the settings.
+    /// Creates a `POST` route for a path without parameters, which is always enabled.
     pub(super) const fn post<I: BodyInput>(path: &'static str) -> Self {
         let path = Path::new(path, "", "POST");
         Self { path, has_body: true, is_on: |_| true, respond: requests::respond::<I> }
@@ -74,7 +74,7 @@ impl Route {
 pub struct Input(usize);
 
 impl Input {
-    /// The input of this name. If there is none, the program does not compile.
+    /// Finds the input of this name. A wrong name does not compile, because this function is const.
     pub const fn named(name: &str) -> Self {
         let (mut number, name) = (0, name.as_bytes());
         while !is_same(LIST[number].name.as_bytes(), name) {
@@ -83,12 +83,12 @@ impl Input {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns the number of the row.
     pub fn number(self) -> usize {
         self.0
     }
 
-    /// Its name.
+    /// Returns the name of the input.
     pub fn name(self) -> &'static str {
         LIST[self.0].name
     }

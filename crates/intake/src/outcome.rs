@@ -1,10 +1,10 @@
-//! The samples of one request that were taken and refused, for its response and for the
-//! daemon's own metrics.
+//! The accepted and refused samples of one request, for its response and for the daemon's own
+//! metrics.
 //!
-//! If the rate of samples is limited, a request is checked when it arrives, because a refusal is
-//! cheap then. The request may wait for memory while other requests of its source are taken. So a
-//! request is checked again before its first sample, or its samples are taken from the budget as
-//! soon as their number is known.
+//! If the rate of samples is limited, we check a request when it arrives, because a refusal is
+//! cheap at this time. The request may then wait for memory while other requests of its source are
+//! handled. It is therefore checked again before its first sample, or its samples are taken from
+//! the budget as soon as their number is known.
 
 use std::fmt::{self, Write};
 
@@ -21,7 +21,7 @@ use super::truncate::push_truncated;
 use quipu_http::{Request, Response};
 use quipu_process::text::cut;
 
-/// Counts the samples of one request, and makes the response.
+/// Counts the samples of one request, and creates the response.
 pub struct RequestOutcome {
     input: Input,
     is_repeatable: bool,
@@ -29,33 +29,33 @@ pub struct RequestOutcome {
     source: String,
     /// The limits on the samples of the source; `None` without limits.
     allowance: Option<Allowance<'static>>,
-    /// The number of samples that were read, and that are taken or refused as a whole.
+    /// The number of samples read so far that are accepted or refused as a whole.
     held: u64,
-    /// Whether samples may be taken: see [`RequestOutcome::begin`].
+    /// Whether samples can be accepted: see [`RequestOutcome::begin`].
     has_begun: bool,
     taken: u64,
-    /// The number of samples that were taken and not reported yet.
+    /// The number of accepted samples that are not reported yet.
     unreported: u64,
     refused: u64,
-    /// The number of samples that were refused or omitted and not reported yet.
+    /// The number of refused or omitted samples that are not reported yet.
     unreported_refused: u64,
-    /// Whether something was refused because the state has no room, which may change.
+    /// Whether a sample was refused because the state is full, which can change.
     is_full: bool,
     /// The lines of the response about the first refusals, and their number.
     lines: String,
     listed: u64,
 }
 
-/// The most refusals that a response lists.
+/// The maximum number of refusals that a response lists.
 const LISTED: u64 = 8;
-/// The most bytes of a refusal in the list.
+/// The maximum length of a refusal in the list, in bytes.
 const LISTED_BYTES: usize = 400;
 
 impl RequestOutcome {
     /// Creates an outcome without samples. The source is the client's address.
     ///
     /// # Errors
-    /// 429 if the source exceeds its rate.
+    /// Returns 429 if the source exceeds its rate.
     pub fn new<I: BodyInput>(inputs: &Inputs, request: &Request) -> Result<Self> {
         let source = request.client().map_or_else(String::new, |address| address.to_string());
         let outcome = Self {
@@ -78,15 +78,16 @@ impl RequestOutcome {
         Ok(outcome)
     }
 
-    /// The source of the request.
+    /// Returns the source of the request.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Begins to take samples, once the request has its memory permit. Later calls do nothing.
+    /// Begins to accept samples, after the request got its memory permit. Later calls have no
+    /// effect.
     ///
     /// # Errors
-    /// 429 if other requests made the source exceed its rate in the meantime.
+    /// Returns 429 if other requests made the source exceed its rate in the meantime.
     pub fn begin(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.has_begun, true) {
             return Ok(());
@@ -94,7 +95,7 @@ impl RequestOutcome {
         self.check_allowance(Allowance::check)
     }
 
-    /// Notes the number of samples that were read so far, which are taken all or not at all.
+    /// Sets the number of samples read so far that are accepted or refused as a whole.
     pub fn hold(&mut self, samples: u64) {
         self.held = samples;
     }
@@ -102,7 +103,7 @@ impl RequestOutcome {
     /// Takes all of these samples from the budget of the source.
     ///
     /// # Errors
-    /// 429 if the source exceeds its rate. Then no sample is taken.
+    /// Returns 429 if the source exceeds its rate. In this case, no sample is taken.
     pub fn take(&self, samples: u64) -> Result<()> {
         self.check_allowance(|allowance| allowance.take(samples))
     }
@@ -117,12 +118,12 @@ impl RequestOutcome {
         })
     }
 
-    /// The number of samples that were taken.
+    /// Returns the number of accepted samples.
     pub fn taken(&self) -> u64 {
         self.taken + self.unreported
     }
 
-    /// Counts samples that were taken.
+    /// Counts accepted samples.
     pub fn count_taken(&mut self, samples: u64) {
         self.unreported += samples;
     }
@@ -146,7 +147,7 @@ impl RequestOutcome {
         self.refusals.refuse(self.input, &self.source, reason, &detail);
     }
 
-    /// Like [`RequestOutcome::omit`], for a source that the request names.
+    /// Works like [`RequestOutcome::omit`], for a source that the request names.
     pub fn omit_from(&mut self, source: &str, reason: &'static str, detail: fmt::Arguments<'_>) {
         self.unreported_refused += 1;
         self.refusals.refuse(self.input, source, reason, &detail);
@@ -169,12 +170,12 @@ impl RequestOutcome {
         }
     }
 
-    /// Returns 204 if all samples were taken. The response to a body that failed in the middle also
-    /// has the number of samples and the first refusals.
+    /// Returns 204 if all samples were accepted. If the body failed in the middle, the response
+    /// also contains the number of samples and the first refusals.
     ///
     /// # Errors
-    /// 400 with the first refusals if a sample was refused, or 503 if the state had no room, so
-    /// that the client sends the request again.
+    /// Returns 400 with the first refusals if a sample was refused, or 503 if the state is full,
+    /// because the client should then repeat the request.
     pub fn end(&self, failed: Option<Box<Refusal>>) -> Result<Response> {
         Err(match failed {
             Some(mut failed) => {
@@ -193,7 +194,7 @@ impl RequestOutcome {
         })
     }
 
-    /// Whether the part of the request that was taken has no effect if the client repeats it.
+    /// Returns whether the client can repeat the accepted part of the request without an effect.
     fn may_be_repeated(&self) -> bool {
         self.is_repeatable || self.taken() == 0
     }
@@ -204,7 +205,7 @@ impl RequestOutcome {
         if refused > listed {
             let _ = writeln!(text, "and {} more", refused - listed);
         }
-        // The last line ends in the response.
+        // The response adds the last line feed itself.
         text.pop();
         text
     }
@@ -218,7 +219,7 @@ pub struct SeriesDisplay<'a> {
     pub labels: &'a [(&'a str, &'a str)],
 }
 
-/// The most bytes of a name or a value.
+/// The maximum length of a name or a value in bytes.
 const DISPLAY_BYTES: usize = 100;
 
 impl fmt::Display for SeriesDisplay<'_> {

@@ -1,8 +1,8 @@
-//! Permits for requests that need much memory: those with large or compressed bodies.
+//! Permits for requests that need much memory, because their bodies are large or compressed.
 //!
-//! The expanded body, and the data that is read from it, can be many times as large as the body.
-//! All threads together take few such requests at a time; the other requests wait with their bodies
-//! as they were received.
+//! The expanded body and the data in it can be many times as large as the received body. All
+//! threads together handle only a few such requests at a time. The other requests wait, with their
+//! bodies in the received form.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,10 +15,10 @@ pub struct MemoryPermits {
 /// The number of permits.
 const MOST: usize = 2;
 
-/// The largest body that needs no permit.
+/// The maximum size of a body that needs no permit.
 pub const SMALL: usize = 64 << 10;
 
-/// The permit of a request, if the request needs one. Dropping it returns the permit.
+/// The permit of a request, if one is needed. Dropping it returns the permit.
 #[derive(Debug)]
 pub struct MemoryPermit {
     permits: &'static MemoryPermits,
@@ -27,23 +27,23 @@ pub struct MemoryPermit {
 }
 
 impl MemoryPermit {
-    /// The permit of a request, which is not taken yet.
+    /// Creates the permit of a request, which is not taken yet.
     pub fn new(permits: &'static MemoryPermits, is_needed: bool) -> Self {
         Self { permits, is_needed, is_held: false }
     }
 
-    /// Takes the permit, unless that has been done. Returns false if the request has to wait.
+    /// Takes the permit, if necessary. Returns false if the request must wait.
     pub fn take(&mut self) -> bool {
         if self.is_needed && !self.is_held {
             let next = |taken| (taken < MOST).then_some(taken + 1);
-            // Relaxed: nothing but the number itself is shared.
+            // Relaxed: only the number itself is shared.
             let taken = self.permits.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
             self.is_held = taken.is_ok();
         }
         !self.is_waiting()
     }
 
-    /// Whether the request has to wait for the permit.
+    /// Returns whether the request must wait for the permit.
     pub fn is_waiting(&self) -> bool {
         self.is_needed && !self.is_held
     }

@@ -1,12 +1,12 @@
-//! Limits on the samples a second of all sources together, and of each source.
+//! Limits on the samples per second of all sources together, and of each source.
 //!
-//! Samples are paid for in time, at the rate of the limit: a request or a packet is taken if its
-//! source owes at most a second, and otherwise refused. So a request is taken or refused as a
-//! whole, and a burst costs its source the time after the burst. This is the generic cell rate
-//! algorithm.
+//! A source pays for samples with time, at the rate of the limit. A request or a packet is accepted
+//! if its source owes at most a second, and otherwise refused. A request is therefore accepted or
+//! refused as a whole, and a burst costs its source the time after the burst. This is the generic
+//! cell rate algorithm.
 //!
-//! A source has a word in a table, found by a secret hash of its address, so the table never grows.
-//! Two sources with the same word have one rate together.
+//! Each source uses a word in a table, which is found by a secret hash of its address, so the table
+//! never grows. If two sources share a word, they also share a rate.
 
 use std::fmt::Display;
 use std::hash::BuildHasher;
@@ -36,14 +36,14 @@ pub struct Allowance<'r> {
     word: usize,
 }
 
-/// The limit that a source exceeds, so that its samples are refused for some time.
+/// The exceeded limit of a source, whose samples are refused for some time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Excess {
     /// A word for the reason.
     pub reason: &'static str,
-    /// Samples a second.
+    /// The rate in samples per second.
     pub rate: NonZeroU64,
-    /// When the next sample may be taken.
+    /// The wait until the next sample can be accepted.
     pub wait: Duration,
 }
 
@@ -59,17 +59,17 @@ impl RateLimits {
         }
     }
 
-    /// Returns the allowance of a source. `None` without limits.
+    /// Returns the allowance of a source; `None` without limits.
     pub fn allowance(&self, source: &dyn Display) -> Option<Allowance<'_>> {
         if self.all.is_none() && self.each.is_none() {
             return None;
         }
-        // Truncation is meant: the low bits of the hash.
+        // The truncation is intended, because only the low bits of the hash are needed.
         let word = |_| self.hash.hash_one(source.to_string()) as usize % WORDS;
         Some(Allowance { rates: self, word: self.each.as_ref().map_or(0, word) })
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -85,10 +85,10 @@ impl Allowance<'_> {
         all.chain(each)
     }
 
-    /// Whether the next samples may be taken.
+    /// Checks whether the next samples can be accepted.
     ///
     /// # Errors
-    /// The rate that is exceeded.
+    /// Returns the rate that is exceeded.
     pub fn check(&self) -> Result<(), Excess> {
         self.check_at(self.rates.now())
     }
@@ -103,29 +103,29 @@ impl Allowance<'_> {
         Ok(())
     }
 
-    /// Charges the source for samples, however much it owes already.
+    /// Charges the source for samples, no matter how much it already owes.
     pub fn charge(&self, samples: u64) {
-        // With this limit, no source is refused.
+        // Ignore the result, because no source exceeds this limit.
         let _ = self.pay(samples, self.rates.now(), u64::MAX);
     }
 
-    /// Takes samples from the allowance before they are stored. Requests at the same time cannot
-    /// use the same part of the allowance.
+    /// Takes samples from the allowance before they are stored. Simultaneous requests cannot use
+    /// the same part of the allowance.
     ///
     /// # Errors
-    /// The rate that is exceeded.
+    /// Returns the rate that is exceeded.
     pub fn take(&self, samples: u64) -> Result<(), Excess> {
         self.take_at(samples, self.rates.now())
     }
 
     fn take_at(&self, samples: u64, now: u64) -> Result<(), Excess> {
         self.check_at(now)?;
-        // If another thread has used up the second rate meanwhile, the first one is paid for
-        // nothing.
+        // If another thread has used up the second rate in the meantime, the payment for the first
+        // rate is wasted.
         self.pay(samples, now, SECOND)
     }
 
-    /// Pays for samples while at most `most` nanoseconds are owed.
+    /// Pays for samples, if at most `most` nanoseconds are owed.
     fn pay(&self, samples: u64, now: u64, most: u64) -> Result<(), Excess> {
         for (reason, rate, paid) in self.limits() {
             let cost = samples.saturating_mul(SECOND) / rate;
@@ -141,12 +141,12 @@ impl Allowance<'_> {
 }
 
 impl Excess {
-    /// The excess of a source that owes this number of nanoseconds.
+    /// Creates the excess of a source that owes this number of nanoseconds.
     fn new(reason: &'static str, rate: NonZeroU64, owed: u64) -> Self {
         Self { reason, rate, wait: Duration::from_nanos(owed.saturating_sub(SECOND)) }
     }
 
-    /// 429, with the time after which to send again.
+    /// Returns a 429 response that names the time to wait.
     pub fn refusal(&self) -> Box<Refusal> {
         let detail = format!("{self}; send again later, or less at a time");
         Refusal::new(StatusCode::TOO_MANY_REQUESTS, detail)
@@ -164,11 +164,12 @@ impl Display for Excess {
     }
 }
 
-/// Nanoseconds.
+/// A second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
-/// The most that a source can owe, so that one large request does not lock it out for long.
+/// The maximum debt of a source. This is limited because one large request should not lock it out
+/// for long.
 const MOST_OWED: u64 = 10 * SECOND;
-/// The words for sources: 512 KiB.
+/// The number of words for sources, which take 512 KiB.
 const WORDS: usize = 1 << 16;
 
 #[cfg(test)]
@@ -207,9 +208,9 @@ mod tests {
             (refusal.status, refusal.field),
             (StatusCode::TOO_MANY_REQUESTS, Some((RETRY_AFTER, 10.into())))
         );
-        // Requests that were checked before know better by now.
+        // A request that was checked before must be checked again.
         assert_eq!(source.take_at(1, 0), Err(excess));
-        // Another one pays for it, too.
+        // Another source pays too, because the rate of all sources is shared.
         assert!(rates.allowance(&"b").unwrap().check_at(8 * SECOND).is_err());
         assert!(rates.allowance(&"b").unwrap().check_at(9 * SECOND).is_ok());
     }

@@ -1,4 +1,4 @@
-//! Counts of taken and refused samples by input and reason, and records of the last refusals.
+//! Counts accepted and refused samples by input and reason, and records the last refusals.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -16,9 +16,9 @@ use super::list::Input;
 use super::truncate::truncate;
 use quipu_process::seldom::Seldom;
 
-/// Counts taken and refused samples, and keeps records of the last refusals.
+/// The counts of accepted and refused samples, and the records of the last refusals.
 pub struct Refusals {
-    /// The number of samples that all inputs took.
+    /// The number of samples that all inputs accepted.
     total: &'static AtomicU64,
     taken: Vec<Counter>,
     refused: CounterFamily<[&'static str; 2]>,
@@ -26,7 +26,7 @@ pub struct Refusals {
     /// The jobs whose overlaps were logged.
     overlapping: Mutex<BTreeSet<String>>,
     last: Mutex<VecDeque<RefusalRecord>>,
-    /// The line of the log about a state that has no room.
+    /// The log line about a full state.
     full: Seldom,
 }
 
@@ -45,20 +45,20 @@ pub struct RefusalRecord {
     pub detail: String,
 }
 
-/// The most records of one reason of one input, and of all.
+/// The maximum number of records per reason of an input, and in total.
 const KEPT_EACH: usize = 5;
 const KEPT: usize = 200;
-/// The most jobs whose overlaps are logged.
+/// The maximum number of jobs whose overlaps are logged.
 const LOGGED_JOBS: usize = 100;
-/// The most bytes of a text in a record.
+/// The maximum length of a string in a record, in bytes.
 const TEXT_BYTES: usize = 256;
 
 impl Refusals {
-    /// Registers the counts in the daemon's own metrics. Samples that are taken are also counted in
+    /// Registers the counts in the daemon's own metrics. Accepted samples are also counted in
     /// `total`.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// Fails if there is not enough memory.
     pub fn new(registry: &Registry, total: &'static AtomicU64) -> Result<Self, quipu::Error> {
         let about = Description::new("quipu_input_samples", "Samples that were taken in.");
         let family: CounterFamily<[&'static str; 1]> =
@@ -74,8 +74,8 @@ impl Refusals {
         Ok(Self { total, taken, refused, overlaps, overlapping, last, full: Seldom::new() })
     }
 
-    /// Counts a data point of a job whose processes send the same series at the same time, and logs
-    /// the first one.
+    /// Counts a data point of a job whose processes send the same series at the same time. The
+    /// first one is logged.
     pub fn count_overlap(&self, job: &str) {
         self.overlaps.inc();
         let mut logged = self.overlapping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,14 +92,14 @@ impl Refusals {
         );
     }
 
-    /// Counts samples that were taken.
+    /// Counts accepted samples.
     pub fn count_taken(&self, input: Input, samples: u64) {
         self.taken[input.number()].inc_by(samples);
         self.total.fetch_add(samples, Ordering::Relaxed);
     }
 
-    /// Counts a refused sample or line, and keeps a record. `reason` is a word such as
-    /// `series_limit`; `detail` is the beginning of the input, or a text with the place of the
+    /// Counts a refused sample or line, and records it. `reason` is a word, for example
+    /// `series_limit`. `detail` is the beginning of the input, or a description of the place of the
     /// fault.
     pub fn refuse(
         &self,
@@ -116,7 +116,7 @@ impl Refusals {
                  or raise --input-bytes with a new state"
             );
         }
-        // A flood of refusals does not wait for a reader.
+        // Don't wait here, because a flood of refusals must not wait for a reader of the records.
         let Ok(mut last) = self.last.try_lock() else { return };
         let is_alike = |other: &&RefusalRecord| other.input == input && other.reason == reason;
         if last.iter().filter(is_alike).count() >= KEPT_EACH
@@ -131,14 +131,14 @@ impl Refusals {
         last.push_back(RefusalRecord { time, input, source, reason, detail });
     }
 
-    /// The records of the last refusals, the oldest first.
+    /// Returns the records of the last refusals, the oldest first.
     pub fn last(&self) -> Vec<RefusalRecord> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.iter().cloned().collect()
     }
 }
 
-/// Returns the beginning of a text, with all characters printable.
+/// Returns the printable beginning of a string.
 fn excerpt(text: &dyn fmt::Display) -> String {
     truncate(&printable(&truncate(text, TEXT_BYTES)), TEXT_BYTES)
 }

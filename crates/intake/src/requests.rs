@@ -1,8 +1,9 @@
-//! The skeleton of a request with a body, which all inputs over HTTP share.
+//! The common code of all inputs over HTTP.
 //!
-//! An input is a [`BodyInput`]: it reads the head of a request, and takes the body piece by piece.
-//! The rest is here: the limits on the rate of samples and on memory, the coding of the body, loops
-//! of daemons, the steps of a long request, and the counts of taken and refused samples.
+//! To write an input, you implement [`BodyInput`]: it reads the head of a request, and handles the
+//! body piece by piece. All other code is here: the limits on the rate of samples and on memory,
+//! the coding of the body, loops of daemons, the steps of a long request, and the counts of
+//! accepted and refused samples.
 
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
@@ -23,38 +24,38 @@ use quipu_process::address::Source;
 
 /// An input over HTTP: the state of one request.
 pub trait BodyInput: Sized + 'static {
-    /// Its row in the list.
+    /// The row in the list of inputs.
     const INPUT: Input;
-    /// Whether daemons send such requests to each other, so that they may go round in a loop.
+    /// Whether daemons send such requests to each other, so that a request can go round in a loop.
     const IS_RELAYED: bool = false;
-    /// Whether a part that was taken has no effect if the client repeats it.
+    /// Whether a client can repeat the accepted part of a request without an effect.
     const IS_REPEATABLE: bool = true;
 
     /// Reads the head of a request.
     ///
     /// # Errors
-    /// The fault of the head.
+    /// Returns the fault of the head.
     fn new(inputs: &Inputs, request: &Request) -> Result<Self>;
 
-    /// The body of the request, of which this number of bytes is taken after decompression.
+    /// Returns the body of the request. At most `limit` bytes are read after decompression.
     ///
     /// # Errors
-    /// The coding is not supported.
+    /// Fails if the coding is not supported.
     fn body(&self, request: &Request, limit: usize) -> Result<Pieces> {
         Pieces::new(request, limit)
     }
 
-    /// Takes samples from the body, until the time of the step is over. Returns whether the body
+    /// Handles samples from the body until the time of the step is over. Returns whether the body
     /// has ended.
     ///
     /// # Errors
-    /// The rest of the body is not taken.
+    /// Fails if the rest of the body cannot be handled.
     fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool>;
 
-    /// The response after the last step, which may have failed.
+    /// Returns the response after the last step, which may have failed.
     ///
     /// # Errors
-    /// Something is refused.
+    /// Returns a refusal if a sample is refused.
     fn finish(
         &mut self,
         outcome: &RequestOutcome,
@@ -63,29 +64,29 @@ pub trait BodyInput: Sized + 'static {
         outcome.end(failed)
     }
 
-    /// The response to a refused request; `input` is `None` if the head was refused.
+    /// Returns the response to a refused request. `input` is `None` if the head was refused.
     fn refuse(_input: Option<&Self>, _inputs: &Inputs, refusal: Refusal) -> Response {
         refusal.respond()
     }
 
-    /// Whether the last step only waited for another request.
+    /// Returns whether the last step only waited for another request.
     fn is_waiting(&self) -> bool {
         false
     }
 }
 
-/// The part of a request that is taken without a break.
+/// The part of a request that is handled without a break.
 pub struct Context<'t> {
     /// The inputs of this thread.
     pub inputs: &'t Inputs,
-    /// The samples that were taken and refused.
+    /// The accepted and refused samples.
     pub outcome: &'t mut RequestOutcome,
-    /// When it began.
+    /// The start of the step.
     pub begun: Instant,
 }
 
 impl<'t> Context<'t> {
-    /// The intake of this thread, with the source of the request.
+    /// Returns the intake of this thread, with the source of the request.
     pub fn intake(&self) -> RefMut<'t, Intake> {
         let mut intake = self.inputs.intake();
         intake.set_source(&Source::named(self.outcome.source()));
@@ -111,7 +112,7 @@ pub fn respond<I: BodyInput>(inputs: &Inputs, request: &Request) -> Reply {
     }
 }
 
-/// Checks all of a request but its body.
+/// Checks everything of a request except its body.
 fn admit<I: BodyInput>(
     input: &I,
     inputs: &Inputs,
@@ -126,7 +127,7 @@ fn admit<I: BodyInput>(
     Ok((via_ids, body, RequestOutcome::new::<I>(inputs, request)?))
 }
 
-/// The refusal of the daemon's own samples. Its number shows the sender that the reason is a loop,
+/// Refuses samples that this daemon sent. The status tells the sender that the reason is a loop,
 /// not the samples.
 fn is_own(via: &Via) -> Box<Refusal> {
     let refusal = Refusal::new(StatusCode::CONFLICT, LOOP);
@@ -136,7 +137,7 @@ fn is_own(via: &Via) -> Box<Refusal> {
     }
 }
 
-/// The response, if it takes about 100 us or less, or else the rest of the steps.
+/// Returns the response if it is ready within about 100 us, or else the remaining steps.
 pub fn begin(mut steps: impl Steps + 'static) -> Reply {
     let begun = Instant::now();
     loop {
@@ -156,7 +157,7 @@ struct RunningRequest<I> {
     permit: MemoryPermit,
     body: Pieces,
     outcome: RequestOutcome,
-    /// The daemons that sent the samples on; empty once a sample was taken.
+    /// The daemons that the samples passed through; empty after a sample was accepted.
     via_ids: Came,
 }
 

@@ -1,20 +1,21 @@
 //! A cache of series by the bytes of their names and labels in requests.
 //!
-//! A sender encodes the name and the labels of a series in the same way again and again. The cache
-//! keeps the series under these bytes: then the labels are neither read, checked nor sorted again,
-//! and the series is found without a lookup of its family and its key.
+//! A sender usually encodes the name and the labels of a series in the same way every time. The
+//! cache stores the series under these bytes. On a hit, the labels need not be parsed, checked or
+//! sorted again, and we find the series without looking up its family and its key.
 //!
-//! Bytes are compared as a whole, so no series is taken for another one. An entry that is out of
-//! date is noticed before it is used: a [`Spot`] leads nowhere if the series was removed, and the
-//! type of a name is looked up again when a family was made. A sample that cannot be taken by its
-//! entry is read and taken in the usual way, which renews the entry.
+//! The bytes are compared as a whole, so a series is never mistaken for another. An outdated entry
+//! is noticed before it is used, because a [`Spot`] leads nowhere after its series was removed, and
+//! because the type of a name is looked up again after a family was created. A sample that does not
+//! fit its entry is parsed and stored in the usual way, which renews the entry.
 //!
-//! Most senders also keep the order of their series. So the series that came after this one before
-//! is compared first, without a look into the table, and those after it are prefetched.
+//! Most senders also preserve the order of their series. The cache therefore compares the series
+//! that followed this one last time first, without searching the table, and prefetches the series
+//! after it.
 //!
-//! A cache is bounded. A full cache keeps its entries until the misses outnumber them many times;
-//! then it is emptied. So a rotation of too many series costs little more than without a cache, and
-//! series that are no longer sent make room.
+//! The size of a cache is bounded. A full cache keeps its entries until the misses outnumber them
+//! many times, and is then emptied. If a sender rotates through too many series, this costs little
+//! more than no cache, and series that are no longer sent make room.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -27,30 +28,30 @@ use quipu_wire::remote::write::SeriesType;
 use super::Shared;
 use super::types::{self, SampleType};
 
-/// The series of one input. Each thread has its own cache.
+/// The cached series of one input. Each thread uses a separate cache.
 #[derive(Default)]
 pub(super) struct SeriesCache {
-    /// In the order in which they were kept first.
+    /// The entries, in the order in which they were first cached.
     entries: Vec<Entry>,
-    /// Their bytes, one after the other.
+    /// The bytes of all entries, concatenated.
     bytes: Vec<u8>,
-    /// Their numbers by the hash of their bytes.
+    /// The numbers of the entries by the hash of their bytes.
     numbers: HashTable<u32>,
     seeded: SeededState,
     names: Vec<CachedName>,
     by_name: HashMap<Box<str>, u32, SeededState>,
     /// The number of the next expected series.
     next: usize,
-    /// The number of misses since a series was added.
+    /// The number of misses since the last addition.
     missed: usize,
 }
 
 struct Entry {
     hash: u64,
-    /// Its bytes: where they begin, and their number.
+    /// The position and the length of the entry's bytes.
     start: u32,
     length: u32,
-    /// The number of its name.
+    /// The number of the series' name.
     name: u32,
     series: KnownSeries,
 }
@@ -69,7 +70,7 @@ pub(super) struct KnownSeries {
 struct CachedName {
     text: Box<str>,
     kind: NameType,
-    /// The version at the lookup of the type.
+    /// The version at the time of the type's lookup.
     version: Version,
 }
 
@@ -78,7 +79,7 @@ struct CachedName {
 pub(super) struct NameType {
     /// The type.
     pub(super) series_type: SeriesType,
-    /// Whether there is a help, which the family must have.
+    /// Whether the family must have a help, because there is one.
     pub(super) has_help: bool,
 }
 
@@ -90,25 +91,26 @@ pub(super) type Version = [u64; 2];
 pub(super) struct TimedValue {
     /// The value.
     pub(super) value: f64,
-    /// In milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub(super) timestamp_ms: Option<i64>,
-    /// When counting began, if that is known.
+    /// The start of counting, if it is known.
     pub(super) start_ms: Option<i64>,
 }
 
-/// The most series of a cache, the most bytes of their names and labels, and the most of one
-/// series.
+/// The maximum number of series in a cache, the maximum size of their names and labels, and the
+/// maximum size of one series.
 const MAX_SERIES: usize = 1 << 17;
 const MAX_BYTES: usize = 16 << 20;
 const MAX_SERIES_BYTES: usize = 4 << 10;
-/// A full table is emptied when this number of series was looked for in vain.
+/// The number of misses after which a full table is emptied.
 const PATIENCE: usize = 16 * MAX_SERIES;
-/// The number of series from the current series to the series that is prefetched.
+/// The distance from the current series to the series that is prefetched.
 const AHEAD: usize = 6;
 
 impl SeriesCache {
-    /// The known series that these bytes begin with: the number of its bytes, and its number.
-    /// `is_end` tells whether a series ends before these bytes, and `end` where the first one ends.
+    /// Finds the cached series at the beginning of these bytes. Returns the number of its bytes,
+    /// and its number. `is_end` tests whether a series ends before the given bytes, and `end` finds
+    /// the end of the first series.
     #[inline]
     pub(super) fn find(
         &mut self,
@@ -130,11 +132,11 @@ impl SeriesCache {
             let (handle, spot) = &ahead.series.located;
             handle.prefetch(*spot);
         }
-        // Fewer than MOST.
+        // Fits, because there are fewer than MAX_SERIES entries.
         self.entries.get(found).map(|entry| (entry.length as usize, found as u32))
     }
 
-    /// Like [`SeriesCache::position`], but counts misses.
+    /// Works like [`SeriesCache::position`], but counts misses.
     #[inline(never)]
     fn look_up(&mut self, bytes: &[u8]) -> Option<usize> {
         let found = self.position(bytes);
@@ -157,22 +159,22 @@ impl SeriesCache {
         self.bytes.get(start..start + entry.length as usize).unwrap_or_default()
     }
 
-    /// A series, by its number.
+    /// Returns a series by its number.
     #[inline]
     pub(super) fn series(&self, number: u32) -> Option<&KnownSeries> {
         self.entries.get(number as usize).map(|entry| &entry.series)
     }
 
-    /// The name of a series.
+    /// Returns the name of a series.
     pub(super) fn name(&self, number: u32) -> &str {
         let entry = self.entries.get(number as usize);
         let name = entry.and_then(|entry| self.names.get(entry.name as usize));
         name.map_or("", |name| &name.text)
     }
 
-    /// Whether an entry is up to date: its name still has the same type, and its family has a help
-    /// if there is one. `look_up` finds the type of a name; it is called if the version has
-    /// changed.
+    /// Returns whether an entry is up to date: its name still has the same type, and its family has
+    /// a help if there is one. `look_up` finds the type of a name, and is called only if the
+    /// version has changed.
     #[inline]
     pub(super) fn is_current(
         &mut self,
@@ -189,8 +191,8 @@ impl SeriesCache {
         entry.series.has_type(name.kind)
     }
 
-    /// Whether a series can be cached under these bytes. Empties a cache that has been full for
-    /// long.
+    /// Returns whether a series can be cached under these bytes. If the cache has been full for
+    /// long, this empties it.
     pub(super) fn has_room(&mut self, bytes: &[u8]) -> bool {
         if !(1..=MAX_SERIES_BYTES).contains(&bytes.len()) {
             return false;
@@ -204,8 +206,8 @@ impl SeriesCache {
         !is_full || self.position(bytes).is_some()
     }
 
-    /// Caches a series under these bytes, in place of an older entry. [`SeriesCache::has_room`]
-    /// returned true. `kind` is the type of the name in this version.
+    /// Caches a series under these bytes, replacing an older entry. Call this only after
+    /// [`SeriesCache::has_room`] returned true. `kind` is the type of the name in this version.
     pub(super) fn keep(
         &mut self,
         bytes: &[u8],
@@ -219,7 +221,7 @@ impl SeriesCache {
             }
             return;
         }
-        // All three are less than MOST_BYTES.
+        // Fits, because all three are less than MAX_BYTES.
         let (start, length) = (self.bytes.len() as u32, bytes.len() as u32);
         let number = self.entries.len() as u32;
         let hash = self.seeded.hash_one(bytes);
@@ -239,7 +241,7 @@ impl SeriesCache {
             }
             return known;
         }
-        // At most one for each series.
+        // Fits, because there is at most one name per series.
         let number = self.names.len() as u32;
         self.names.push(CachedName { text: text.into(), kind, version });
         self.by_name.insert(text.into(), number);
@@ -248,13 +250,13 @@ impl SeriesCache {
 }
 
 impl KnownSeries {
-    /// Whether the family of the series has a help.
+    /// Returns whether the family of the series has a help.
     #[inline]
     pub(super) fn has_help(&self) -> bool {
         self.located.0.has_help()
     }
 
-    /// Whether the entry is up to date if its name has this type.
+    /// Returns whether the entry is up to date if its name has this type.
     #[inline]
     pub(super) fn has_type(&self, kind: NameType) -> bool {
         self.series_type == kind.series_type && (!kind.has_help || self.has_help())
@@ -262,9 +264,9 @@ impl KnownSeries {
 }
 
 impl Shared {
-    /// Takes a sample of a known series, with the same result as by its name and its labels.
-    /// Returns false, and changes nothing, if the sample has to be taken by name and labels: its
-    /// series was removed, or the sample is an exception, for example a refused one.
+    /// Stores a sample of a cached series, with the same result as by its name and its labels.
+    /// Returns false, and changes nothing, if the sample must be stored by name and labels, because
+    /// its series was removed, or because the sample is an exception, for example a refused one.
     #[inline]
     pub(super) fn take_known(
         &self,
@@ -276,7 +278,7 @@ impl Shared {
         let KnownSeries { located: (handle, spot), sample_type, .. } = known;
         let (given, mode) = types::given(*sample_type, sample.value);
         let Some(timestamp_ms) = sample.timestamp_ms else {
-            // Only samples with times have an order.
+            // Only samples with times are ordered.
             return sample.start_ms.is_none() && intake.take_at(handle, *spot, &given, mode);
         };
         let start = sample.start_ms.and_then(types::timestamp);
@@ -312,7 +314,7 @@ mod tests {
         series.keep(bytes, ("m", UNKNOWN, [1, 1]), known);
     }
 
-    /// The number of the series of a line.
+    /// Returns the number of the series of a line.
     fn find(series: &mut SeriesCache, line: &str) -> Option<u32> {
         let is_end = |rest: &[u8]| rest.first() == Some(&b' ');
         let end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b' ');
@@ -347,7 +349,7 @@ mod tests {
         let mut is_current = |version, kind| series.is_current(0, [version, 1], |_| kind);
         let gauge = NameType { series_type: SeriesType::Gauge, ..UNKNOWN };
         let helped = NameType { has_help: true, ..UNKNOWN };
-        // The type is looked up when the version is another one.
+        // The type is looked up again when the version changed.
         for (version, kind, expected) in [
             (1, gauge, true),
             (2, UNKNOWN, true),

@@ -1,4 +1,4 @@
-//! The settings of the inputs: [`InputFlags`] as they are given, [`Options`] checked and converted.
+//! The settings of the inputs: [`InputFlags`] as given, and [`Options`], checked and converted.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use quipu_process::{flags, join_flags};
 
 use crate::{graphite, listeners, otlp, push, statsd};
 
-/// Joins the settings of the inputs, and their options. `resolve` of the flags makes the options.
+/// Joins the settings of the inputs, and their options. The `resolve` methods of the flags create
+/// the options.
 macro_rules! inputs {
     ($($(#[$meta:meta])* $name:ident: $flags:ty => $options:ty,)*) => {
         join_flags! {
@@ -27,14 +28,14 @@ macro_rules! inputs {
             $($(#[$meta])* pub $name: $options,)*
         }
 
-        // The attributes of a field are its documentation, which expressions ignore, and maybe a
-        // `cfg`, which has to apply here as well.
+        // The attributes of a field are its documentation, which expressions ignore, and possibly a
+        // `cfg`, which must apply here as well.
         #[allow(unused_doc_comments)]
         impl InputFlags {
             /// Checks the settings and converts them.
             ///
             /// # Errors
-            /// A value that cannot be used.
+            /// Fails for an unusable value.
             pub fn resolve(&self) -> Result<Options, Unusable> {
                 Ok(Options { $($(#[$meta])* $name: self.$name.resolve()?,)* })
             }
@@ -47,7 +48,7 @@ inputs! {
     common: CommonFlags => CommonOptions,
     /// Pushes.
     push: push::PushFlags => push::Settings,
-    /// OTLP that comes in.
+    /// The OTLP input.
     otlp: otlp::OtlpInputFlags => otlp::Options,
     /// StatsD.
     statsd: statsd::StatsdFlags => listeners::Options,
@@ -119,31 +120,30 @@ flags! {
 /// The options that all inputs share.
 #[derive(Debug, Clone)]
 pub struct CommonOptions {
-    /// The maximum number of samples a second: from all sources, and from each.
+    /// The maximum number of samples per second: from all sources, and from each source.
     pub sample_rates: [Option<NonZeroU64>; 2],
-    /// The time after which a series that was not updated is hidden, unless its input has another
-    /// expiry.
+    /// The time after which an unchanged series is hidden, unless its input defines another expiry.
     pub expiry: Option<Duration>,
     /// The maximum number of bytes of a body after decompression.
     pub body_bytes: usize,
 }
 
 impl CommonFlags {
-    /// The most bytes that the state file may have for metrics that come in.
+    /// Returns the maximum size of received metrics in the state file, in bytes.
     pub fn bytes(&self) -> u64 {
         set(self.input_bytes).clamp(1 << 20, 1 << 39)
     }
 
-    /// The most bytes of a body that brings metrics.
+    /// Returns the maximum size of a body with metrics, in bytes.
     ///
     /// # Errors
-    /// A number out of its bounds.
+    /// Fails for a number out of its bounds.
     pub fn body_bytes(&self) -> Result<usize, Unusable> {
         in_range("input-body-bytes", self.input_body_bytes, 0, 1 << 32)
     }
 
-    /// The limits on all that comes in. Metrics that begin with the `reserved` prefix are the
-    /// daemon's own.
+    /// Returns the limits on received metrics. Metrics with the `reserved` prefix are the daemon's
+    /// own.
     pub fn limits(&mut self, reserved: &'static str) -> Limits {
         let families = set(self.families);
         Limits {
@@ -157,10 +157,10 @@ impl CommonFlags {
         }
     }
 
-    /// The options of all inputs.
+    /// Returns the common options.
     ///
     /// # Errors
-    /// A number out of its bounds.
+    /// Fails for a number out of its bounds.
     pub fn resolve(&self) -> Result<CommonOptions, Unusable> {
         Ok(CommonOptions {
             sample_rates: [self.sample_rate, self.sample_rate_per_source],

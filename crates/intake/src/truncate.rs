@@ -1,16 +1,16 @@
-//! Truncates texts that may be long: formatting stops at the limit, so that a text of many
-//! megabytes costs no more than its beginning.
+//! Truncates long strings. Formatting stops at the limit, so a string of many megabytes costs no
+//! more than its beginning.
 
 use std::fmt::{self, Write};
 
 use quipu_process::text::cut;
 
-/// Appends at most `limit` bytes of a text. Returns false if the text was truncated.
+/// Appends at most `limit` bytes of a string. Returns false if the string was truncated.
 pub(super) fn push_truncated(out: &mut String, text: &dyn fmt::Display, limit: usize) -> bool {
     write!(TruncatingWriter { out, left: limit }, "{text}").is_ok()
 }
 
-/// Returns the beginning of a text: at most `limit` bytes.
+/// Returns the beginning of a string: at most `limit` bytes.
 pub(super) fn truncate(text: &dyn fmt::Display, limit: usize) -> String {
     let mut out = String::new();
     push_truncated(&mut out, text, limit);

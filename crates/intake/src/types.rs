@@ -1,4 +1,4 @@
-//! The type of a single sample, from its name and the type of its family, if that is known.
+//! The type of a single sample, from its name and the type of its family, if the family is known.
 
 use quipu::intake::{InputValue, Intake, Mode};
 use quipu::snapshot::{Kind, Timestamp};
@@ -25,9 +25,9 @@ pub enum SampleType {
 /// | gauge, info, state set, histogram of gauges | a gauge |
 /// | unknown | a counter if the name ends in `_total`, or in `_bucket` with a label `le`; else unknown |
 ///
-/// A sample that is a counter only by its name is not a counter if the value is negative, infinite
-/// or not a number. The suffixes `_count` and `_sum` are not enough: a gauge that was followed
-/// would only grow.
+/// A sample that is a counter only by its name does not count as a counter if the value is
+/// negative, infinite or not a number. The suffixes `_count` and `_sum` are not sufficient, because
+/// a gauge that is followed as a total would only grow.
 pub fn sample_type(family: SeriesType, name: &str, has_bound: bool, value: f64) -> SampleType {
     match family {
         SeriesType::Counter => SampleType::Counter,
@@ -44,8 +44,8 @@ pub fn sample_type(family: SeriesType, name: &str, has_bound: bool, value: f64) 
     }
 }
 
-/// Finds the type of a sample if a zero has the same type. Then all values of the series that a
-/// counter can have are of this type.
+/// Finds the type of a sample if a zero has the same type. In this case, all possible counter
+/// values of the series have this type.
 pub fn lasting_type(
     family: SeriesType,
     name: &str,
@@ -57,8 +57,8 @@ pub fn lasting_type(
     (found == sample_type(family, name, has_bound, 0.0)).then_some(found)
 }
 
-/// A single value of a type, and its mode: totals are followed, and other values replace the
-/// current value.
+/// Returns the value for a sample of this type, and its mode: totals are followed, and other values
+/// replace the current value.
 #[inline]
 pub fn given(sample_type: SampleType, value: f64) -> (InputValue<'static>, Mode) {
     match sample_type {
@@ -68,7 +68,7 @@ pub fn given(sample_type: SampleType, value: f64) -> (InputValue<'static>, Mode)
     }
 }
 
-/// The type of remote write for a type of the text format.
+/// Returns the remote write type for a type of the text format.
 pub fn series_type(kind: exposition::FamilyType) -> SeriesType {
     match kind {
         exposition::FamilyType::Counter => SeriesType::Counter,
@@ -82,8 +82,8 @@ pub fn series_type(kind: exposition::FamilyType) -> SeriesType {
     }
 }
 
-/// The type of the daemon's family of this name, for samples whose sender states no type. A name
-/// that ends in `_count` or `_sum` belongs to a histogram if the daemon has its buckets.
+/// Returns the type of the daemon's family of this name, for samples whose sender states no type. A
+/// name that ends in `_count` or `_sum` belongs to a histogram if the daemon has its buckets.
 pub fn existing_type(intake: &mut Intake, name: &str) -> SeriesType {
     match intake.kind_of(name) {
         Ok(Some(Kind::Counter)) => return SeriesType::Counter,
@@ -97,19 +97,19 @@ pub fn existing_type(intake: &mut Intake, name: &str) -> SeriesType {
     }
 }
 
-/// The name of the family that a series of this name may belong to.
+/// Returns the name of the family that a series of this name may belong to.
 pub fn family_name(name: &str) -> Option<&str> {
     let suffixes = ["_total", "_bucket", "_count", "_sum", "_created", "_info", "_gcount", "_gsum"];
     suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).filter(|base| !base.is_empty())
 }
 
-/// The time of a sample, in milliseconds since 1970. All times before that become that one: such a
-/// sample is earlier than any whose time a series keeps.
+/// Returns the time of a sample, from milliseconds since 1970. All earlier times become zero,
+/// because such a sample is earlier than any stored time.
 pub(super) fn sample_time(ms: i64) -> Timestamp {
     Timestamp(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000))
 }
 
-/// A time in milliseconds since 1970; `None` if it is not after that.
+/// Converts milliseconds since 1970 to a time; `None` unless it is after 1970.
 pub(super) fn timestamp(ms: i64) -> Option<Timestamp> {
     let ns = u64::try_from(ms).ok()?.checked_mul(1_000_000)?;
     (ns > 0).then_some(Timestamp(ns))

@@ -1,6 +1,6 @@
-//! `POST /echo`: lines of `name value`, each of which is a gauge. It is the shortest input with a
-//! setting, so that tests show how much an input needs: this folder, a row in the list of inputs,
-//! and a row in their settings.
+//! `POST /echo`: lines of `name value`, where each line is a gauge. This is the smallest possible
+//! input with a setting. You can use it as a model, because its tests show what an input needs:
+//! this folder, a row in the list of inputs, and a row in their settings.
 
 use quipu::intake::{InputValue, Mode};
 use quipu_wire::remote::{Cut, LineBuffer};
@@ -40,10 +40,10 @@ flags! {
 }
 
 impl EchoFlags {
-    /// The maximum bytes of a line.
+    /// Returns the maximum length of a line in bytes.
     ///
     /// # Errors
-    /// A number out of its bounds.
+    /// Fails for a number out of its bounds.
     pub fn resolve(&self) -> std::result::Result<usize, Unusable> {
         in_range("echo-line-bytes", self.echo_line_bytes, 1, 1 << 20)
     }
@@ -87,7 +87,7 @@ mod tests {
     use crate::settings::InputFlags;
     use crate::{LIST, Shared};
 
-    /// The inputs of a thread, without limits and rules.
+    /// Creates the inputs of a thread, without limits and rules.
     fn inputs(registry: &Registry) -> Inputs {
         let total: &AtomicU64 = Box::leak(Box::default());
         let refusals = Refusals::new(registry, total).unwrap();
@@ -99,7 +99,7 @@ mod tests {
         Inputs::new(Intake::new(registry, Limits::default()).unwrap(), shared)
     }
 
-    /// Sends a body to the route of the list. Returns the status and the text of the response.
+    /// Sends a body to the route in the list. Returns the status and the body of the response.
     fn send(inputs: &Inputs, coding: &str, body: &[u8]) -> (StatusCode, String) {
         let head = hyper::Request::post("/echo").header("Content-Encoding", coding);
         let (head, ()) = head.body(()).unwrap().into_parts();

@@ -1,7 +1,7 @@
 //! Graphite: lines of its plaintext protocol, over TCP, UDP and unix sockets.
 //!
-//! Each value is the value of a gauge, as in graphite_exporter. The latest value by its time
-//! counts; of several with one time, the last one.
+//! Each value becomes the value of a gauge, like in graphite_exporter. The value with the latest
+//! time counts. If several values share this time, the last one counts.
 
 mod settings;
 
@@ -39,7 +39,7 @@ fn start(
     listeners.start(intake, shared, registry, prepare)
 }
 
-/// Takes packets without a socket.
+/// Handles packets without a socket.
 #[doc(hidden)]
 pub fn lines(
     intake: &Intake,
@@ -49,7 +49,7 @@ pub fn lines(
     listeners::lines(GRAPHITE, intake, shared, registry, prepare)
 }
 
-/// Registers the metrics. The result makes the reader of a listener.
+/// Registers the metrics. The result creates the reader of a listener.
 fn prepare(
     scope: &Scope<'_>,
 ) -> Result<impl Fn(NameResolver) -> GraphiteReader + use<>, quipu::Error> {
@@ -68,10 +68,10 @@ struct GraphiteMetrics {
     samples: Counter,
 }
 
-/// Takes the values of the lines of one listener.
+/// Reads the lines of one listener.
 struct GraphiteReader {
     names: NameResolver,
-    /// The labels of a line; empty between lines, and kept for its memory.
+    /// The labels of a line. Empty between lines, and kept to reuse its memory.
     labels: Vec<(&'static str, &'static str)>,
     /// The number of values since the last flush.
     taken: u64,
@@ -114,7 +114,7 @@ impl GraphiteReader {
             let detail = format_args!("{path:.100}: its mapping's `scale` makes it infinite");
             return report.refuse("malformed_value", &detail);
         };
-        // Declared before the labels, which may borrow from it.
+        // Declared before the labels, because they can borrow from it.
         let mut strange = Vec::new();
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
         let most = common.intake.limits().labels;
@@ -123,7 +123,7 @@ impl GraphiteReader {
         let time = Some(types::sample_time(sample.timestamp_ms.unwrap_or(now_ms)));
         let metric = Metric { time, order: Order::Latest, ..metric };
         let taken = match tags.are_cut {
-            // The mapping may remove some labels, but no labels that were not read.
+            // The mapping can remove labels, but it cannot remove labels that were not read.
             true => Err(Rejection::Labels),
             false => {
                 let (shared, intake) = (common.shared, &mut common.intake);

@@ -11,8 +11,8 @@ flags! {
     /// The settings of Graphite.
     #[command(next_help_heading = "StatsD and Graphite")]
     pub struct GraphiteFlags {
-        /// Where lines of Graphite's plaintext protocol come in: tcp://HOST:PORT, udp://HOST:PORT,
-        /// unix:PATH, or unixgram:PATH; may be given several times [default: none]
+        /// Where to receive lines of Graphite's plaintext protocol: tcp://HOST:PORT,
+        /// udp://HOST:PORT, unix:PATH, or unixgram:PATH; may be given several times [default: none]
         #[arg(long, env = "QUIPU_GRAPHITE", value_name = "ADDRESS", value_delimiter = ',')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
         graphite: Vec<Address>,
@@ -29,10 +29,10 @@ flags! {
 }
 
 impl GraphiteFlags {
-    /// The options of its listeners.
+    /// Returns the options of the listeners.
     ///
     /// # Errors
-    /// A number out of its bounds.
+    /// Fails for a number out of its bounds.
     pub fn resolve(&self) -> Result<Options, Unusable> {
         Ok(Options {
             addresses: self.graphite.clone().unwrap_or_default(),

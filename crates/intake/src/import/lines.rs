@@ -1,7 +1,7 @@
-//! Converts lines of text to values of the daemon's families.
+//! Converts lines of the text formats to values of the daemon's families.
 //!
-//! A histogram or a summary with a `# TYPE` line is taken as a whole, after its last line. All
-//! other samples are taken line by line.
+//! If a histogram or a summary is declared by a `# TYPE` line, it is handled as a whole after its
+//! last line. All other samples are handled line by line.
 
 use std::borrow::Cow;
 use std::cell::RefMut;
@@ -21,13 +21,13 @@ use crate::{Inputs, types};
 /// The parameters of a request, which add to its lines.
 #[derive(Debug, Default)]
 pub(super) struct ImportParameters {
-    /// The time of lines without one.
+    /// The time of lines without a time.
     pub(super) timestamp_ms: Option<i64>,
-    /// Labels that all series get; they replace labels of the same name.
+    /// Labels that are added to all series, in place of labels of the same name.
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// The lines of a text: the families that are being gathered, and the state between lines.
+/// The lines of a body: the gathered families, and the state between lines.
 pub(super) struct Lines {
     families: Families,
     state: LineState,
@@ -39,17 +39,17 @@ struct LineState {
     parameters: ImportParameters,
     /// The family of the last `# HELP`, `# TYPE` or `# UNIT` line.
     family: FamilyHeader,
-    /// Whether its samples are gathered.
+    /// Whether the samples of this family are gathered.
     is_whole: bool,
     /// The number of the last line with a sample.
     line: u64,
     buckets: Vec<(f64, f64)>,
-    /// The exemplars of the value that is being taken.
+    /// The exemplars of the current value.
     exemplars: Vec<Exemplar>,
     cached_type: CachedType,
 }
 
-/// The type of the last sample without a `# TYPE` line. It is valid until a family is made.
+/// The type of the last sample without a `# TYPE` line. It is valid until a family is created.
 #[derive(Default)]
 struct CachedType {
     name: String,
@@ -66,7 +66,7 @@ struct FamilyHeader {
     unit: String,
 }
 
-/// A few lines, for which the intake is borrowed.
+/// A few lines, during which the intake is borrowed.
 pub(super) struct ImportStep<'t> {
     families: &'t mut Families,
     taker: Taker<'t>,
@@ -76,7 +76,7 @@ pub(super) struct ImportStep<'t> {
 struct Taker<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
-    /// The series that are known by the bytes of their names and labels.
+    /// The cache of series by the bytes of their names and labels.
     cache: RefMut<'t, SeriesCache>,
     moment: Moment,
     outcome: &'t mut RequestOutcome,
@@ -91,17 +91,18 @@ struct SeriesSample<'v> {
     start_ms: Option<i64>,
 }
 
-/// An exemplar of the value that is being taken.
+/// An exemplar of the current value.
 struct Exemplar {
     labels: Vec<(String, String)>,
     value: f64,
     timestamp_ms: Option<i64>,
 }
 
-/// The reason why a line was not taken: a word, and a text.
+/// The reason why a line was refused: a word, and a message.
 type Fault = (&'static str, String);
 
-/// A histogram or a summary with more is refused: it is taken in one step.
+/// The limits on a histogram or a summary. It is refused above them, because it is handled in one
+/// step.
 const LIMITS: Limits = Limits { samples: 20_000, bytes: 8 << 20 };
 
 impl Lines {
@@ -119,7 +120,7 @@ impl Lines {
         Self { families: Families::new(format, LIMITS), state }
     }
 
-    /// Begins to take a few lines.
+    /// Begins to handle a few lines.
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> ImportStep<'t> {
         let Self { families, state } = self;
         let (inputs, intake) = (context.inputs, context.intake());
@@ -169,7 +170,7 @@ impl Visitor for ImportStep<'_> {
             }
             _ => return,
         }
-        // Its help may come before its type.
+        // Keep the family, because the help can be declared before the type.
         let taker = &mut self.taker;
         if let Err(error) = self.families.push(&item, |family| taker.family(family)) {
             let line = taker.state.line;
@@ -180,14 +181,14 @@ impl Visitor for ImportStep<'_> {
 }
 
 impl ImportStep<'_> {
-    /// Takes the histograms and summaries that were gathered.
+    /// Handles the gathered histograms and summaries.
     pub(super) fn finish(&mut self) {
         let taker = &mut self.taker;
         self.families.finish(|family| taker.family(family));
         taker.state.is_whole = false;
     }
 
-    /// Begins a family, unless it has begun.
+    /// Begins a family, unless it is the current one.
     fn announce(&mut self, name: Text<'_>) {
         if name != *self.taker.state.family.name {
             self.finish();
@@ -197,25 +198,25 @@ impl ImportStep<'_> {
     }
 }
 
-/// The type of the daemon's family of this name, for samples without a `# TYPE` line.
+/// Returns the type of the daemon's family of this name, for samples without a `# TYPE` line.
 fn existing_name_type(intake: &mut Intake, name: &str) -> NameType {
     NameType { series_type: types::existing_type(intake, name), has_help: false }
 }
 
-/// The end of the name and the labels at the beginning of a line. The last brace of a line ends
-/// them.
+/// Returns the end of the name and the labels at the beginning of a line. The labels end at the
+/// last brace of the line.
 fn series_end(line: &[u8]) -> Option<usize> {
     let brace = line.iter().rposition(|byte| *byte == b'}').map(|at| at + 1);
     brace.or_else(|| line.iter().position(|byte| *byte == b' '))
 }
 
-/// Whether metrics of this type have several samples.
+/// Returns whether metrics of this type consist of several samples.
 fn is_whole(kind: FamilyType) -> bool {
     matches!(kind, FamilyType::Histogram | FamilyType::GaugeHistogram | FamilyType::Summary)
 }
 
 impl FamilyHeader {
-    /// Whether a sample of this name belongs to the family.
+    /// Returns whether a sample of this name belongs to the family.
     fn has(&self, name: &str) -> bool {
         let Some(suffix) = name.strip_prefix(&*self.name) else { return false };
         match self.kind {
@@ -228,20 +229,20 @@ impl FamilyHeader {
         }
     }
 
-    /// The type of a sample of this name, if it belongs to the family.
+    /// Returns the type of a sample of this name, if it belongs to the family.
     fn type_of(&self, name: &str) -> Option<NameType> {
         let (series_type, has_help) = (types::series_type(self.kind), !self.help.is_empty());
         self.has(name).then_some(NameType { series_type, has_help })
     }
 
-    /// Whether a sample of this name is the time since which a metric of the family counts.
+    /// Returns whether a sample of this name is the start time of a metric of the family.
     fn has_start(&self, name: &str) -> bool {
         name.strip_prefix(&*self.name) == Some("_created") && self.has(name)
     }
 }
 
 impl Taker<'_> {
-    /// Takes a line of a series that is known. Returns false for any other line.
+    /// Handles a line of a cached series. Returns false for any other line.
     #[inline]
     fn known(&mut self, line: &str, number: u64) -> bool {
         let Self { inputs, intake, cache, moment, outcome, state } = self;
@@ -274,7 +275,7 @@ impl Taker<'_> {
         is_taken
     }
 
-    /// Keeps the series of a sample that was taken, if it may be known by its bytes.
+    /// Caches the series of an accepted sample, if this is possible.
     fn keep(
         &mut self,
         sample: &TextSample<'_, '_>,
@@ -288,7 +289,7 @@ impl Taker<'_> {
         if !is_plain || shared.rules.is_some() || !self.cache.has_room(bytes) {
             return;
         }
-        // The type of the name, now that its family exists.
+        // Look up the type now, because the family exists only now.
         let version = [self.intake.version(), 0];
         let declared = family.type_of(name);
         let kind = declared.unwrap_or_else(|| existing_name_type(&mut self.intake, name));
@@ -300,17 +301,17 @@ impl Taker<'_> {
         if let Some(located) = self.intake.locate(self.inputs.metric(name), labels, &given, mode) {
             let known =
                 series_cache::KnownSeries { located, series_type: kind.series_type, sample_type };
-            // The next text may declare another type, or none.
+            // Another body can declare another type, or none.
             let version = if declared.is_some() { [u64::MAX; 2] } else { version };
             self.cache.keep(bytes, (name, kind, version), known);
         }
     }
 
-    /// Takes a sample that is a whole metric, because its family has no other samples.
+    /// Handles a sample that is a whole metric, because its family has no other samples.
     fn sample(&mut self, sample: &TextSample<'_, '_>) {
         let name = sample.name.to_cow();
         let family = std::mem::take(&mut self.state.family);
-        // The start of a counter comes after its value, so it is known too late.
+        // The start of a counter follows its value, so it cannot be used.
         if !(self.state.format == TextFormat::OpenMetrics && family.has_start(&name)) {
             let mut few = [("", ""); FEW_LABELS];
             let texts: Vec<(Cow<'_, str>, Cow<'_, str>)>;
@@ -330,7 +331,7 @@ impl Taker<'_> {
         self.state.family = family;
     }
 
-    /// Takes a sample with these labels.
+    /// Handles a sample with these labels.
     fn single(
         &mut self,
         sample: &TextSample<'_, '_>,
@@ -366,20 +367,21 @@ impl Taker<'_> {
         }
     }
 
-    /// The type of samples of this name without a `# TYPE` line. Samples of a name come together.
+    /// Returns the type of samples of this name without a `# TYPE` line. This is cached, because
+    /// samples of a name are usually adjacent.
     fn cached_type(&mut self, name: &str) -> SeriesType {
         let cached_type = &mut self.state.cached_type;
         if cached_type.name != name || cached_type.families != self.intake.usage().families {
             cached_type.name.clear();
             cached_type.name.push_str(name);
             cached_type.series_type = types::existing_type(&mut self.intake, name);
-            // The lookup has read the families of other threads.
+            // Update this, because the lookup has read the families of other threads.
             cached_type.families = self.intake.usage().families;
         }
         cached_type.series_type
     }
 
-    /// Takes the metrics of a family that was gathered.
+    /// Handles the metrics of a gathered family.
     fn family(&mut self, family: Family<'_>) {
         if !is_whole(family.kind()) {
             return;
@@ -422,7 +424,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Takes a value of a series; returns whether it was taken.
+    /// Stores a value of a series. Returns whether it was accepted.
     fn series(
         &mut self,
         name: &str,
@@ -449,7 +451,7 @@ impl Taker<'_> {
         is_taken
     }
 
-    /// Takes a value, and counts it; returns whether it was taken.
+    /// Stores a value, and counts it. Returns whether it was accepted.
     fn put(
         &mut self,
         metric: Metric<'_>,
@@ -478,7 +480,7 @@ impl Taker<'_> {
         taken.is_ok()
     }
 
-    /// Keeps the exemplars of the value that was taken.
+    /// Stores the exemplars of the accepted value.
     fn exemplify(&mut self, name: &str, labels: &[(&str, &str)]) {
         for exemplar in self.state.exemplars.drain(..) {
             let own = exemplar.labels.iter().map(|(name, value)| (&**name, &**value));
@@ -505,7 +507,7 @@ impl Taker<'_> {
     }
 }
 
-/// The labels of a sample that has few, without escapes.
+/// Returns the labels of a sample, if there are only a few and they contain no escapes.
 fn few_labels<'r, 's>(
     sample: &TextSample<'_, 's>,
     room: &'r mut [(&'s str, &'s str); FEW_LABELS],
@@ -517,10 +519,10 @@ fn few_labels<'r, 's>(
     Some(labels)
 }
 
-/// This number of labels needs no memory of the heap.
+/// The maximum number of labels that need no memory from the heap.
 const FEW_LABELS: usize = 16;
 
-/// Converts a histogram or a summary to the form that the intake takes.
+/// Converts a histogram or a summary to the form of the intake.
 fn convert_value<'b>(
     value: MetricValue<'_>,
     buckets: &'b mut Vec<(f64, f64)>,

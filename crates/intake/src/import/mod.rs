@@ -1,8 +1,8 @@
 //! `POST /api/v1/import/prometheus`: Prometheus' text format, or OpenMetrics by its content type.
 //!
-//! The text is read piece by piece. A line that is wrong is refused with its number and the reason,
-//! and its neighbours count. A text that is sent again counts once: totals are followed, and other
-//! values replace the current values.
+//! We read the body piece by piece. An invalid line is refused with its number and the reason, and
+//! its neighbours count. A repeated body counts once, because totals are followed, and other values
+//! replace the current values.
 
 mod lines;
 
@@ -17,9 +17,9 @@ use quipu_http::{Query, Request};
 /// The names of the parameters.
 const PARAMETERS: [&str; 2] = ["timestamp", "extra_label"];
 
-/// A request with text to import.
+/// A request with a body to import.
 pub struct ImportRequest {
-    /// `None` after the end.
+    /// The lines that are being read; `None` after the end.
     stream: Option<Stream>,
     lines: Lines,
 }
@@ -43,7 +43,8 @@ impl BodyInput for ImportRequest {
                 stream.visit(text, &mut step);
             }
         })?;
-        // If a body is truncated, so are its last line and its last family.
+        // If the body is truncated, its last line and its last family are incomplete too, and must
+        // not count.
         if has_ended && let Some(stream) = stream.take() {
             stream.finish(|item| step.item(item));
             step.finish();
@@ -52,7 +53,7 @@ impl BodyInput for ImportRequest {
     }
 }
 
-/// The format that the content type names.
+/// Returns the format that the content type names.
 fn format(request: &Request) -> TextFormat {
     text_format(Media::from_headers(request.headers()))
 }

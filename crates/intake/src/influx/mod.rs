@@ -1,8 +1,8 @@
-//! `POST /write` and `POST /api/v2/write`: InfluxDB's line protocol, as influxdb_exporter has it.
+//! `POST /write` and `POST /api/v2/write`: InfluxDB's line protocol, like in influxdb_exporter.
 //!
-//! Each field that is a number is a sample of unknown type, with the name `measurement_field`, or
-//! `measurement` if the field is `value`. Tags are labels. The body is read piece by piece. A line
-//! that is wrong is refused with its number and the reason, and its neighbours count.
+//! Each numeric field becomes a sample of unknown type. Its name is `measurement_field`, or
+//! `measurement` if the field is `value`, and the tags become labels. We read the body piece by
+//! piece. An invalid line is refused with its number and the reason, and its neighbours count.
 
 mod points;
 
@@ -15,7 +15,7 @@ use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Refusal, Result
 use points::{Points, Unit};
 use quipu_http::{Query, Request, Response};
 
-/// The names of the parameters of both versions. Only the precision counts.
+/// The names of the parameters of both versions. Only the precision has an effect.
 const PARAMETERS: [&str; 9] =
     ["precision", "bucket", "consistency", "db", "org", "orgID", "p", "rp", "u"];
 
@@ -25,7 +25,7 @@ pub struct InfluxRequest {
     points: Points,
 }
 
-/// The bytes of a line.
+/// The maximum length of a line in bytes.
 const MAX_LINE: usize = 64 << 10;
 
 impl BodyInput for InfluxRequest {
@@ -42,14 +42,14 @@ impl BodyInput for InfluxRequest {
         let begun = context.begun;
         let mut step = points.step(context);
         let has_ended = body.each(begun, |bytes| lines.push(bytes, |cut| step.take(cut)))?;
-        // If a body is truncated, so is its last line.
+        // If a body is truncated, its last line is incomplete too, and must not count.
         if has_ended {
             lines.finish(|cut| step.take(cut));
         }
         Ok(has_ended)
     }
 
-    /// A refusal in the form of InfluxDB: the text under the names that clients of its versions
+    /// Returns a refusal in InfluxDB's form, with the message under the names that its clients
     /// read.
     fn refuse(_: Option<&Self>, _: &Inputs, mut refusal: Refusal) -> Response {
         let is_json = refusal.status == StatusCode::BAD_REQUEST;
@@ -68,7 +68,7 @@ impl BodyInput for InfluxRequest {
 }
 
 impl Unit {
-    /// The unit of a `precision`; nanoseconds if the text is empty.
+    /// Parses a `precision`; nanoseconds if it is empty.
     fn from_precision(precision: &str) -> Result<Self, String> {
         Ok(match precision {
             "" | "n" | "ns" => Self::Fraction(1_000_000),

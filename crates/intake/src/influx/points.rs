@@ -12,12 +12,12 @@ use crate::requests::Context;
 use crate::{Inputs, types};
 use quipu_process::time::now_ms;
 
-/// The unit of times, to milliseconds.
+/// A unit of time, in relation to milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Unit {
-    /// So that this number of units is a millisecond.
+    /// This number of units is a millisecond.
     Fraction(i64),
-    /// A unit has this number of milliseconds.
+    /// A unit is this number of milliseconds.
     Multiple(i64),
 }
 
@@ -27,11 +27,11 @@ pub(super) struct Points {
     now_ms: i64,
     /// The number of lines before the current lines.
     lines: u64,
-    /// The name of a sample, kept for its memory.
+    /// The name of a sample, kept to reuse its memory.
     name: String,
 }
 
-/// A few lines, for which the intake is borrowed.
+/// A few lines, during which the intake is borrowed.
 pub(super) struct InfluxStep<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
@@ -44,7 +44,7 @@ impl Points {
         Self { unit, now_ms: now_ms(), lines: 0, name: String::new() }
     }
 
-    /// Begins to take a few lines.
+    /// Begins to handle a few lines.
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> InfluxStep<'t> {
         let (inputs, intake, outcome) = (context.inputs, context.intake(), &mut *context.outcome);
         InfluxStep { inputs, intake, outcome, points: self }
@@ -52,7 +52,7 @@ impl Points {
 }
 
 impl InfluxStep<'_> {
-    /// Takes whole lines.
+    /// Handles whole lines.
     pub(super) fn take(&mut self, cut: Cut<'_>) {
         let Cut::Lines(lines) = cut else {
             self.points.lines += 1;
@@ -79,12 +79,12 @@ impl InfluxStep<'_> {
             point.tags().map(|(name, value)| (escaped(name.to_cow()), value.to_cow())).collect();
         let mut labels: Vec<(&str, &str)> =
             tags.iter().map(|(name, value)| (&**name, &**value)).collect();
-        // Of several tags with one name, the last one counts.
+        // If several tags share a name, the last one counts.
         labels.reverse();
         labels.sort_by_key(|label| label.0);
         labels.dedup_by_key(|label| label.0);
-        // A fault of all fields is refused once: a line may have thousands of fields, and each of
-        // them would read all labels.
+        // Refuse a fault of all fields only once, because a line can contain thousands of fields,
+        // and each of them would check all labels again.
         let limits = self.intake.limits();
         let refused = match () {
             () if labels.len() > limits.labels => Some(Rejection::Labels),
@@ -144,7 +144,7 @@ impl InfluxStep<'_> {
 }
 
 impl Unit {
-    /// A time in this unit in milliseconds, if there is such a time.
+    /// Converts a time in this unit to milliseconds, if it is in range.
     fn to_ms(self, time: i64) -> Option<i64> {
         match self {
             Self::Fraction(units) => Some(time.div_euclid(units)),
@@ -153,8 +153,8 @@ impl Unit {
     }
 }
 
-/// A name with an underscore for each character that is not a letter or digit of ASCII, and before
-/// a digit at its beginning, as in influxdb_exporter.
+/// Replaces each character that is not an ASCII letter or digit with an underscore, and adds one
+/// before a leading digit, like influxdb_exporter.
 fn escaped(name: Cow<'_, str>) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let begins_well = !name.starts_with(|first: char| first.is_ascii_digit());

@@ -6,23 +6,23 @@
 //! | `hits{region="eu"}` | `hits` | `region="eu"` |
 //! | `web.hits` | `web_hits` | none |
 //!
-//! The first two forms are taken as they are; in any other id, dots become underscores.
+//! The first two forms are used unchanged. In any other id, dots become underscores.
 
 use std::borrow::Cow;
 
 use quipu_wire::remote::exposition::text::{Item, Options, TextFormat, TextReader};
 use quipu_wire::remote::id_labels;
 
-/// The label with the name of the metric.
+/// The label that contains the name of the metric.
 const NAME: &str = "__name__";
 
-/// The most bytes of an id: it is read each time that a message has it.
+/// The maximum length of an id in bytes. This is limited because an id is parsed for each message.
 const MOST_BYTES: usize = 64 << 10;
 
 /// Calls the function with the name and the labels.
 ///
 /// # Errors
-/// The fault of the id.
+/// Returns the fault of the id.
 pub(super) fn split<T>(
     id: &[u8],
     then: impl FnOnce(&str, &[(&str, &str)]) -> T,
@@ -49,10 +49,10 @@ pub(super) fn split<T>(
     Ok(then(&name, &[]))
 }
 
-/// Reads an id in the syntax of the text format.
+/// Parses an id in the syntax of the text format.
 fn braces<T>(id: &str, then: impl FnOnce(&str, &[(&str, &str)]) -> T) -> Result<T, &'static str> {
     const WRONG: &str = "the id is not of the form name{label=\"value\"}";
-    // An id is one line.
+    // Reject line breaks, because an id is one line.
     if id.contains(['\n', '\r']) {
         return Err(WRONG);
     }

@@ -1,8 +1,8 @@
-//! `POST /ingest`: messages in any format of `quipu-wire`, one or a stream.
+//! `POST /ingest`: a message or a stream of messages, in any format of `quipu-wire`.
 //!
-//! Counters add up, gauges hold the last value, and each value of a batch timer is observed. A
-//! message that is wrong is refused with its number, its place and the reason; the others count, as
-//! far as the framing tells where they begin. A request that is sent again counts again.
+//! Counters add up, gauges hold the last value, and each value of a batch timer is observed. An
+//! invalid message is refused with its number, its place and the reason. The other messages count,
+//! as far as the framing shows where they begin. If you repeat a request, it counts again.
 
 mod id;
 mod options;
@@ -27,38 +27,38 @@ pub struct IngestRequest {
     timers: Shape,
     /// The number of messages so far.
     messages: u64,
-    /// A timer of which some values are not observed yet.
+    /// A timer with values that are not observed yet.
     pending_timer: Option<PendingTimer>,
-    /// Whether the decoder may hold messages.
+    /// Whether the decoder may contain messages.
     holds: bool,
-    /// Whether the decoder has all of the body.
+    /// Whether the decoder has received the whole body.
     has_all: bool,
 }
 
-/// The bytes of the body that the decoder gets at a time: a thousand small messages, or more in a
-/// quipu stream.
+/// The number of bytes that the decoder gets at a time. They contain about a thousand small
+/// messages, or more in a quipu stream.
 const PIECE: usize = 4 << 10;
 
-/// After how many messages a step looks at the time.
+/// The number of messages between two checks of the time.
 const MESSAGES_PER_LOOK: u32 = 16;
 
 /// The next step after some messages.
 #[derive(PartialEq)]
 enum NextStep {
-    /// The decoder may hold more, for the next step.
+    /// The decoder may contain more messages, for the next step.
     Messages,
-    /// The decoder needs more of the body.
+    /// The decoder needs more bytes.
     Bytes,
-    /// The rest cannot be read.
+    /// The rest is unreadable.
     End,
 }
 
-/// The reason why a message is refused: a word, and a text.
+/// The reason why a message is refused: a word, and a message for people.
 type Fault = (&'static str, String);
 
 impl BodyInput for IngestRequest {
     const INPUT: Input = Input::named("ingest");
-    /// Messages are added.
+    /// Repeated messages add up.
     const IS_REPEATABLE: bool = false;
 
     fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
@@ -85,7 +85,7 @@ impl BodyInput for IngestRequest {
 }
 
 impl IngestRequest {
-    /// Gives the decoder the next bytes of the body.
+    /// Passes the next bytes of the body to the decoder.
     fn fill(&mut self, body: &mut Pieces) -> Result<()> {
         let mut buffer = [0; PIECE];
         match body.next(&mut buffer)? {
@@ -99,7 +99,7 @@ impl IngestRequest {
         Ok(())
     }
 
-    /// Takes messages that the decoder holds, until the time of the step is over.
+    /// Handles the messages in the decoder, until the time of the step is over.
     fn take(&mut self, context: &mut Context<'_>) -> NextStep {
         let Self { decoder, arena, timers, messages, pending_timer, .. } = self;
         let mut intake = context.intake();
@@ -127,7 +127,7 @@ impl IngestRequest {
                     *messages += 1;
                     drop(guard);
                     outcome.refuse("malformed", format_args!("message {messages}: {error}"));
-                    // If the next message can be found, the decoder has advanced.
+                    // If the decoder has advanced, it can find the next message.
                     if decoder.position() > position {
                         continue;
                     }
@@ -166,7 +166,7 @@ fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     }
 }
 
-/// Takes a message: all of it or, if a value of a timer is not a number, the values before it.
+/// Stores a message. If a value of a timer is not a number, only the values before it are stored.
 fn take(
     inputs: &Inputs,
     intake: &mut Intake,

@@ -16,7 +16,7 @@ pub(super) struct Options {
     pub(super) format: AnyFormat,
     pub(super) kind: Kind,
     pub(super) framing: Framing,
-    /// The shape that counts the values of timers.
+    /// The shape of the metrics for timers.
     pub(super) timers: Shape,
 }
 
@@ -39,9 +39,9 @@ const TYPES: [(&str, &str); 12] = [
     ("text/tab-separated-values", "tsv"),
 ];
 
-/// The quantiles of timers: the least value, the median, the usual ones, and the greatest value.
+/// The quantiles of timers: the minimum, the median, the usual ones, and the maximum.
 const QUANTILES: [f64; 5] = [0.0, 0.5, 0.9, 0.99, 1.0];
-/// The time that they cover.
+/// The time that these quantiles cover.
 const WINDOW: Duration = Duration::from_secs(600);
 /// The default buckets of Prometheus' libraries.
 const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];

@@ -1,4 +1,4 @@
-//! A large timer, whose values are observed in several steps.
+//! Observes the values of a large timer in several steps.
 
 use std::time::Instant;
 
@@ -9,30 +9,30 @@ use super::{Fault, id};
 use crate::Inputs;
 use crate::requests::STEP;
 
-/// A timer of which some values are not observed yet.
+/// A timer with values that are not observed yet.
 pub(super) struct PendingTimer {
     id: Vec<u8>,
     values: Vec<f64>,
-    /// How many values were observed.
+    /// The number of observed values.
     taken: usize,
     /// The position of its message in the body.
     pub(super) position: u64,
 }
 
-/// The values that are observed between two looks at the time. A timer with more values takes
-/// several steps.
+/// The number of values between two checks of the time. A timer with more values can take several
+/// steps.
 pub(super) const VALUES_PER_LOOK: usize = 64;
 
 impl PendingTimer {
-    /// A timer of a message that begins at this byte.
+    /// Creates a timer from a message that begins at this byte.
     pub(super) fn new(timer: &BatchTimer<'_>, position: u64) -> Self {
         Self { id: timer.id.to_vec(), values: timer.values.to_vec(), taken: 0, position }
     }
 
-    /// Observes values until the time of the step is over. Returns whether these were all.
+    /// Observes values until the time of the step is over. Returns whether all values are observed.
     ///
     /// # Errors
-    /// The reason why a value is refused. The values before it stay.
+    /// Returns the reason why a value is refused. The values before it remain.
     pub(super) fn step(
         &mut self,
         inputs: &Inputs,

@@ -1,4 +1,4 @@
-//! The address of a listener: a transport, and a place on it.
+//! The address of a listener: a transport, and a place, for example `udp://:8125`.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use quipu_segment::printable;
 use serde::{Deserialize, Serialize};
 
-/// Where lines come in.
+/// An address at which lines arrive.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {
@@ -77,8 +77,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// The socket address of `host:port`. An empty host means all interfaces, IPv6 and IPv4. Of a name
-/// with several addresses, it is the first IPv4 address, or else the first.
+/// Resolves `host:port`. An empty host means all interfaces, IPv6 and IPv4. If a name has several
+/// addresses, the first IPv4 address is used, or else the first address.
 pub(super) fn resolve(place: &str) -> std::io::Result<SocketAddr> {
     let place = match place.strip_prefix(':') {
         Some(port) => format!("[::]:{port}"),

@@ -1,22 +1,22 @@
-//! A bounded cache with text keys.
+//! A bounded cache with string keys.
 //!
-//! An LRU cache would have no hits if more keys than it has room for came in the same order again
-//! and again. So a full cache keeps its values, and [`MissCounter`] counts the misses. After many
-//! misses, the cache is emptied, and filled with the next values. A miss costs a lookup, and its
-//! share of the next filling.
+//! An LRU cache would never hit if more keys than it can hold repeat in the same order. A full
+//! cache therefore keeps its values, and [`MissCounter`] counts the misses. After many misses, the
+//! cache is emptied and filled with the next values. A miss costs a lookup, and its share of the
+//! next filling.
 
 use std::collections::HashMap;
 
 use quipu_segment::hash::SeededState;
 
-/// Values by key, at most [`MAX_VALUES`] of them.
+/// Values by key, at most [`MAX_VALUES`].
 ///
-/// The indices of the values are apart from the values: so one lookup finds a value, or that it has
-/// to be made.
+/// The indices of the values are stored separately from the values, because then a single lookup
+/// either finds a value or shows that it must be created.
 #[derive(Debug)]
 pub(super) struct BoundedCache<V> {
     indices: HashMap<Box<str>, usize, SeededState>,
-    /// The cached values, and after them the last value that found no room.
+    /// The cached values, followed by the last value that did not fit.
     values: Vec<V>,
     misses: MissCounter,
 }
@@ -27,14 +27,14 @@ pub(crate) struct MissCounter {
     count: usize,
 }
 
-/// The most values of a cache.
+/// The maximum number of values in a cache.
 const MAX_VALUES: usize = 16_384;
-/// After this number of misses, a full cache is emptied: a few times the number of its values, so
-/// that filling it costs little in comparison.
+/// The number of misses after which a full cache is emptied. This is a multiple of its size,
+/// because filling it should be cheap in comparison.
 const PATIENCE: usize = 8 * MAX_VALUES;
 
 impl<V> BoundedCache<V> {
-    /// Returns the value of a key, which is made if it is not cached. (It is always there.)
+    /// Returns the value of a key, and creates it if it is not cached. (This never fails.)
     #[inline]
     pub(super) fn get_or_insert_with(
         &mut self,
@@ -48,7 +48,7 @@ impl<V> BoundedCache<V> {
         self.values.get(index)
     }
 
-    /// Caches a value under a new key, if there is room. Returns the index of the value.
+    /// Caches a value under a new key, if there is space. Returns the index of the value.
     #[cold]
     fn insert(&mut self, key: &str, value: V) -> usize {
         if self.indices.len() >= MAX_VALUES {
@@ -97,12 +97,12 @@ mod tests {
             assert!(cache.indices.len() <= MAX_VALUES && cache.values.len() <= MAX_VALUES + 1);
             is_made
         };
-        // More than are kept come again and again.
+        // More keys than the cache can hold, repeated.
         for round in 0..3 {
             let made = (0..MAX_VALUES + 100).filter(|n| is_made(format!("n{n}"))).count();
             assert_eq!(made, if round == 0 { MAX_VALUES + 100 } else { 100 });
         }
-        // Others come instead.
+        // Other keys replace them.
         let made = (0..).take_while(|n| is_made(format!("m{}", n % MAX_VALUES))).count();
         assert!(made < PATIENCE + 2 * MAX_VALUES, "{made}");
     }

@@ -1,4 +1,4 @@
-//! The loop of a listener for datagrams: many packets with one call, as fast as they come.
+//! The loop of a datagram listener. It receives many packets with one call, at any speed.
 
 use std::io;
 use std::mem;
@@ -19,7 +19,7 @@ use super::sockets::{Socket, Transport, kernel_drops};
 use super::stop::Stop;
 use quipu_process::{address, memory};
 
-/// Receives until it is stopped, and then the rest from the socket.
+/// Receives until the stop, and then the rest from the socket.
 pub(super) fn run<R: Reader>(
     socket: &Socket,
     stop: &Stop,
@@ -52,7 +52,7 @@ pub(super) fn run<R: Reader>(
         receiver.flush();
         drops.check(socket, receiver.metrics(), protocol, received);
         if stop.is_asked() {
-            // Clients may continue to send, so the time for the rest is bounded.
+            // We limit the time for the rest, because clients can continue to send.
             let by = *stops_by.get_or_insert_with(|| Instant::now() + LAST_READS);
             if received == 0 || Instant::now() > by {
                 return;
@@ -68,33 +68,34 @@ pub(super) fn run<R: Reader>(
     }
 }
 
-/// Whether to nap after a call that found few packets.
+/// Returns whether to nap after a call that found only a few packets.
 ///
-/// Below saturation a call finds one or two packets, and pays a wake-up for them: 1.4 us a packet,
-/// of which most is the kernel's. With a nap whenever there were less than 32, calls find about 60,
-/// and a packet costs 0.44 us, at 640,000 packets a second and without loss. The buffer has to last
-/// for the nap and the time until the thread runs again, at any rate: one of 8 MiB holds 16 ms of
-/// these packets, the kernel's default of 208 KiB 0.4 ms, which is less than a nap. Unix sockets
-/// hold `net.unix.max_dgram_qlen` packets (10) whatever their buffer.
+/// Below saturation, a call finds one or two packets and pays a wake-up for them: 1.4 us a packet,
+/// mostly in the kernel. If we nap whenever there were fewer than 32 packets, a call finds about
+/// 60, and a packet costs 0.44 us, at 640,000 packets a second and without loss. The buffer must
+/// hold the packets of the nap and of the time until the thread runs again. For example, a buffer
+/// of 8 MiB holds 16 ms of these packets, but the kernel's default of 208 KiB holds only 0.4 ms,
+/// which is less than a nap. Unix sockets hold `net.unix.max_dgram_qlen` packets (10), whatever
+/// their buffer.
 fn naps(transport: Transport) -> bool {
     matches!(transport, Transport::Udp(buffer) if buffer / SMALL_PACKET >= PACKETS_FOR_NAPS)
 }
 
-/// The bytes of the buffer that the kernel uses for a packet of a line or two.
+/// The kernel's memory for a packet of a line or two, in bytes.
 const SMALL_PACKET: usize = 832;
-/// 3 ms of the greatest rate that one core sends.
+/// The packets of 3 ms at the maximum rate that one core can send.
 const PACKETS_FOR_NAPS: usize = 2_000;
 const NAP: Duration = Duration::from_micros(500);
 const FEW: usize = 32;
 
-/// The time without a packet after which a listener keeps no memory for packets. To free it and to
-/// get it again takes some microseconds.
+/// The time without a packet after which a listener frees its memory for packets. Freeing and
+/// reallocating this memory takes some microseconds.
 const REST: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 /// The time for the rest from a socket when the daemon stops.
 const LAST_READS: Duration = Duration::from_millis(500);
 
-/// Follows the number of packets that the kernel has dropped.
+/// Tracks the number of packets that the kernel dropped.
 struct Drops {
     seen: u32,
     looked: Instant,
@@ -108,8 +109,8 @@ impl Drops {
         Self { seen, looked: Instant::now(), warned: None, batches: 0 }
     }
 
-    /// Looks at the count whenever nothing was received, and every 100 ms or so while there is
-    /// always more to receive.
+    /// Reads the count whenever no packet was received, and about every 100 ms while there are
+    /// always more packets.
     fn check(
         &mut self,
         socket: &Socket,
@@ -154,42 +155,45 @@ struct Batch {
     memory: Box<[u8]>,
     headers: Box<[libc::mmsghdr]>,
     parts: Box<[libc::iovec]>,
-    /// Addresses of senders. An IPv4 address has its bytes where this has the flow.
+    /// The addresses of the senders. The bytes of an IPv4 address are at the position of the flow.
     sources: Box<[libc::sockaddr_in6]>,
 }
 
 enum Packet<'a> {
     Whole(&'a [u8], Source),
-    /// The packet has more bytes than there was room for.
+    /// A packet that is longer than its memory.
     TooLong(Source),
 }
 
-/// The sender of a packet, if it has an address of the internet.
+/// The sender of a packet, if its internet address is known.
 #[derive(Clone, Copy)]
 struct Source(Option<Ipv6Addr>);
 
 /// A sender, or the listener for a sender without a name.
 struct NamedSource<'a>(Source, &'a Socket);
 
-/// The memory of a batch. It is taken before the thread starts, which could not refuse to.
+/// The memory of a batch. It is allocated before the thread starts, because the thread could not
+/// report a failure.
 pub(super) struct PacketMemory(Box<[u8]>);
 
 impl PacketMemory {
+    /// Allocates the memory.
+    ///
     /// # Errors
-    /// There is not enough memory or address space.
+    /// Fails if there is not enough memory or address space.
     pub(super) fn take() -> io::Result<Self> {
         if !memory::has_room(STRIDE * PACKETS) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        // The system zeroes the memory as it is touched, so small packets cost a page each.
+        // The system zeroes this memory when it is touched, so a small packet costs one page.
         Ok(Self(vec![0; STRIDE * PACKETS].into()))
     }
 }
 
 impl Batch {
     fn new(room: PacketMemory) -> Self {
-        // SAFETY: These are structures of the C library, for which all zeros are valid: null
-        // pointers, lengths of zero, and the unspecified family of addresses.
+        // SAFETY: These are structures of the C library that allow all zeros: null pointers,
+        // lengths of zero, and the unspecified address family.
         let (part, header, source) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
         Self {
             memory: room.0,
@@ -199,21 +203,22 @@ impl Batch {
         }
     }
 
-    /// Gives back the pages that packets have touched. There are none until the next call. The
-    /// addresses stay: another thread might take them, and a running daemon would have no memory.
+    /// Frees the pages that packets have touched, until the next call. The addresses stay reserved,
+    /// because another thread might take them, and a running daemon would then have no memory for
+    /// packets.
     fn free(&mut self) {
         let page = rustix::param::page_size();
         let pages = whole_pages(self.memory.as_ptr().addr(), self.memory.len(), page);
         let pages = &mut self.memory[pages];
-        // SAFETY: These are whole pages within memory that is borrowed exclusively, private to the
-        // process and of no file: each byte of theirs becomes zero, which is a byte. The kernel
-        // rounds the length up to whole pages, which changes nothing.
+        // SAFETY: These are whole pages within exclusively borrowed, private and anonymous memory:
+        // each of their bytes becomes zero, which is a valid byte. The kernel rounds the length up
+        // to whole pages, which makes no difference.
         let freed =
             unsafe { libc::madvise(pages.as_mut_ptr().cast(), pages.len(), libc::MADV_DONTNEED) };
         debug_assert_eq!(freed, 0);
     }
 
-    /// Receives the packets that are there, and returns their number.
+    /// Receives the available packets, and returns their number.
     fn receive(&mut self, socket: &OwnedFd) -> io::Result<usize> {
         let rooms = self.memory.chunks_exact_mut(STRIDE);
         let addresses = self.parts.iter_mut().zip(&mut self.sources);
@@ -240,7 +245,7 @@ impl Batch {
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 
-    /// A packet of the last call.
+    /// Returns a packet of the last call.
     fn packet(&self, index: usize) -> Packet<'_> {
         let header = &self.headers[index];
         let source = Source::from_address(&self.sources[index], header.msg_hdr.msg_namelen);
@@ -255,8 +260,8 @@ impl Batch {
     }
 }
 
-/// The pages of `page` bytes, which is a power of two, that are whole in memory of that address and
-/// length, as a range within the memory. Systems have pages of 4, 16 or 64 KiB.
+/// Returns the range of whole pages within memory of this address and length. `page` is the size of
+/// a page, a power of two: 4, 16 or 64 KiB on common systems.
 fn whole_pages(address: usize, length: usize, page: usize) -> Range<usize> {
     let begin = address.next_multiple_of(page) - address;
     let end = (address + length) / page * page;
@@ -266,7 +271,7 @@ fn whole_pages(address: usize, length: usize, page: usize) -> Range<usize> {
 impl Source {
     fn from_address(address: &libc::sockaddr_in6, length: libc::socklen_t) -> Self {
         Self(match libc::c_int::from(address.sin6_family) {
-            // Unix sockets of senders have no name most of the time.
+            // Most unix sockets of senders are unnamed.
             _ if (length as usize) < size_of::<libc::sockaddr_in>() => None,
             libc::AF_INET => {
                 Some(Ipv4Addr::from(u32::from_be(address.sin6_flowinfo)).to_ipv6_mapped())
@@ -301,12 +306,12 @@ impl std::fmt::Display for NamedSource<'_> {
     }
 }
 
-/// Packets of a call.
+/// The maximum number of packets per call.
 const PACKETS: usize = 64;
-/// Room for a packet; the longest one of UDP has 65,507 bytes.
+/// The memory for a packet. The longest UDP packet has 65,507 bytes.
 const PACKET_BYTES: usize = 65_536;
-/// From one packet to the next. Multiples of a page would put the first bytes of all packets into
-/// the same sets of the caches, which hold 8 to 16 of them.
+/// The distance between two packets. With a multiple of a page, the first bytes of all packets
+/// would share the same cache sets, which hold 8 to 16 lines.
 const STRIDE: usize = PACKET_BYTES + 1_408;
 
 #[cfg(test)]
@@ -327,7 +332,7 @@ mod tests {
             let packet = batch.packet(0);
             assert!(matches!(packet, Packet::Whole(bytes, Source(None)) if bytes == lines));
             batch.free();
-            // The memory may begin within a page.
+            // The memory can begin within a page.
             let page = rustix::param::page_size();
             assert!(batch.memory[page..].iter().all(|byte| *byte == 0));
         }
@@ -342,7 +347,7 @@ mod tests {
                     let context = format!("{length} bytes at {address:#x} in pages of {page}");
                     assert!(pages.end <= length, "{context}: {pages:?}");
                     assert_eq!(pages.len() % page, 0, "{context}: {pages:?}");
-                    // What stays is less than a page at each end.
+                    // Less than a page remains at each end.
                     assert!(
                         pages.is_empty() || (address + pages.start).is_multiple_of(page),
                         "{context}"

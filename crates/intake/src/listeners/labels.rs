@@ -1,21 +1,22 @@
-//! The labels of a line: its tags, and the labels from a rule of the mapping.
+//! The labels of a line: its tags, and the labels from a mapping rule.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use super::names::{ResolvedName, escaped, is_name};
 
-/// The faults of the tags of a line.
+/// A summary of the faults of a line's tags.
 #[derive(Debug, Default)]
 pub(crate) struct TagSummary {
     /// The number of tags without a name or a value.
     pub(crate) faults: u64,
-    /// Whether there are more tags than were read.
+    /// Whether the line contains more tags than were read.
     pub(crate) are_cut: bool,
 }
 
-/// Fills `labels` with the tags of a line, up to one more than `most`, which the intake then
-/// refuses, and with the labels of its rule. `strange` is memory for names that change.
+/// Fills `labels` with the tags of a line and the labels of its rule. At most `most` plus one tags
+/// are read, because the intake refuses the line anyway if there are more. `strange` is memory for
+/// names that change.
 #[inline]
 pub(crate) fn put_labels<'s, 'a: 's, I>(
     resolved: &ResolvedName<'s>,
@@ -51,7 +52,7 @@ where
     if let Some(found) = put_named_tags(tags(), most, labels, plain) {
         return found;
     }
-    // Names that differ may become one label, so they are changed before they are counted.
+    // Change the names before counting, because different names can become the same label.
     let escape = |name| match is_name(name) {
         true => Some(Cow::Borrowed(name)),
         false => Some(Cow::Owned(escaped(name, ""))),
@@ -62,8 +63,8 @@ where
     found.unwrap_or_default()
 }
 
-/// Adds tags under names that `named` makes from the names of tags. Returns `None` at the first tag
-/// that gets no name.
+/// Adds tags under names that `named` creates from the names of tags. Returns `None` at the first
+/// tag without a name.
 #[inline]
 fn put_named_tags<'s, 'a: 's, N: Ord>(
     tags: impl Iterator<Item = Result<(&'a str, &'a str), &'a str>>,
@@ -87,8 +88,8 @@ fn put_named_tags<'s, 'a: 's, N: Ord>(
     Some(found)
 }
 
-/// Sets a label, and keeps all sorted by name, as the intake wants them. Of several tags with one
-/// name, the last one counts, as in statsd_exporter.
+/// Sets a label, and keeps all labels sorted by name for the intake. If several tags share a name,
+/// the last one counts, like in statsd_exporter.
 #[inline]
 fn set_label<'a, N: Ord>(labels: &mut Vec<(N, &'a str)>, name: N, value: &'a str) {
     let mut at = labels.len();
@@ -105,7 +106,7 @@ fn set_label<'a, N: Ord>(labels: &mut Vec<(N, &'a str)>, name: N, value: &'a str
     labels.insert(at, (name, value));
 }
 
-/// An empty vector in the memory of a vector of shorter-lived elements.
+/// Returns an empty vector that reuses the memory of a vector of shorter-lived elements.
 pub(crate) fn recycle(mut labels: Vec<(&str, &str)>) -> Vec<(&'static str, &'static str)> {
     labels.clear();
     // The standard library collects in place, so this neither loops nor allocates.

@@ -32,7 +32,7 @@ pub(super) struct ListenerFamilies {
     /// Connections that were closed at once because too many were open.
     #[metric(labels = ["listener"])]
     connections_refused: CounterFamily<[&'static str; 1]>,
-    /// Tags without a name or a value, which were left out.
+    /// Tags without a name or a value, which were omitted.
     tag_errors: Counter,
     /// Samples that a rule of the mapping dropped.
     samples_dropped: Counter,
@@ -54,7 +54,7 @@ pub(super) struct ListenerMetrics {
     dropped: Counter,
 }
 
-/// Counts that are not in the metrics yet.
+/// The counts that are not added to the metrics yet.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerCounts {
     pub(super) packets: u64,
@@ -65,7 +65,7 @@ pub(crate) struct ListenerCounts {
 }
 
 impl ListenerFamilies {
-    /// The metrics of a listener.
+    /// Returns the metrics of a listener.
     pub(super) fn listener(&self, address: &str) -> ListenerMetrics {
         let labels = &[address];
         ListenerMetrics {
@@ -85,7 +85,7 @@ impl ListenerFamilies {
 }
 
 impl ListenerMetrics {
-    /// Adds counts.
+    /// Adds counts to the metrics.
     pub(super) fn add(&self, counts: &ListenerCounts) {
         let all = [
             (&self.packets, counts.packets),

@@ -1,7 +1,7 @@
-//! Listeners of StatsD and Graphite, for lines over UDP, TCP and unix sockets.
+//! The listeners of StatsD and Graphite, for lines over UDP, TCP and unix sockets.
 //!
-//! Each listener is a thread with an intake of its own. The sockets are bound before the daemon
-//! opens its state, and read until it stops. A `Reader` knows the form of the lines.
+//! Each listener is a thread with a separate intake. The sockets are bound before the daemon opens
+//! its state, and read until it stops. A `Reader` implements the syntax of the lines.
 
 mod address;
 mod cache;
@@ -45,27 +45,27 @@ use crate::{self as inputs, LIST, Shared};
 /// The protocol of listeners.
 #[derive(Debug, Clone, Copy)]
 pub struct Protocol {
-    /// Its name, for people.
+    /// The name, for people.
     pub name: &'static str,
-    /// The flag for its addresses, with which its other flags and its metrics begin.
+    /// The flag for the addresses. The other flags and the metrics use it as their prefix.
     pub flag: &'static str,
 }
 
 /// The settings of the listeners of one protocol.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Where lines come in.
+    /// The addresses at which lines arrive.
     pub addresses: Vec<Address>,
     /// The mapping file.
     pub mapping: Option<PathBuf>,
-    /// Whether all counters end in `_total`.
+    /// Whether the names of all counters end in `_total`.
     pub suffixes: bool,
-    /// The receive buffer of UDP to ask for, in bytes.
+    /// The requested size of the UDP receive buffer, in bytes.
     pub receive_buffer: usize,
 }
 
 impl Options {
-    /// The number of listeners with connections.
+    /// Returns the number of listeners with connections.
     fn streams(&self) -> usize {
         let is_stream =
             |address: &&Address| matches!(address, Address::Tcp(_) | Address::UnixStream(_));
@@ -73,15 +73,15 @@ impl Options {
     }
 }
 
-/// The receive buffer to ask for.
+/// Returns the requested size of the receive buffer.
 ///
 /// # Errors
-/// A number out of its bounds.
+/// Fails for a number out of its bounds.
 pub(crate) fn receive_buffer(flag: &'static str, bytes: Option<usize>) -> Result<usize, Unusable> {
     in_range(flag, bytes, 4096, 1 << 30)
 }
 
-/// The listeners of all inputs that read lines, in the order of the list.
+/// Returns the listeners of all inputs that read lines, in the order of the list.
 fn all() -> impl Iterator<Item = &'static LineInput> {
     LIST.iter().filter_map(|row| row.lines.as_ref())
 }
@@ -89,7 +89,7 @@ fn all() -> impl Iterator<Item = &'static LineInput> {
 /// Reads the mapping files of all listeners.
 ///
 /// # Errors
-/// The error of a file, which names the line and the remedy.
+/// Returns the error of a file, which names the line and the remedy.
 pub fn check_mappings(inputs: &inputs::Options) -> Result<(), mapping::Error> {
     for input in all() {
         if let Some(path) = &(input.options)(inputs).mapping {
@@ -99,18 +99,19 @@ pub fn check_mappings(inputs: &inputs::Options) -> Result<(), mapping::Error> {
     Ok(())
 }
 
-/// The number of connections that all listeners can hold, in a process that may open `files` files.
+/// Returns the number of connections that all listeners can hold, in a process that can open
+/// `files` files.
 pub fn connections(inputs: &inputs::Options, files: usize) -> usize {
     let streams = streams(inputs);
     streams * connections_of_each(files, streams)
 }
 
-/// The maximum number of connections of each of `streams` listeners.
+/// Returns the maximum number of connections of each of `streams` listeners.
 fn connections_of_each(files: usize, streams: usize) -> usize {
     (files / 4 / streams.max(1)).clamp(1, MAX_CONNECTIONS)
 }
 
-/// The number of listeners that have connections.
+/// Returns the number of listeners with connections.
 fn streams(inputs: &inputs::Options) -> usize {
     all().map(|input| (input.options)(inputs).streams()).sum()
 }
@@ -120,10 +121,10 @@ fn streams(inputs: &inputs::Options) -> usize {
 pub struct BoundInputs(Vec<(&'static LineInput, Listeners)>);
 
 impl BoundInputs {
-    /// Reads the mapping files and binds all sockets, in a process that may open `files` files.
+    /// Reads the mapping files and binds all sockets, in a process that can open `files` files.
     ///
     /// # Errors
-    /// [`Error`], which names the flag.
+    /// Returns an [`Error`] that names the flag.
     pub fn bind(inputs: &inputs::Options, files: usize) -> Result<Self, Error> {
         let connections = connections_of_each(files, streams(inputs));
         let bind = |input: &'static LineInput| {
@@ -136,7 +137,7 @@ impl BoundInputs {
     /// Starts a thread for each socket.
     ///
     /// # Errors
-    /// [`Error`]: the system refuses a thread, or memory for the metrics.
+    /// Returns an [`Error`] if the system refuses a thread, or memory for the metrics.
     pub fn start(
         self,
         intake: &Intake,
@@ -150,19 +151,19 @@ impl BoundInputs {
     }
 }
 
-/// Bound sockets, which nothing reads yet.
+/// Bound sockets that are not read yet.
 #[derive(Debug)]
 pub struct Listeners {
     protocol: Protocol,
     sockets: Vec<Socket>,
     mapping: Option<Arc<Mapping>>,
     suffixes: bool,
-    /// The most connections of each listener.
+    /// The maximum number of connections of each listener.
     connections: usize,
 }
 
-/// The threads of listeners. Dropping this stops them, after they have read the rest from their
-/// sockets.
+/// The threads of listeners. Dropping this value stops them after they have read the rest from
+/// their sockets.
 #[derive(Debug)]
 pub struct RunningListeners {
     stop: Arc<Stop>,
@@ -189,10 +190,10 @@ enum ErrorKind {
 }
 
 impl Listeners {
-    /// Reads the mapping file, and binds all sockets, each for at most that many connections.
+    /// Reads the mapping file, and binds all sockets, each for at most `connections` connections.
     ///
     /// # Errors
-    /// [`Error`], which names the flag.
+    /// Returns an [`Error`] that names the flag.
     fn bind(protocol: Protocol, options: &Options, connections: usize) -> Result<Self, Error> {
         let error = |kind| Error { flag: protocol.flag, kind };
         let mapping = options.mapping.as_deref().map(|path| Mapping::read(path, protocol.flag));
@@ -206,10 +207,10 @@ impl Listeners {
     }
 
     /// Starts a thread for each socket. If there are any, `prepare` registers metrics, and its
-    /// result makes the reader of a listener.
+    /// result creates the reader of a listener.
     ///
     /// # Errors
-    /// [`Error`]: the system refuses a thread, or memory for the metrics.
+    /// Returns an [`Error`] if the system refuses a thread, or memory for the metrics.
     pub(super) fn start<R: Reader, F: Fn(NameResolver) -> R>(
         self,
         intake: &Intake,
@@ -257,11 +258,11 @@ impl Listeners {
     }
 }
 
-/// A function that takes packets.
+/// A function that handles packets.
 #[doc(hidden)]
 pub type PacketSink = Box<dyn FnMut(&[u8])>;
 
-/// Takes packets like a listener, without a socket.
+/// Handles packets like a listener, but without a socket.
 pub(super) fn lines<R: Reader, F: Fn(NameResolver) -> R>(
     protocol: Protocol,
     intake: &Intake,
@@ -283,7 +284,7 @@ impl Drop for RunningListeners {
     fn drop(&mut self) {
         self.stop.ask();
         for thread in self.threads.drain(..) {
-            // The thread has already reported its panic.
+            // We ignore the error, because the thread already reported its panic.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
-//! Resolves the names of lines to names of metrics: by the rules of a mapping, or as they are.
+//! Resolves the names of lines to names of metrics, by the rules of a mapping, or unchanged.
 //!
-//! Characters that Prometheus does not allow become underscores, as in statsd_exporter. Matches of
-//! rules are cached, because a match costs a walk or a search and several allocations.
+//! Characters that Prometheus does not allow become underscores, like in statsd_exporter. Matches
+//! are cached, because a match costs a walk or a search and several allocations.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use quipu_wire::remote::statsd::Name;
 use super::cache::BoundedCache;
 use super::mapping::{Mapping, MetricClass, RuleMatch, Treatment};
 
-/// Resolves the names of lines. Each listener has its own resolver.
+/// Resolves the names of lines. Each listener uses a separate resolver.
 #[derive(Debug)]
 pub(crate) struct NameResolver {
     mapping: Option<Arc<Mapping>>,
-    /// Whether all counters end in `_total`.
+    /// Whether the names of all counters end in `_total`.
     suffixes: bool,
     /// The matches of names with the rules of the mapping.
     cache: BoundedCache<Option<RuleMatch>>,
     /// The match of a name that is too long to cache.
     uncached: Option<RuleMatch>,
     treatment: Treatment,
-    /// Scratch memory for an escaped name, and for a key of the cache.
+    /// Reused memory for an escaped name, and for a key of the cache.
     text: Vec<u8>,
     key: String,
 }
@@ -29,7 +29,7 @@ pub(crate) struct NameResolver {
 /// The metric of a line, without the labels from tags.
 #[derive(Debug)]
 pub(crate) struct ResolvedName<'a> {
-    /// The name of the metric; empty if a rule makes an empty one.
+    /// The name of the metric; empty if the rule produces an empty name.
     pub(crate) name: &'a str,
     /// The labels from the rule.
     pub(crate) labels: &'a [(String, String)],
@@ -95,7 +95,7 @@ impl NameResolver {
             false => {
                 self.text.clear();
                 escape_to(&mut self.text, name.head, name.tail, suffix);
-                // What is escaped is ASCII.
+                // Escaped bytes are always ASCII.
                 str::from_utf8(&self.text).unwrap_or_default()
             }
         };
@@ -103,20 +103,20 @@ impl NameResolver {
     }
 }
 
-/// Whether a name stays as it is.
+/// Returns whether a name needs no escaping.
 #[inline]
 pub(crate) fn is_name(name: &str) -> bool {
     !name.starts_with(|first: char| first.is_ascii_digit()) && traits(name) == 0
 }
 
-/// The name with an underscore for each character that is not a letter or digit of ASCII, and
-/// before a digit at its beginning. Of several dashes in a row, one is kept for them.
+/// Replaces each character that is not an ASCII letter or digit with an underscore, and adds one
+/// before a leading digit. Several dashes in a row become one underscore.
 pub(super) fn escaped(name: &str, suffix: &str) -> String {
     let mut text = Vec::with_capacity(name.len() + 1);
     if !name.is_empty() {
         escape_to(&mut text, name, "", suffix);
     }
-    // What is escaped is ASCII.
+    // Escaped bytes are always ASCII.
     String::from_utf8(text).unwrap_or_default()
 }
 
@@ -145,7 +145,7 @@ fn escape_to(text: &mut Vec<u8>, head: &str, tail: &str, suffix: &str) {
     }
 }
 
-/// The properties of the bytes of a name, as bits.
+/// Returns the properties of the bytes of a name, as bits.
 #[inline]
 fn traits(name: &str) -> u8 {
     name.bytes().fold(0, |all, byte| all | TRAITS[usize::from(byte)])
@@ -153,7 +153,8 @@ fn traits(name: &str) -> u8 {
 
 /// The byte becomes an underscore.
 const IS_STRANGE: u8 = 1;
-/// The escaped form of the byte depends on its neighbours: a dash, or a part of a character.
+/// The escaped form of the byte depends on its neighbours, for example for a dash or a part of a
+/// character.
 const IS_HARD: u8 = 2;
 
 const TRAITS: [u8; 256] = {
@@ -182,7 +183,8 @@ const ESCAPED: [u8; 256] = {
     table
 };
 
-/// The longest name whose match is cached. A name may be as long as a datagram.
+/// The maximum length of a cached name. This is limited because a name can be as long as a
+/// datagram.
 const MAX_CACHED_NAME: usize = 512;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Hands the lines that a listener receives to the [`Reader`] of their protocol, within the rate of
-//! their sender, and counts them.
+//! Passes received lines to the [`Reader`] of their protocol, within the rate limit of the sender,
+//! and counts them.
 
 use std::fmt::Display;
 use std::mem;
@@ -15,23 +15,23 @@ use crate::list::Input;
 use crate::refusals::Refusals;
 use quipu_process::address::Source;
 
-/// Puts lines of one protocol into the intake. A line or a value that is refused is reported, and
-/// does not take its neighbours along.
+/// Stores the lines of one protocol in the intake. A refused line or value is reported, and does
+/// not affect its neighbours.
 pub(crate) trait Reader: Send + 'static {
     /// The input.
     const INPUT: Input;
-    /// Whether clients write packets after their length to connections.
+    /// Whether clients write packets with a length prefix to connections.
     const FRAMES: bool;
 
-    /// Takes whole lines, and counts them.
+    /// Handles whole lines, and counts them.
     fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>);
 
-    /// Adds the counts to metrics. Between the calls, counting costs no atomics. Returns the
-    /// number of samples that were taken since the last call.
+    /// Adds the counts to the metrics. Between two calls, counting needs no atomics. Returns the
+    /// number of samples accepted since the last call.
     fn flush(&mut self) -> u64;
 }
 
-/// The part that readers of all protocols need.
+/// The part that the readers of all protocols need.
 pub(crate) struct Common {
     pub(crate) intake: Intake,
     pub(crate) shared: &'static Shared,
@@ -46,7 +46,7 @@ pub(super) struct Receiver<R> {
     reader: R,
 }
 
-/// The sender of lines; its text is for people.
+/// The sender of lines. It is displayed for people.
 pub(super) trait Sender: Display {
     /// Names the sender as the source of the next lines.
     fn name_to(&self, intake: &mut Intake);
@@ -58,7 +58,7 @@ impl Sender for String {
     }
 }
 
-/// Reports refusals of a client.
+/// Reports the refusals of a client.
 pub(crate) struct Report<'a> {
     refusals: &'static Refusals,
     input: Input,
@@ -79,21 +79,21 @@ impl<R: Reader> Receiver<R> {
         }
     }
 
-    /// Takes a datagram.
+    /// Handles a datagram.
     pub(super) fn packet(&mut self, packet: &[u8], source: &dyn Sender) {
         self.common.counts.packets += 1;
         self.common.counts.bytes += packet.len() as u64;
         self.lines(packet, source);
     }
 
-    /// Reports a datagram that is longer than any buffer for one.
+    /// Reports a datagram that is longer than any buffer.
     pub(super) fn packet_too_long(&mut self, source: &dyn Sender) {
         self.common.counts.packets += 1;
         let report = self.report(source);
         report.refuse("packet_too_long", &"the datagram has over 65,536 bytes");
     }
 
-    /// Takes a part of a stream.
+    /// Handles a part of a stream.
     pub(super) fn cut(&mut self, cut: Cut<'_>, source: &dyn Sender) {
         match cut {
             Cut::Lines(lines) => {
@@ -108,7 +108,7 @@ impl<R: Reader> Receiver<R> {
         }
     }
 
-    /// Counts the end of a connection, or a connection that was refused.
+    /// Returns the metrics of the listener.
     pub(super) fn metrics(&self) -> &ListenerMetrics {
         &self.metrics
     }
@@ -147,8 +147,8 @@ impl<R: Reader> Receiver<R> {
 }
 
 impl Common {
-    /// The metric of a line with this name, and its treatment. `None` if a rule drops the line,
-    /// which is counted, or makes an empty name, which is reported.
+    /// Returns the metric of a line with this name, and its treatment. `None` if a rule drops the
+    /// line, which is counted, or produces an empty name, which is reported.
     #[inline]
     pub(crate) fn metric<'a>(
         &mut self,
@@ -172,7 +172,8 @@ impl Common {
 }
 
 impl Report<'_> {
-    /// Reports a refusal: a word for the reason, and a detail such as the beginning of the line.
+    /// Reports a refusal: a word for the reason, and a detail, for example the beginning of the
+    /// line.
     #[cold]
     pub(crate) fn refuse(&self, reason: &'static str, detail: &dyn Display) {
         self.refusals.refuse(self.input, &self.source.to_string(), reason, detail);

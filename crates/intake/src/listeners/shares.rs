@@ -1,10 +1,10 @@
-//! The connection that gives way when all places of a listener are taken.
+//! Chooses the connection that gives way when all places of a listener are taken.
 //!
-//! The client with the most connections loses a connection: first a connection that has never sent
-//! anything, then the connection that has been idle longest. So a client that opens any number of
-//! connections takes no place from a client that has fewer. A client does not lose a connection in
-//! use to another one of its own: if it has more senders than there are places, they would close
-//! each other's connections all the time, and all of them would lose lines.
+//! The client with the most connections loses one: first we choose a connection that never sent a
+//! byte, then the connection that was idle longest. A client can therefore open any number of
+//! connections without taking a place from a client with fewer. A client never loses a connection
+//! in use to another of its connections. Otherwise, a client with more senders than there are
+//! places would close its connections all the time, and all of its senders would lose lines.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,11 +13,12 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The sender at the other end of a connection. The senders of one client share its connections.
+/// The sender at the other end of a connection. The senders of one client share the client's
+/// connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
     pub(super) client: Client,
-    /// The process id of a local sender, otherwise 0.
+    /// The process ID of a local sender, otherwise 0.
     pub(super) process: i32,
 }
 
@@ -50,12 +51,12 @@ pub(super) struct Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Usage {
     pub(super) has_sent_nothing: bool,
-    /// The time since it was opened, or since something was last read from it.
+    /// The time since the last read, or since the connection was opened.
     pub(super) idle: Duration,
 }
 
 impl Shares {
-    /// Counts a new connection of that peer.
+    /// Counts a new connection of this peer.
     pub(super) fn enter(&mut self, peer: Peer) -> Share {
         let (client, process) =
             (increase(&mut self.clients, peer.client), increase(&mut self.processes, peer));
@@ -68,7 +69,7 @@ impl Shares {
         decrease(&mut self.processes, share.peer);
     }
 
-    /// Returns which of `connections` gives way to a new connection of that peer, if any does.
+    /// Returns the connection that gives way to a new connection of this peer, if there is one.
     pub(super) fn choose_victim<'a>(
         &self,
         peer: Peer,
@@ -76,7 +77,7 @@ impl Shares {
     ) -> Option<usize> {
         let rank = |share: &Share, usage: &Usage| (share.client.get(), share.process.get(), *usage);
         let gives_way = |share: &Share, usage: &Usage| {
-            // With the new connection, the peer still has no more.
+            // Even with the new connection, the peer uses no more than the other one.
             let has_fewer = if share.peer.client == peer.client {
                 share.process.get() > count(&self.processes, &peer) + 1
             } else {
@@ -109,16 +110,15 @@ fn count<K: Eq + Hash>(counts: &HashMap<K, Count>, key: &K) -> usize {
     counts.get(key).map_or(0, |count| count.get())
 }
 
-/// The time without a byte after which a connection gives way to any other. Many senders of
-/// Graphite send once a minute.
+/// The idle time after which a connection gives way to any other. This is long because many
+/// Graphite senders send only once a minute.
 const GIVES_WAY: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Connections in use for the tests: peers, whether they have sent something, and how long they
-    /// have been idle.
+    /// Connections for the tests: their peers, whether they sent a byte, and their idle times.
     #[derive(Default)]
     struct Model {
         shares: Shares,
@@ -156,7 +156,7 @@ mod tests {
         }
         model.open(address(1), true, 500);
         assert_eq!(model.gives_way(address(3)), Some(2));
-        // A connection that has never sent anything gives way before, however new it is.
+        // A connection that never sent a byte gives way before these, however new it is.
         model.open(address(2), false, 0);
         assert_eq!(model.gives_way(address(3)), Some(5));
         assert_eq!(model.gives_way(address(1)), Some(5));
@@ -169,7 +169,7 @@ mod tests {
             model.open(address(1), true, idle);
         }
         assert_eq!(model.gives_way(address(1)), None);
-        // Nor to a client that would then have more.
+        // Nor to a client that would then use more connections.
         model.open(address(2), true, 0);
         model.open(address(2), true, 0);
         assert_eq!(model.gives_way(address(2)), None);

@@ -1,5 +1,5 @@
-//! The sockets of listeners: bound before the daemon opens its state, so that a daemon that cannot
-//! listen does not touch it.
+//! The sockets of listeners. They are bound before the daemon opens its state, because a daemon
+//! that cannot listen must not change it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,10 +17,9 @@ use quipu_http::local_socket::{self, BoundPath};
 /// A bound socket.
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// The path of a unix socket, which this removes when it is dropped, before the descriptor is
-    /// closed.
+    /// The path of a unix socket. Dropping it removes the path before the descriptor is closed.
     _path: Option<BoundPath>,
-    /// The address, with the port that it was bound to.
+    /// The address, with the port that was bound.
     pub(super) address: String,
     pub(super) descriptor: OwnedFd,
     pub(super) transport: Transport,
@@ -29,7 +28,7 @@ pub(super) struct Socket {
 /// The transport of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// Datagrams of the internet; with the size of the receive buffer, as the kernel counts it.
+    /// Internet datagrams, with the size of the receive buffer in the kernel's count.
     Udp(usize),
     UnixDatagram,
     Tcp,
@@ -37,7 +36,7 @@ pub(super) enum Transport {
 }
 
 impl Socket {
-    /// Binds a socket. `buffer` is the receive buffer of UDP to ask for, in bytes.
+    /// Binds a socket. `buffer` is the requested size of the UDP receive buffer, in bytes.
     pub(super) fn bind(address: &Address, buffer: usize) -> io::Result<Self> {
         let none =
             |(descriptor, address, transport)| Self { address, descriptor, transport, _path: None };
@@ -70,11 +69,12 @@ impl Socket {
     }
 }
 
-/// How many packets the kernel has dropped at this socket since it was created.
+/// Returns the number of packets that the kernel dropped at this socket since its creation.
 ///
-/// This is the ninth word of `SO_MEMINFO`. The control message `SO_RXQ_OVFL` has the same count,
-/// but comes with packets only, with the count at the time at which the packet was queued: drops at
-/// the end of a burst would be seen with the next packet, whenever that comes.
+/// This is the ninth word of `SO_MEMINFO`. The control message `SO_RXQ_OVFL` contains the same
+/// count, but it only arrives with a packet, and with the count at the time when the packet was
+/// queued. We would therefore see the drops at the end of a burst only with the next packet,
+/// however late that is.
 pub(super) fn kernel_drops(socket: &OwnedFd) -> Option<u32> {
     let mut words = [0_u32; 9];
     let mut length = size_of_val(&words) as libc::socklen_t;
@@ -94,13 +94,13 @@ pub(super) fn kernel_drops(socket: &OwnedFd) -> Option<u32> {
 
 fn udp(address: SocketAddr, buffer: usize) -> io::Result<(OwnedFd, String, Transport)> {
     let socket = socket_with(family(address), SocketType::DGRAM, FLAGS, None)?;
-    // Only a process with CAP_NET_ADMIN may exceed net.core.rmem_max.
+    // Only a process with CAP_NET_ADMIN can exceed net.core.rmem_max.
     if sockopt::set_socket_recv_buffer_size_force(&socket, buffer).is_err() {
         sockopt::set_socket_recv_buffer_size(&socket, buffer)?;
     }
     bind(&socket, &address)?;
     let bound = format!("udp://{}", local_address(&socket)?);
-    // The kernel doubles what it is asked for, for its own needs, and cuts it without an error.
+    // The kernel doubles the requested size for its own needs, and limits it without an error.
     let got = sockopt::socket_recv_buffer_size(&socket)?;
     if got < buffer.saturating_mul(2) {
         warn!(
@@ -136,7 +136,7 @@ fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
 }
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
-/// Connections that the kernel queues; `net.core.somaxconn` bounds it.
+/// The number of connections that the kernel queues, unless `net.core.somaxconn` is smaller.
 const BACKLOG: i32 = 1024;
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
         let path = directory.path().join("a");
         let address: Address = format!("unix:{}", path.display()).parse().unwrap();
         let first = Socket::bind(&address, 0).unwrap();
-        // Something removed the path, and another process has bound its socket there.
+        // Another process has removed the path, and bound its socket there.
         fs::rename(&path, directory.path().join("b")).unwrap();
         let second = Socket::bind(&address, 0).unwrap();
         drop(first);
@@ -200,7 +200,7 @@ mod tests {
             drop(first);
             assert!(!path.exists());
 
-            // A process that was killed leaves its path.
+            // A killed process does not remove its path.
             match kind {
                 "a" => drop(std::os::unix::net::UnixListener::bind(&path).unwrap()),
                 _ => drop(UnixDatagram::bind(&path).unwrap()),

@@ -1,4 +1,4 @@
-//! Stops the threads of listeners: by a flag for busy threads, and a pipe whose end wakes waiting
+//! Stops the threads of listeners: a flag stops busy threads, and the end of a pipe wakes waiting
 //! threads.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,11 +9,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// Asked to stop, or not yet.
+/// The stop signal.
 #[derive(Debug)]
 pub(super) struct Stop {
     is_asked: AtomicBool,
-    /// Readable, or hung up, once the other end is closed.
+    /// Readable or hung up after the other end was closed.
     wakes: OwnedFd,
     other_end: Mutex<Option<OwnedFd>>,
 }
@@ -25,26 +25,26 @@ impl Stop {
         Ok(Self { is_asked: AtomicBool::new(false), wakes, other_end })
     }
 
-    /// Asks all threads to stop.
+    /// Tells all threads to stop.
     pub(super) fn ask(&self) {
-        // Relaxed: nothing is published with it. A thread that waits is woken by the pipe.
+        // Relaxed: this flag publishes no other data. Waiting threads are woken by the pipe.
         self.is_asked.store(true, Ordering::Relaxed);
-        // A poisoned lock still has the end in it.
+        // A poisoned lock still contains the end.
         let mut end = self.other_end.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         drop(end.take());
     }
 
-    /// Whether the threads are to stop.
+    /// Returns whether the threads must stop.
     pub(super) fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is something to read, or the threads are to stop. Returns false if that
-    /// takes longer than this time.
+    /// Waits until there are bytes to read, or until the threads must stop. Returns false if this
+    /// takes longer than `most`.
     pub(super) fn wait_for(&self, descriptor: &OwnedFd, most: Option<Duration>) -> bool {
         let mut both =
             [PollFd::new(descriptor, PollFlags::IN), PollFd::new(&self.wakes, PollFlags::IN)];
-        // An interrupted wait is like one that ends: the caller looks at both again.
+        // An interrupted wait is like one that ended, because the caller checks both again.
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         poll(&mut both, most.as_ref()) != Ok(0)
     }

@@ -1,5 +1,5 @@
-//! The loop of a listener for connections: all of them on one thread, with bounds on their number,
-//! on the length of a line, and on the time without one.
+//! The loop of a connection listener. All connections share one thread, with limits on their
+//! number, on the length of a line, and on the time without a line.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +21,8 @@ use super::sockets::{Socket, Transport};
 use super::stop::Stop;
 use quipu_process::address;
 
-/// Accepts and reads until it is stopped, and then reads the rest from the sockets.
-/// At most `most` connections are open at a time.
+/// Accepts and reads until the stop, and then reads the rest from the sockets. At most `most`
+/// connections are open at a time.
 pub(super) fn run<R: Reader>(
     socket: &Socket,
     stop: &Stop,
@@ -60,7 +60,7 @@ pub(super) fn run<R: Reader>(
 struct Connections<'a> {
     socket: &'a Socket,
     epoll: OwnedFd,
-    /// The most of them.
+    /// The maximum number of connections.
     most: usize,
     places: Vec<Option<Connection>>,
     free: Vec<usize>,
@@ -71,7 +71,7 @@ struct Connections<'a> {
 struct Connection {
     descriptor: OwnedFd,
     input: ConnectionInput,
-    /// The client; the address of the listener for a unix socket.
+    /// The client; for a unix socket, the address of the listener.
     source: String,
     share: Share,
     last_read: Instant,
@@ -79,22 +79,22 @@ struct Connection {
 
 /// The buffer that divides the input of a connection.
 enum ConnectionInput {
-    /// Nothing was received yet.
+    /// No byte was received yet.
     Unknown,
     /// At line feeds.
     Lines(LineBuffer),
-    /// By lengths, as clients of Datadog write to unix sockets.
+    /// By lengths, like Datadog's clients write to unix sockets.
     Frames(FrameBuffer),
 }
 
 /// The outcome of a read from a connection.
 #[derive(PartialEq, Eq)]
 enum ReadOutcome {
-    /// Some bytes; there may be more.
+    /// Some bytes. There may be more.
     Some,
-    /// Nothing at the moment.
+    /// No bytes at the moment.
     Nothing,
-    /// The client has closed the connection, in order or not.
+    /// The client closed the connection, cleanly or not.
     End,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Connections<'a> {
         })
     }
 
-    /// Accepts some of the connections that wait. Returns whether there may be more.
+    /// Accepts some of the waiting connections. Returns whether there may be more.
     fn accept<R: Reader>(&mut self, receiver: &mut Receiver<R>) -> bool {
         for _ in 0..ACCEPTS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -132,7 +132,7 @@ impl<'a> Connections<'a> {
                 Err(Errno::AGAIN) => return false,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
-                    // No descriptors or memory are left. The connection waits in the queue.
+                    // No descriptors or memory are left. The connection stays in the queue.
                     error!(%error, address = self.socket.address, "cannot accept a connection");
                     thread::sleep(PAUSE_AFTER_ERROR);
                     return false;
@@ -180,8 +180,8 @@ impl<'a> Connections<'a> {
         });
     }
 
-    /// Closes a connection that gives way to a new one of that peer, after it took the lines that
-    /// the connection holds. Returns false if none gives way.
+    /// Makes room for a new connection of this peer: handles the buffered lines of the connection
+    /// that gives way, and closes it. Returns false if no connection gives way.
     fn make_room<R: Reader>(&mut self, peer: Peer, receiver: &mut Receiver<R>) -> bool {
         let now = Instant::now();
         let connections = self.places.iter().enumerate().filter_map(|(place, connection)| {
@@ -206,7 +206,7 @@ impl<'a> Connections<'a> {
         true
     }
 
-    /// Reads once from a connection, so that an endless stream does not hold up other connections.
+    /// Reads once from a connection, so an endless stream does not delay other connections.
     fn read<R: Reader>(&mut self, place: u64, receiver: &mut Receiver<R>) {
         let place = place as usize;
         let Some(Some(connection)) = self.places.get_mut(place) else { return };
@@ -234,11 +234,11 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Reads the rest, for a bounded time, because clients may continue to send. A line that has no
-    /// end yet is not taken: its client still writes it.
+    /// Reads the rest for a bounded time, because clients can continue to send. An unfinished line
+    /// is dropped, because its client is still writing it.
     fn read_the_rest<R: Reader>(&mut self, receiver: &mut Receiver<R>) {
         let begun = Instant::now();
-        // The queue of a listener is bounded, but clients may go on connecting.
+        // Limit the time, because clients can continue to connect, although the queue is bounded.
         while self.accept(receiver) && begun.elapsed() < LAST_READS {}
         for place in 0..self.places.len() {
             while let Some(connection) = &mut self.places[place] {
@@ -279,8 +279,8 @@ impl Connection {
 impl ConnectionInput {
     fn push<R: Reader>(&mut self, bytes: &[u8], receiver: &mut Receiver<R>, source: &dyn Sender) {
         if let Self::Unknown = self {
-            // The first four bytes of a frame are its length, which is far below 2^16. Lines have
-            // no zeros.
+            // The first four bytes of a frame are its length, which is far below 2^16. Lines
+            // contain no zeros.
             *self = match bytes {
                 [_, _, 0, ..] | [_, 0] | [0] if R::FRAMES => {
                     Self::Frames(FrameBuffer::new(MAX_FRAME))
@@ -295,7 +295,7 @@ impl ConnectionInput {
         }
     }
 
-    /// Takes the last line, which may have no line feed. The rest of a frame is incomplete.
+    /// Handles the last line, even without a line feed. The rest of a frame is incomplete.
     fn finish<R: Reader>(&mut self, receiver: &mut Receiver<R>, source: &dyn Sender) {
         if let Self::Lines(lines) = self {
             lines.finish(|cut| receiver.cut(cut, source));
@@ -308,11 +308,11 @@ fn identity(address: rustix::net::SocketAddrAny) -> Option<IpAddr> {
     Some(address::identity(address.ip()))
 }
 
-/// The user and the process that have connected to a unix socket.
+/// Returns the user and the process that connected to a unix socket.
 fn local_peer(descriptor: &OwnedFd) -> Peer {
     let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: The descriptor is open for as long as it is borrowed, and the pointers and the length
+    // SAFETY: The descriptor is open while it is borrowed, and the pointers and the length
     // describe `peer`, which outlives the call. If the call fails, `peer` remains a user of no
     // process. rustix would make a process id of a zero, which means that the process is not in
     // the namespace of this one.
@@ -328,26 +328,26 @@ fn local_peer(descriptor: &OwnedFd) -> Peer {
     Peer { client: Client::User(peer.uid), process: peer.pid }
 }
 
-/// The subjects of events; smaller numbers are positions of connections.
+/// The event keys of other subjects. Smaller keys are positions of connections.
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 
-/// Events of one wait.
+/// The maximum number of events per wait.
 const EVENTS: usize = 64;
-/// Connections that are accepted before others are read.
+/// The number of connections to accept before the others are read.
 const ACCEPTS: usize = 64;
-/// The most open connections of one listener.
+/// The maximum number of open connections of one listener.
 pub(super) const MAX_CONNECTIONS: usize = 1024;
-/// Bytes of a line.
+/// The maximum length of a line in bytes.
 const MAX_LINE: usize = 16_384;
-/// Bytes of a packet on a stream; clients send 8 KiB at most.
+/// The maximum size of a packet on a stream in bytes. Clients send at most 8 KiB.
 const MAX_FRAME: usize = 65_535;
-/// The time that a connection may stay open without sending anything.
+/// How long a connection can stay open without sending a byte.
 const IDLE: Duration = Duration::from_secs(600);
 const SWEEP: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 65_536;
-/// The most reads from a connection that gives way. The kernel holds at most 6 MiB for it, unless
-/// `net.ipv4.tcp_rmem` was raised.
+/// The maximum number of reads from a connection that gives way. The kernel buffers at most 6 MiB,
+/// unless `net.ipv4.tcp_rmem` was raised.
 const MAX_LAST_READS: usize = 128;
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 /// The time for the rest from connections when the daemon stops.

@@ -10,23 +10,23 @@ use crate::refusal::{Refusal, Result};
 use quipu_client::media::Media;
 use quipu_http::{Request, Response};
 
-/// An encoding.
+/// The encoding of a request and its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Protobuf,
     Json,
 }
 
-/// The beginning of the media types of gRPC.
+/// The prefix of gRPC's media types.
 const GRPC: &str = "application/grpc";
 /// The media types, in the order of the encodings.
 const TYPES: [&str; 2] = ["application/x-protobuf", "application/json"];
 
 impl Encoding {
-    /// Reads the encoding of a request from its `Content-Type`.
+    /// Determines the encoding of a request by its `Content-Type`.
     ///
     /// # Errors
-    /// The type is not supported.
+    /// Fails if this type is not supported.
     pub(super) fn from_request(request: &Request) -> Result<Self> {
         let media = Media::from_headers(request.headers());
         if media.is(TYPES[0]) {
@@ -44,8 +44,8 @@ impl Encoding {
         }
     }
 
-    /// The response to a request whose points were taken, except for refused points. Without
-    /// refused points, the message is a warning.
+    /// Returns the response to a request whose points were accepted, except the refused ones.
+    /// Without refused points, the message is a warning.
     pub(super) fn success(self, refused: u64, message: &str) -> Response {
         let is_plain = refused == 0 && message.is_empty();
         let body = match self {
@@ -62,7 +62,7 @@ impl Encoding {
             }
             Self::Json if is_plain => b"{}".to_vec(),
             Self::Json => {
-                // The mapping writes integers of 64 bits as texts.
+                // JSON writes 64-bit integers as strings, by the mapping of Protocol Buffers.
                 let partial = serde_json::json!({"partialSuccess": {
                     "rejectedDataPoints": refused.to_string(), "errorMessage": message}});
                 partial.to_string().into_bytes()
@@ -71,7 +71,7 @@ impl Encoding {
         self.response(StatusCode::OK, body)
     }
 
-    /// The response to a request of which nothing, or not all, was taken.
+    /// Returns the response to a request that was refused as a whole or in part.
     pub(super) fn failure(self, status: StatusCode, message: &str) -> Response {
         let code = match status {
             StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
@@ -103,7 +103,7 @@ impl Encoding {
     }
 }
 
-/// Codes of gRPC.
+/// The status codes of gRPC.
 const INVALID_ARGUMENT: u64 = 3;
 const RESOURCE_EXHAUSTED: u64 = 8;
 const UNIMPLEMENTED: u64 = 12;

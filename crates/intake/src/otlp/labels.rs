@@ -1,10 +1,10 @@
 //! The labels of a series: the attributes of a point, its resource and its scope, by Prometheus'
 //! rules.
 //!
-//! `service.name` and `service.namespace` become `job`, `service.instance.id` becomes `instance`.
-//! The other attributes of a resource are the labels of `target_info`, unless they are promoted.
-//! The scope becomes `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and
-//! `otel_scope_` with the key of each of its attributes.
+//! `service.name` and `service.namespace` become `job`, and `service.instance.id` becomes
+//! `instance`. The other attributes of a resource become labels of `target_info`, unless they are
+//! promoted. The scope becomes `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and
+//! `otel_scope_` followed by the key of each of its attributes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::points::PointError;
 use super::values;
 use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE, Translation};
 
-/// Labels in order of their addition. The texts are in one buffer, which is used again.
+/// The labels in the order of their addition. This type reuses one buffer for all strings.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
     texts: String,
@@ -41,7 +41,7 @@ impl Labels {
         self.find(name).map(|index| self.text(&self.pairs[index].1))
     }
 
-    /// Sets a label, whatever value it has.
+    /// Sets a label, replacing any earlier value.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         let value = self.push(value);
         match self.find(name) {
@@ -53,10 +53,10 @@ impl Labels {
         }
     }
 
-    /// Sets a label; a value that it has comes first, and a semicolon between them.
+    /// Sets a label. An existing value is kept in front, separated by a semicolon.
     ///
     /// # Errors
-    /// If both are too long together.
+    /// Fails if both values together are too long.
     fn join(&mut self, name: &str, value: &str, limits: &Limits) -> Result<(), Rejection> {
         let Some(index) = self.find(name).filter(|index| !self.pairs[*index].1.is_empty()) else {
             self.set(name, value);
@@ -88,11 +88,11 @@ impl Labels {
         &self.texts[range.clone()]
     }
 
-    /// Adds attributes; those whose names are the same after translation are joined, in the order
-    /// of their keys.
+    /// Adds attributes. If several names are the same after translation, their values are joined,
+    /// ordered by key.
     ///
     /// # Errors
-    /// If nothing is left of a key, or a limit is exceeded.
+    /// Fails if a key is empty after translation, or if a limit is exceeded.
     pub(super) fn add(
         &mut self,
         rules: LabelRules<'_>,
@@ -124,8 +124,8 @@ impl Labels {
     }
 }
 
-/// The translation of attributes to labels, and its limits. Limits are checked before a label is
-/// copied, because each label of a request is copied for each of its points.
+/// The translation of attributes to labels, and its limits. We check limits before copying a label,
+/// because each label of a request is copied for each of its points.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LabelRules<'l> {
     pub(super) translation: Translation,
@@ -133,7 +133,7 @@ pub(super) struct LabelRules<'l> {
 }
 
 impl LabelRules<'_> {
-    /// The label of an attribute.
+    /// Returns the label of an attribute.
     fn translate<'a>(
         self,
         (key, value): Attribute<'a>,
@@ -155,16 +155,18 @@ impl LabelRules<'_> {
 pub(super) struct Target {
     pub(super) job: String,
     pub(super) instance: String,
-    /// Attributes that become labels of each series.
+    /// The attributes that become labels of each series.
     pub(super) promoted: Labels,
-    /// The labels of `target_info`; empty if it has none.
+    /// The labels of `target_info`; empty if there is none.
     pub(super) info: Labels,
 }
 
 impl Target {
+    /// Reads the attributes of a resource.
+    ///
     /// # Errors
-    /// If a key is empty after translation, or a limit is exceeded. If only the labels of
-    /// `target_info` exceed the limits, it is omitted.
+    /// Fails if a key is empty after translation, or if a limit is exceeded. If only the labels of
+    /// `target_info` exceed the limits, it is omitted instead.
     pub(super) fn read(
         &mut self,
         attributes: &[Attribute<'_>],
@@ -239,10 +241,10 @@ impl Target {
     }
 }
 
-/// Sets the labels of a scope. A scope without a name has none.
+/// Sets the labels of a scope. A scope without a name gets no labels.
 ///
 /// # Errors
-/// If nothing is left of a key, or a limit is exceeded.
+/// Fails if a key is empty after this translation, or if a limit is exceeded.
 pub(super) fn set_scope_labels(
     labels: &mut Labels,
     scope: &Instrumentation<'_, '_>,
@@ -330,7 +332,7 @@ mod tests {
         target.add_to(&mut labels);
         assert_eq!(shown(&labels), "instance=i-1 a=b host_name=h job=shop/cart");
 
-        // Without other attributes, and without a service, there is nothing to tell.
+        // Without a service or other attributes, there is no information for `target_info`.
         target.read(&text(&[(NAME, "cart")]), ESCAPED, &[]).unwrap();
         assert_eq!((target.job.as_str(), target.info.is_empty()), ("cart", true));
         target.read(&text(&[("host.name", "h"), (NAMESPACE, "shop")]), ESCAPED, &[]).unwrap();
@@ -344,7 +346,7 @@ mod tests {
         let mut add = |pairs: &[(&'static str, &'static str)]| {
             labels.clear();
             let added = labels.add(ESCAPED, &text(pairs), |key| key != "no");
-            // The texts of labels before the join are freed.
+            // The strings from before the join are freed.
             assert!(labels.texts.len() < 100);
             added
         };

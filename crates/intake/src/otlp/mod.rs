@@ -1,11 +1,11 @@
 //! OTLP over HTTP: `POST /v1/metrics`, in protobuf and JSON.
 //!
-//! | file | has |
+//! | file | contents |
 //! |---|---|
-//! | `encoding.rs` | the types of requests, and responses |
-//! | `points.rs` | data points in the form that an intake takes |
-//! | `labels.rs` | labels of resources, scopes and points |
-//! | `values.rs` | values of attributes as texts |
+//! | `encoding.rs` | the types of requests, and the responses |
+//! | `points.rs` | converts data points to the form of an intake |
+//! | `labels.rs` | the labels of resources, scopes and points |
+//! | `values.rs` | formats the values of attributes as strings |
 
 mod encoding;
 pub(crate) mod labels;
@@ -38,9 +38,9 @@ pub use settings::OtlpInputFlags;
 /// The options of OTLP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Whether requests are taken.
+    /// Whether requests are accepted.
     pub enabled: bool,
-    /// How names are translated.
+    /// The translation of names.
     pub translation: Translation,
     /// The attributes of resources that become labels of all their series.
     pub promote: Vec<String>,
@@ -58,21 +58,21 @@ self_cell!(
 /// A request with data points.
 pub struct OtlpRequest {
     encoding: Encoding,
-    /// Once the body is expanded.
+    /// The reader of the points, after the body was expanded.
     points: Option<Points>,
     translator: Translator,
     rejected: RejectedPoints,
 }
 
-/// The refused points of a request, which OTLP reports in its own way.
+/// The refused points of a request. We collect them here, because OTLP reports them in its own way.
 #[derive(Debug, Default)]
 struct RejectedPoints {
     refused: u64,
-    /// The number of refused points that may be taken later.
+    /// The number of refused points that could be accepted later.
     retryable: u64,
     /// The first refusal.
     message: String,
-    /// The number of points of processes that send the same series at the same time.
+    /// The number of points from processes that send the same series at the same time.
     overlaps: u64,
 }
 
@@ -85,8 +85,8 @@ impl RejectedPoints {
         }
     }
 
-    /// Whether the client may repeat the request: none of its points was taken, which would count
-    /// twice, and all of them may be taken later.
+    /// Returns whether the client should repeat the request: no point was accepted (a repetition
+    /// would count it twice), and every refusal is temporary.
     fn may_be_repeated(&self, taken: u64) -> bool {
         taken == 0 && self.refused > 0 && self.retryable == self.refused
     }
@@ -142,7 +142,7 @@ impl BodyInput for OtlpRequest {
         }
     }
 
-    /// The response in the encoding of the request, or in JSON without a known encoding.
+    /// Returns the response in the encoding of the request, or in JSON if the encoding is unknown.
     fn refuse(input: Option<&Self>, inputs: &Inputs, mut refusal: Refusal) -> Response {
         let encoding = input.map_or(Encoding::Json, |input| input.encoding);
         if refusal.status == StatusCode::PAYLOAD_TOO_LARGE && encoding == Encoding::Json {
@@ -158,14 +158,14 @@ impl BodyInput for OtlpRequest {
 }
 
 impl OtlpRequest {
-    /// Takes points, until the time of the step is over. Returns whether these were the last
+    /// Handles points until the time of the step is over. Returns whether these were the last
     /// points.
     fn take(&mut self, context: &mut Context<'_>) -> Result<bool> {
         let Self { points: Some(points), translator, rejected, .. } = self else { return Ok(true) };
         let Context { inputs, outcome, begun } = context;
         let mut intake = inputs.intake();
         let mut overlaps = intake.overlaps();
-        // Other requests had their turns meanwhile.
+        // Set this again, because other requests had their turns in the meantime.
         intake.set_source(&Source::Job(translator.source()));
         let read = points.with_dependent_mut(|_, reader| {
             for count in 1.. {
@@ -183,7 +183,8 @@ impl OtlpRequest {
                         Err(error) => {
                             let error = error.explained(&intake);
                             let name = point.metric.name;
-                            // The client cannot know of a duplicate, and need not change anything.
+                            // Don't report a duplicate, because the client cannot know of it, and
+                            // need not change anything.
                             if !error.is_duplicate() {
                                 rejected.refuse(name, &error);
                             }
@@ -208,7 +209,7 @@ impl OtlpRequest {
     }
 }
 
-/// Whether the same point may be taken later.
+/// Returns whether the same point could be accepted later.
 fn is_temporary(error: &PointError) -> bool {
     use Rejection::{Families, Full, Series, SourceSeries};
     matches!(error, PointError::Intake(Families | Full | Series | SourceSeries))
@@ -224,14 +225,15 @@ fn note(message: &mut String, name: &str, error: &PointError) {
     let _ = write!(message, "{:?}: {error}", &name[..end]);
 }
 
-/// The warning for processes that send the same series.
+/// The warning about processes that send the same series.
 const OVERLAP: &str = "another process sends the same series: set service.instance.id for each \
                        process";
-/// The most refused points that a response lists.
+/// The maximum number of refused points that a response lists.
 const LISTED: u64 = 3;
-/// The characters of a name that a response repeats.
+/// The maximum number of characters of a name in a response.
 const NAME_CHARS: usize = 100;
-/// The most bytes of JSON, which is read in one go: other connections wait meanwhile.
+/// The maximum size of JSON in bytes. This is limited because JSON is parsed at once, and other
+/// connections wait in the meantime.
 const JSON_LIMIT: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Converts data points to the values that an intake takes.
+//! Converts data points to the values of an intake.
 
 use std::fmt;
 
@@ -15,7 +15,8 @@ use quipu_process::address::Source;
 use quipu_process::text::cut;
 use quipu_translate::otlp::Kind;
 
-/// The reason why a data point was not taken.
+/// The reason why a data point was refused. You can find the words for the metrics in
+/// [`PointError::reason`].
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PointError {
     /// The intake refused the point.
@@ -26,7 +27,7 @@ pub(super) enum PointError {
     Name,
     /// The key of an attribute is empty after translation.
     Key(String),
-    /// The point has no value.
+    /// The point contains no value.
     Empty,
     /// The point lacks its temporality.
     Temporality,
@@ -53,17 +54,17 @@ impl PointError {
         }
     }
 
-    /// The error for a key that is empty after translation.
+    /// Returns the error for a key that is empty after translation.
     pub(super) fn key(key: &str) -> Self {
         Self::Key(cut(key, 100).into())
     }
 
-    /// Whether the point was taken before.
+    /// Returns whether this point was accepted before.
     pub(super) fn is_duplicate(&self) -> bool {
         *self == Self::Intake(Rejection::Duplicate)
     }
 
-    /// A word for the error, as the value of a label.
+    /// Returns a word for the error, as the value of a label.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Intake(refused) | Self::Explained(refused, _) => refused.reason(),
@@ -100,7 +101,7 @@ impl fmt::Display for PointError {
     }
 }
 
-/// Translates points, and keeps the common parts of consecutive points.
+/// Translates points. It reuses the common parts of consecutive points.
 pub(super) struct Translator {
     shared: &'static Shared,
     /// The numbers of the resource, the scope and the metric of the fields below.
@@ -117,7 +118,7 @@ pub(super) struct Translator {
     buckets: Buckets,
 }
 
-/// Scratch memory.
+/// Reused memory for buckets.
 #[derive(Debug, Default)]
 struct Buckets {
     classic: Vec<(f64, f64)>,
@@ -142,13 +143,12 @@ impl Translator {
         }
     }
 
-    /// The job of the current resource: the source of its points.
+    /// Returns the job of the current resource, which is the source of its points.
     pub(super) fn source(&self) -> &str {
         &self.target.job
     }
 
-    /// Puts a point into the intake. A point that was taken before is a
-    /// [`Rejection::Duplicate`].
+    /// Stores a point in the intake. For a repeated point, the error is [`Rejection::Duplicate`].
     pub(super) fn take(
         &mut self,
         intake: &mut Intake,
@@ -200,8 +200,8 @@ impl Translator {
         Ok(())
     }
 
-    /// Reads the resource, the scope and the metric of a point, if they differ from the point
-    /// before.
+    /// Reads the resource, the scope and the metric of a point, if they differ from the previous
+    /// point.
     fn describe(&mut self, intake: &mut Intake, point: &Point<'_, '_>) {
         let shared = self.shared;
         let translation = shared.options.otlp.translation;
@@ -216,8 +216,8 @@ impl Translator {
                 let pairs: Vec<(&str, &str)> = self.target.info.iter().collect();
                 let (help, expiry) = ("Target metadata", shared.options.common.expiry);
                 let metric = Metric { help, expiry, ..Metric::new("target_info") };
-                // This series only describes the others. The intake refuses them for the same
-                // reason.
+                // Ignore the result, because this series only describes the others, which the
+                // intake refuses for the same reason.
                 let _ =
                     shared.take(intake, metric, &pairs, &InputValue::Gauge(1.0), Mode::Set, None);
             }
@@ -239,7 +239,7 @@ impl Translator {
     ) -> Result<(), PointError> {
         let translation = self.shared.options.otlp.translation;
         let (name, unit) = (point.metric.name, point.metric.unit);
-        // The translation takes many times their memory.
+        // We check this first, because this translation takes many times the memory of the names.
         if name.len() > limits.name_bytes || unit.len() > limits.name_bytes {
             return Err(PointError::Intake(Rejection::Name));
         }
@@ -250,7 +250,7 @@ impl Translator {
         };
         self.name = translation.metric(name, unit, kind).ok_or(PointError::Name)?;
         self.unit = translation.unit(unit);
-        // Formats show the unit of a metric only if its name ends in it.
+        // Formats show the unit of a metric only if its name ends with this unit.
         let base = self.name.strip_suffix("_total").unwrap_or(&self.name);
         if !base.strip_suffix(&*self.unit).is_some_and(|rest| rest.ends_with('_')) {
             self.unit.clear();
@@ -259,8 +259,8 @@ impl Translator {
     }
 }
 
-/// Finds the labels of an exemplar: the ids of its trace and its span, and its attributes, if all
-/// are short enough together.
+/// Fills in the labels of an exemplar: the IDs of its trace and its span, and its attributes if
+/// they are short enough in total.
 fn describe_exemplar(
     labels: &mut Labels,
     point: &Point<'_, '_>,
@@ -283,11 +283,11 @@ fn describe_exemplar(
     }
 }
 
-/// The characters that the attributes of an exemplar may have: the 128 characters that OpenMetrics
-/// allows, without the ids of its trace and its span.
+/// The maximum number of characters in the attributes of an exemplar: the 128 characters that
+/// OpenMetrics allows, minus the IDs of its trace and its span.
 const ATTRIBUTE_CHARACTERS: usize = 128 - ("trace_id".len() + 32 + "span_id".len() + 16);
 
-/// Ends a series. A gauge is removed; a total is kept, for when the series comes back.
+/// Ends a series. A gauge is removed, but a total is kept for the case that the series returns.
 fn end(
     shared: &Shared,
     intake: &mut Intake,
@@ -296,13 +296,13 @@ fn end(
     value: &PointValue<'_>,
 ) {
     if matches!(value, PointValue::Gauge(_) | PointValue::Sum { monotonic: false, .. }) {
-        // A segment that cannot be locked keeps the gauge, which is then as old as it is.
+        // Ignore the error: if the segment cannot be locked, the gauge just keeps its last value.
         let _ = shared.end(intake, name, labels, None);
     }
 }
 
 impl Buckets {
-    /// The value of a point, and how it changes its series.
+    /// Returns the value of this point, and its effect on the series.
     fn given<'b>(
         &'b mut self,
         value: &PointValue<'_>,
@@ -333,7 +333,7 @@ impl Buckets {
 
     fn classic(&mut self, point: &HistogramPoint<'_>) -> Result<InputValue<'_>, PointError> {
         let HistogramPoint { buckets, bounds, .. } = *point;
-        // Without buckets, all values are in one.
+        // Without buckets, all values are in a single one.
         let counts = if buckets.is_empty() { std::slice::from_ref(&point.count) } else { buckets };
         let total = counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
         if total != Some(point.count) || counts.len() != bounds.len() + 1 {
@@ -343,7 +343,7 @@ impl Buckets {
         self.classic.clear();
         for (bound, count) in bounds.zip(counts) {
             match self.classic.last_mut() {
-                // The sender has a bound for infinity, and nothing above it.
+                // The sender's last bound is infinity, and there are no values above.
                 Some((last, sum)) if *last == f64::INFINITY => *sum += *count as f64,
                 _ => self.classic.push((bound, *count as f64)),
             }
@@ -390,8 +390,8 @@ impl Buckets {
     }
 }
 
-/// Buckets by Prometheus' index, which is one more than OpenTelemetry's: it names the upper bound.
-/// `merge` times, two buckets become one. Returns the sum of the counts.
+/// Fills in the buckets by Prometheus' index, which is one more than OpenTelemetry's, because it
+/// names the upper bound. Pairs of buckets are merged `merge` times. Returns the sum of the counts.
 fn indexed(
     out: &mut Vec<(i32, u64)>,
     buckets: ExponentialBuckets<'_>,
@@ -422,7 +422,7 @@ fn mode(temporality: Temporality) -> Result<Mode, PointError> {
     }
 }
 
-/// The width of the zero bucket if the sender states none, as in Prometheus.
+/// The width of the zero bucket if the sender states none, like in Prometheus.
 const ZERO_THRESHOLD: f64 = 1e-128;
 
 #[cfg(test)]
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn exponential_buckets_are_renumbered_and_merged() {
         assert_eq!(native(0, -1, &[1, 0, 2]), Ok((0, vec![(0, 1), (2, 2)])));
-        // Two steps finer than Prometheus' finest: four buckets become one.
+        // Two steps finer than Prometheus' finest scale: four buckets become one.
         assert_eq!(native(10, -5, &[1, 1, 1, 1, 1, 4]), Ok((8, vec![(-1, 1), (0, 4), (1, 4)])));
         assert_eq!(native(i32::MAX, -5, &[1, 1]), Ok((8, vec![(0, 2)])));
         assert_eq!(native(-4, i32::MAX - 1, &[1]), Ok((-4, vec![(i32::MAX, 1)])));

@@ -1,4 +1,4 @@
-//! The settings of OTLP that comes in.
+//! The settings of the OTLP input.
 
 use quipu_process::flags;
 use quipu_process::settings::{Switch, Unusable, set};
@@ -7,7 +7,7 @@ use quipu_translate::otlp::Translation;
 use super::Options;
 
 flags! {
-    /// The settings of OTLP that comes in.
+    /// The flags of the OTLP input.
     #[command(next_help_heading = "OTLP that comes in")]
     pub struct OtlpInputFlags {
         /// Takes metrics by OTLP over HTTP, at /v1/metrics [default: on]
@@ -17,8 +17,8 @@ flags! {
         )]
         otlp_input: Switch = Switch::On,
 
-        /// How names that come in by OTLP are translated, as in Prometheus' setting
-        /// translation_strategy [default: UnderscoreEscapingWithSuffixes]
+        /// How names from OTLP are translated, as in Prometheus' setting translation_strategy
+        /// [default: UnderscoreEscapingWithSuffixes]
         #[arg(
             long,
             env = "QUIPU_OTLP_TRANSLATION",
@@ -27,8 +27,8 @@ flags! {
         )]
         otlp_translation: Translation = Translation::UnderscoreEscapingWithSuffixes,
 
-        /// Attribute of resources that becomes a label of all their series that come in by OTLP;
-        /// may be given several times [default: none]
+        /// Attribute of resources in OTLP that becomes a label of all their series; may be given
+        /// several times [default: none]
         #[arg(long, env = "QUIPU_OTLP_PROMOTE", value_name = "KEY", value_delimiter = '\n')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
         otlp_promote: Vec<String>,
@@ -36,10 +36,10 @@ flags! {
 }
 
 impl OtlpInputFlags {
-    /// The options of the input.
+    /// Returns the options of the input.
     ///
     /// # Errors
-    /// None: every value can be used.
+    /// Never fails, because every value is valid.
     pub fn resolve(&self) -> Result<Options, Unusable> {
         Ok(Options {
             enabled: set(self.otlp_input).is_on(),

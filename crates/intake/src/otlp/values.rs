@@ -1,5 +1,5 @@
-//! Values of attributes as texts, in the form of OpenTelemetry's collector and Prometheus: numbers
-//! and lists as JSON, bytes in base64.
+//! Formats the values of attributes as strings, like OpenTelemetry's collector and Prometheus:
+//! numbers and lists as JSON, bytes in base64.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use base64::engine::general_purpose::STANDARD;
 use quipu::intake::Rejection;
 use quipu_wire::remote::otlp::AttributeValue;
 
-/// The value as text, if it has at most `limit` bytes. A list or a map is JSON, with the keys of a
-/// map in order.
+/// Formats a value, if the result is at most `limit` bytes. A list or a map becomes JSON, with
+/// sorted keys.
 pub(super) fn text<'a>(
     value: &AttributeValue<'a>,
     limit: usize,
 ) -> Result<Cow<'a, str>, Rejection> {
-    // Values are looked at before they are written: a nested value takes many times its size.
+    // Check the size before formatting, because a nested value takes many times its size.
     let is_long = match *value {
         AttributeValue::Bytes(bytes) => bytes.len() > limit,
         AttributeValue::Nested(encoded) => encoded.len() > NESTED_BYTES.saturating_mul(limit),
@@ -45,7 +45,7 @@ fn to_text<'a>(value: &AttributeValue<'a>) -> Cow<'a, str> {
     }
 }
 
-/// A double in the format of JavaScript.
+/// Formats a double like JavaScript.
 fn double(number: f64) -> String {
     let magnitude = number.abs();
     if number.is_nan() {
@@ -106,10 +106,10 @@ fn write_text(out: &mut String, text: &str) {
     let _ = write!(out, "{json}");
 }
 
-/// The deepest nesting of lists and maps; deeper values are omitted.
+/// The maximum nesting of lists and maps. Deeper values are omitted.
 const MAX_DEPTH: usize = 16;
-/// The most bytes that an encoder uses for one byte of JSON. A list of the doubles 0 takes 11 bytes
-/// for the two of `0,`.
+/// The maximum number of bytes that an encoder uses for one byte of JSON. For example, a list of
+/// the doubles 0 takes 11 bytes for the two of `0,`.
 const NESTED_BYTES: usize = 8;
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
             (AttributeValue::Double(2.5e-7), "2.5e-7"),
             (AttributeValue::Double(f64::NEG_INFINITY), "-Infinity"),
             (AttributeValue::Bytes(&[0, 255]), "AP8="),
-            // A list of the text a" and of a map of z to 1 and a to nothing.
+            // A list of the string `a"` and of a map of `z` to 1 and `a` to an empty value.
             (
                 AttributeValue::Nested(
                     b"\x2a\x18\x0a\x04\x0a\x02a\"\x0a\x10\x32\x0e\x0a\x07\x0a\x01z\x12\x02\x18\x01\
@@ -168,7 +168,7 @@ mod tests {
             assert!(text(&value, 4).is_ok());
             assert_eq!(text(&value, 3), Err(Rejection::LabelValue));
         }
-        // To write these would take many seconds.
+        // Formatting these would take many seconds.
         let many = list(16 << 20);
         for _ in 0..10_000 {
             assert_eq!(text(&AttributeValue::Nested(&many), 4096), Err(Rejection::LabelValue));

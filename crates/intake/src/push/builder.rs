@@ -33,7 +33,7 @@ pub(super) struct ContentBuilder {
     values: Vec<Vec<SeriesValue>>,
     points: Vec<(f64, f64)>,
     natives: Vec<NativeBuckets>,
-    /// Packed labels of the series that is being added.
+    /// The packed labels of the series that is being added.
     labels: Vec<u8>,
     fault: Option<PushError>,
 }
@@ -41,10 +41,10 @@ pub(super) struct ContentBuilder {
 /// The reason why a push is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PushError {
-    /// The body cannot be read. The group does not change.
+    /// The body is unreadable. The group does not change.
     Malformed(String),
-    /// The series are not valid, or contradict each other or other groups. The group stores the
-    /// time of the failure.
+    /// The series are invalid, or contradict each other or other groups. The group stores the time
+    /// of this failure.
     Inconsistent(String),
 }
 
@@ -52,12 +52,13 @@ impl Kind {
     pub(super) const ALL: [Self; 5] =
         [Self::Counter, Self::Gauge, Self::Histogram, Self::Summary, Self::Untyped];
 
-    /// Whether a series of this type can have a value: counts are not negative.
+    /// Returns whether a series of this type can have this value. For example, counts cannot be
+    /// negative.
     pub(super) fn has_value(self, value: f64) -> bool {
         !matches!(self, Self::Counter | Self::Summary) || is_count(value)
     }
 
-    /// The name of the type in Pushgateway's API.
+    /// Returns the name of the type in Pushgateway's API.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Counter => "COUNTER",
@@ -70,7 +71,7 @@ impl Kind {
 }
 
 impl ContentBuilder {
-    /// An empty push to a group.
+    /// Creates an empty push to a group.
     pub(super) fn new(grouping: Grouping, limits: &Limits) -> Self {
         Self {
             grouping,
@@ -84,17 +85,17 @@ impl ContentBuilder {
         }
     }
 
-    /// The labels of the group.
+    /// Returns the labels of the group.
     pub(super) fn grouping(&self) -> &Grouping {
         &self.grouping
     }
 
-    /// The limits of the push.
+    /// Returns the limits of the push.
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The number of series.
+    /// Returns the number of series.
     pub(super) fn len(&self) -> usize {
         self.families.len()
     }
@@ -102,7 +103,7 @@ impl ContentBuilder {
     /// Returns the content, and leaves the builder empty.
     ///
     /// # Errors
-    /// The first fault that does not concern the form of the body.
+    /// Returns the first fault that does not concern the syntax of the body.
     pub(super) fn finish(&mut self) -> Result<Content, PushError> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
@@ -118,7 +119,7 @@ impl ContentBuilder {
         Ok(Content { job: self.grouping.job().to_owned(), families, values, form: None })
     }
 
-    /// Notes a duplicate series.
+    /// Records a duplicate series.
     pub(super) fn note_duplicate(&mut self, name: &str) {
         self.note(format!(
             "a series of {name:?} was collected before with the same name and label values: push \
@@ -129,7 +130,7 @@ impl ContentBuilder {
     /// Adds a family. `is_openmetrics` means that names lack their suffixes.
     ///
     /// # Errors
-    /// [`PushError::Malformed`]
+    /// Returns [`PushError::Malformed`] if the family is unreadable.
     pub(super) fn add(
         &mut self,
         family: wire::Family<'_>,
@@ -151,7 +152,7 @@ impl ContentBuilder {
         let suffix = if is_openmetrics { suffix } else { "" };
         let name = [family.name(), suffix].concat();
         if OWN.contains(&&*name) {
-            // They are the gateway's.
+            // Skip these, because they are the gateway's own series.
             return Ok(());
         }
         let mut escaped = String::new();
@@ -177,8 +178,8 @@ impl ContentBuilder {
         Ok(())
     }
 
-    /// The position of the family of that name. A second part of a family adds to the first part,
-    /// if that is not ambiguous.
+    /// Returns the position of the family with this name. A second part of a family is added to the
+    /// first part, if this is not ambiguous.
     fn family_at(
         &mut self,
         name: &str,
@@ -238,7 +239,7 @@ impl ContentBuilder {
         Ok(())
     }
 
-    /// Packs the labels of a series that are not the group's.
+    /// Packs the labels of a series, except the group's labels.
     fn labels(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Result<(), PushError> {
         let Self { grouping, limits, labels, .. } = self;
         labels.clear();
@@ -265,7 +266,7 @@ impl ContentBuilder {
         Ok(())
     }
 
-    /// The value of a series. `None` if the value is not possible.
+    /// Returns the value of a series. `None` if the value is impossible.
     fn value(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Option<SeriesValue> {
         let start = self.points.len();
         let mut series_value = SeriesValue { points: start..start, ..SeriesValue::default() };
@@ -295,7 +296,7 @@ impl ContentBuilder {
         self.kind_at(at)?.has_value(series_value.value).then_some(series_value)
     }
 
-    /// The counts of buckets alone; the last bucket has no bound.
+    /// Stores only the counts of the buckets. The last bucket has no bound.
     fn histogram(&mut self, histogram: wire::Histogram<'_>) -> Option<Range<usize>> {
         let start = self.points.len();
         let mut before = 0.0;
@@ -335,14 +336,14 @@ impl ContentBuilder {
     }
 }
 
-/// Whether it can be a number of events.
+/// Returns whether a value can be a number of events.
 fn is_count(count: f64) -> bool {
     count >= 0.0
 }
 
-/// A whole number of events.
+/// Converts a value to a whole number of events.
 fn whole(count: f64) -> Option<u64> {
-    // Counts up to 2^53 are exact.
+    // Larger counts would not be exact in a float.
     let is_whole = (0.0..=9_007_199_254_740_992.0).contains(&count) && count.fract() == 0.0;
     is_whole.then_some(count as u64)
 }
@@ -358,16 +359,16 @@ pub(super) const PUSH_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway succeeded.";
 pub(super) const FAILURE_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway failed.";
-/// The time after which a group expires, if its pushes said so; in the segment to outlast a
-/// restart.
+/// The time after which a group expires, if its pushes set one. This is stored in the segment
+/// because it must survive a restart.
 pub(super) const EXPIRY: &str = "push_expiry_seconds";
 pub(super) const EXPIRY_HELP: &str =
     "Time after which this group expires if it is not pushed to; 0 for never.";
-/// All of them. The times of pushes are last: a group without them is none.
+/// All own metrics. The times of pushes are last, because a group without them does not exist.
 pub(super) const OWN: [&str; 3] = [EXPIRY, FAILURE_TIME, PUSH_TIME];
 
-/// The library's own metrics, without `_total`. They are omitted, so that pushes of programs that
-/// use the library do not fail.
+/// The library's own metrics, without `_total`. They are omitted, because pushes from programs with
+/// the library should not fail.
 const LIBRARY_METRICS: [&str; 4] = [
     "quipu_series_omitted",
     "quipu_series_overflowed",
@@ -376,7 +377,7 @@ const LIBRARY_METRICS: [&str; 4] = [
 ];
 
 impl PushError {
-    /// A word for it.
+    /// Returns a word for the error.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Malformed(_) => "malformed",

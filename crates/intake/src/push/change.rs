@@ -1,5 +1,5 @@
-//! Changes groups in the steps of a request. No scrape and no other change runs between the first
-//! step of a change and its last.
+//! Changes groups during the steps of a request. No scrape and no other change runs between the
+//! first and the last step of a change.
 
 use hyper::StatusCode;
 
@@ -18,13 +18,13 @@ use quipu_http::{Response, Steps, text};
 pub(super) enum Change {
     /// A push to a group.
     Push(Box<update::ParsedPush>),
-    /// The time of a failed push is noted; with the response.
+    /// Records the time of a failed push; with the response.
     Fail(Key, Response),
-    /// A group is removed.
+    /// Removes a group.
     Delete(Key),
-    /// All groups are removed: the rest of the groups, once the first step has listed them.
+    /// Removes all groups. The list contains the remaining groups, after the first step.
     Wipe(Option<Vec<Key>>),
-    /// Groups whose time is over are hidden.
+    /// Hides the groups that have expired.
     Expire,
     /// The change is complete; with the response.
     Done(Response),
@@ -36,14 +36,14 @@ pub(super) struct ChangeSteps {
     inputs: Inputs,
     /// The rest of the change.
     change: Change,
-    /// The group that is pushed to, and whether the push is added to it.
+    /// The group of the push, and whether the push is added to this group.
     pushed: Option<(Key, bool)>,
     begun: Option<ExclusiveUpdate>,
     place: Option<WaitingReplacement<'static>>,
     is_waiting: bool,
 }
 
-/// An update that has begun. Scrapes do not see it before its end.
+/// An update in progress. Scrapes do not see it before its end.
 #[derive(Debug)]
 pub(super) struct ExclusiveUpdate {
     pub(super) update: GroupUpdate,
@@ -56,7 +56,7 @@ impl ChangeSteps {
         Self { push, inputs, change, pushed: None, begun: None, place: None, is_waiting: false }
     }
 
-    /// Begins the next update. `None` if the change is complete.
+    /// Begins the next update. Returns `None` if the change is complete.
     fn begin(&mut self) -> Option<GroupUpdate> {
         let done = || Change::Done(text(StatusCode::ACCEPTED, ""));
         let mut groups = self.push.groups();
@@ -146,7 +146,7 @@ impl ChangeSteps {
         )
     }
 
-    /// Makes room for a new group: removes the group that expired first.
+    /// Makes room for a new group by removing the group that expired first.
     fn make_room(&self, groups: &mut Groups, key: &Key) -> Result<GroupUpdate, String> {
         let most = self.push.settings().groups;
         if groups.group(key).is_some() {
@@ -170,8 +170,8 @@ impl ChangeSteps {
         }
     }
 
-    /// Notes that series of a push were refused. If the state has no room, the client can repeat
-    /// the push, unless a part of the push would then be added twice.
+    /// Records that series of a push were refused. If the state is full, the client can repeat the
+    /// push, unless this would add a part of the push twice.
     fn refuse(&mut self, outcome: &UpdateOutcome) {
         let Some((key, adds)) = self.pushed.take() else { return };
         let Some(detail) = outcome.fault() else { return };
@@ -203,7 +203,7 @@ impl Steps for ChangeSteps {
             };
             self.begun = self.begin().map(|update| ExclusiveUpdate { update, _gate: gate });
         }
-        // A panic drops the update.
+        // Taken out first, because a panic drops the update.
         if let Some(mut begun) = self.begun.take() {
             let (index, refusals) = (self.push.index(), self.inputs.refusals());
             let outcome = begun.update.step(index, &mut self.inputs.intake(), refusals);
@@ -225,7 +225,8 @@ impl Steps for ChangeSteps {
 }
 
 impl Drop for ChangeSteps {
-    /// A client that closes its connection leaves no change half done.
+    /// Completes the change, because a client that closes its connection must not leave it half
+    /// done.
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {
             self.push.park(begun);

@@ -1,6 +1,6 @@
 //! Checks a push for contradictions with the groups, like Pushgateway's consistency check, in a
-//! time that depends only on the push: one name has one type, no two groups have the same series,
-//! and no name collides with the parts of a histogram or summary.
+//! time that depends only on the push. A name must have only one type, two groups must not contain
+//! the same series, and a name must not collide with the parts of a histogram or summary.
 
 use super::builder::Kind;
 use super::content::PushFamilies;
@@ -8,8 +8,8 @@ use super::groups::{Group, Groups};
 use super::names::NameTypes;
 use super::packed;
 
-/// Looks for a contradiction, and describes it. `replaces` says that the push replaces all families
-/// of its group.
+/// Looks for a contradiction, and describes it. `replaces` means that the push replaces all
+/// families of its group.
 pub(super) fn check(
     groups: &mut Groups,
     key: &[u8],
@@ -41,7 +41,7 @@ struct FamilyContext<'a> {
 }
 
 impl FamilyContext<'_> {
-    /// Another type that other groups have given to a name.
+    /// Returns another type of this name in other groups.
     fn other_kind(&self, name: &str, kind: Kind) -> Option<Kind> {
         let groups = self.names.all(name);
         let mut others = Kind::ALL.into_iter().filter(|other| *other != kind);
@@ -52,7 +52,7 @@ impl FamilyContext<'_> {
         self.are_others(self.names.groups(name, kind), name, kind)
     }
 
-    /// Whether another group has the family, by the number of groups that have it.
+    /// Returns whether another group contains the family, by the number of groups that contain it.
     fn are_others(&self, groups: u32, name: &str, kind: Kind) -> bool {
         let is_own = || {
             let own = self.own.and_then(|group| group.family(name));
@@ -103,7 +103,7 @@ fn collision(name: &str, kind: &str, other: &str) -> String {
     )
 }
 
-/// Looks for another group that has one of the series.
+/// Looks for another group that contains one of the series.
 fn check_series(groups: &mut Groups, key: &[u8], families: &PushFamilies) -> Result<(), String> {
     if !groups.has_rivals(key) {
         return Ok(());
@@ -149,7 +149,7 @@ mod tests {
         (key, builder.finish().unwrap())
     }
 
-    /// Pushes if that is consistent.
+    /// Pushes, if this is consistent.
     fn push(groups: &mut Groups, path: &str, text: &str, replaces: bool) -> Result<(), String> {
         let (key, Content { families, .. }) = read(path, text);
         check(groups, &key, &families, replaces)?;
@@ -175,7 +175,7 @@ mod tests {
         push(&mut groups, "job/b", "# TYPE x gauge\nx 1\n", false).unwrap();
         assert!(push(&mut groups, "job/a", "x 1\n", false).is_err());
         groups.remove(&read("job/b", "").0);
-        // A group that is alone with a name can change its type.
+        // The only group with a name can change its type.
         push(&mut groups, "job/a", "x 1\n", false).unwrap();
     }
 

@@ -1,8 +1,8 @@
-//! The content of a push, with the grouping labels in place: families with their series, and a
-//! value for each series. The content is complete and checked before any part of it is stored.
+//! The content of a push, including the grouping labels: families with their series, and a value
+//! for each series. The content is complete and checked before any part is stored.
 //!
-//! The families are apart from the values: pushes whose bodies differ only in values share them.
-//! See [`super::forms`].
+//! The families are stored separately from the values, because pushes whose bodies differ only in
+//! values share them. See [`super::forms`].
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub(super) struct Content {
     pub(super) families: Arc<PushFamilies>,
     /// The values of all series, in the order of the families and their series.
     pub(super) values: Values,
-    /// The form of its body, if that is known.
+    /// The form of the body, if it is known.
     pub(super) form: Option<Arc<BodyForm>>,
 }
 
@@ -40,12 +40,12 @@ pub(super) struct PushFamilies {
 /// A family of a push.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PushFamily {
-    /// The name, as the text format shows it.
+    /// The name in its shown form, for example with the suffix of a counter.
     pub(super) name: Arc<str>,
     pub(super) help: String,
     pub(super) unit: String,
     pub(super) kind: Kind,
-    /// The labels of its series that are not grouping labels.
+    /// The labels of the series, without the grouping labels.
     pub(super) series: Arc<SeriesSet>,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct SeriesPosition {
 #[derive(Debug, Default)]
 pub(super) struct Values {
     pub(super) series: Vec<SeriesValue>,
-    /// The buckets and quantiles that values refer to.
+    /// The buckets and quantiles of the values.
     pub(super) points: Vec<(f64, f64)>,
-    /// The native histograms that values refer to.
+    /// The native histograms of the values.
     pub(super) natives: Vec<NativeBuckets>,
 }
 
@@ -93,33 +93,33 @@ pub(super) struct NativeBuckets {
 }
 
 impl PushFamilies {
-    /// The families.
+    /// Returns the families.
     pub(super) fn iter(&self) -> impl Iterator<Item = &PushFamily> {
         self.list.iter()
     }
 
-    /// The number of families.
+    /// Returns the number of families.
     pub(super) fn count(&self) -> usize {
         self.list.len()
     }
 
-    /// The number of series.
+    /// Returns the number of series.
     pub(super) fn len(&self) -> usize {
         self.series
     }
 
-    /// The family of that name.
+    /// Returns the family with this name.
     pub(super) fn get(&self, name: &str) -> Option<&PushFamily> {
         self.at(self.position(name)?)
     }
 
-    /// The family at a position, of which 0 is the first.
+    /// Returns the family at a position, starting at 0.
     pub(super) fn at(&self, at: usize) -> Option<&PushFamily> {
         self.list.get(at)
     }
 
-    /// The series at a place or, if its family has no more, the first one after it: its family, its
-    /// labels, its own place and the place of the next series.
+    /// Returns the series at a position or, if its family ends there, the next one: its family, its
+    /// labels, its position and the position of the following series.
     pub(super) fn series(
         &self,
         mut place: SeriesPosition,
@@ -133,12 +133,12 @@ impl PushFamilies {
         }
     }
 
-    /// The position of the family of that name.
+    /// Returns the position of the family with this name.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// Adds a family, whose name is not there, without series. Returns its position.
+    /// Adds a family without series. There must be no family with this name. Returns its position.
     pub(super) fn add(&mut self, family: PushFamily) -> usize {
         let at = self.list.len();
         self.by_name.insert(family.name.clone(), at);
@@ -146,28 +146,28 @@ impl PushFamilies {
         at
     }
 
-    /// Adds a series to the family at a position; returns false for a duplicate.
+    /// Adds a series to the family at a position. Returns false for a duplicate.
     pub(super) fn add_series(&mut self, at: usize, labels: &[u8]) -> bool {
         let family = self.list.get_mut(at);
-        // No group has the set yet, so none is copied.
+        // This copies nothing, because no group uses the set yet.
         let is_new = family.is_some_and(|family| Arc::make_mut(&mut family.series).insert(labels));
         self.series += usize::from(is_new);
         is_new
     }
 
-    /// Frees the memory that is not needed once all series were added.
+    /// Frees the memory that is no longer needed after all series were added.
     pub(super) fn shrink(&mut self) {
         self.list.iter_mut().for_each(|family| Arc::make_mut(&mut family.series).shrink());
     }
 
-    /// Whether these are the same families, with the same series in the same order.
+    /// Returns whether these are the same families, with the same series in the same order.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.list == other.list
     }
 }
 
 impl Content {
-    /// Makes a group that has the series of a family share the label sets, if other groups do.
+    /// Makes a group share the label sets of a family, if other groups may use them.
     pub(super) fn share(&self, family: &PushFamily, series: &mut Arc<SeriesSet>) {
         if self.form.is_some() && !Arc::ptr_eq(series, &family.series) {
             *series = Arc::clone(&family.series);
@@ -176,7 +176,7 @@ impl Content {
 }
 
 impl Values {
-    /// Calls `act` with the value of a series of that type, in the form that an intake takes.
+    /// Calls `act` with the value of a series of this type, in the form of the intake.
     pub(super) fn with_given<R>(
         &self,
         kind: Kind,
@@ -208,8 +208,8 @@ impl Values {
         }
     }
 
-    /// Returns a copy of the values in which `number` has replaced each number of the body. `None`
-    /// if it returns `None`, or a number that is not possible.
+    /// Returns a copy of the values, where `number` replaces each number of the body. `None` if it
+    /// returns `None`, or an impossible number.
     pub(super) fn with_numbers(
         &self,
         families: &PushFamilies,
@@ -226,7 +226,7 @@ impl Values {
                 let (mut before, mut place) = (0.0, 0.0);
                 for (bound, at) in &self.points[old.points.clone()] {
                     if family.kind == Kind::Histogram {
-                        // A body has the counts of buckets with all before them.
+                        // Cumulate, because each bucket in a body includes the buckets before it.
                         place += at;
                         let count = number(place).filter(|count| *count >= before)?;
                         points.push((*bound, count - before));

@@ -1,19 +1,20 @@
-//! A cache of the forms of bodies: the results of reading one body, for all bodies that differ only
-//! in values.
+//! A cache of the forms of bodies. It stores the results of parsing one body, for all bodies that
+//! differ only in values.
 //!
-//! A program pushes the same lines again and again, and so does each of its instances: only the
-//! values differ. Bodies in text have the same form if they have the same [`Template`], and are for
-//! groups with the same label names. Then everything except the values is the same: the families,
-//! their series, and the series of each value. So for a body of a known form, the bytes are
-//! compared and the values read; a body with a fault goes the long way, which finds the reason.
+//! A program pushes the same lines again and again, and so do all of its instances; only the values
+//! differ. Two text bodies share a form if they share a [`Template`], and belong to groups with the
+//! same label names. Everything except the values is then equal: the families, their series, and
+//! the assignment of values to series. For a body of a known form, we therefore only compare the
+//! bytes and parse the values. A body with a fault is parsed in the usual way, which finds the
+//! reason.
 //!
-//! A body that begins like an earlier body probably has the same form. So its bytes are compared
-//! with that form first, which also has the positions of the values. Only if they differ, the
-//! values are searched, and the form is found by the hash of all other bytes.
+//! A body that begins like an earlier body probably shares its form. We first compare the body with
+//! this form, which also contains the positions of the values. Only if they differ, we search for
+//! the values, and find the form by the hash of all other bytes.
 //!
-//! A form belongs to no group, so 10,000 groups of one program share one form. A form is cached
-//! once a second body has it. The cache has a limit in bytes, and drops the forms that were used
-//! least recently.
+//! A form does not belong to a group, so for example 10,000 groups of one program share one form. A
+//! form is cached after the second body with this form. The cache is limited in bytes, and drops
+//! the least recently used forms.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -38,50 +39,51 @@ pub(super) struct BodyFormCache {
     table: Mutex<Table>,
 }
 
-/// Forms by the hash of all but the values, in two generations. A form that is found in the older
-/// one moves to the newer one; when this is full, it becomes the older one. Bodies without a form
-/// have to go the long way.
+/// The forms by the hash of everything except the values, in two generations. A form that is found
+/// in the older generation moves to the newer one. When the newer one is full, it becomes the older
+/// one. A body without a form is parsed in the usual way.
 #[derive(Debug)]
 struct Table {
     newer: HashMap<u64, Option<Arc<BodyForm>>, SeededState>,
     older: HashMap<u64, Option<Arc<BodyForm>>, SeededState>,
-    /// About how many bytes the newer ones have.
+    /// The approximate size of the newer generation in bytes.
     bytes: usize,
-    /// Hashes of bodies that came once, each at a place that depends on it.
+    /// The hashes of bodies that were pushed once. The place of a hash depends on its value.
     once: Box<[u64]>,
-    /// Hashes of the forms of the last bodies, each at a place that depends on how the body begins.
+    /// The hashes of the forms of the last bodies. The place of a hash depends on the beginning of
+    /// the body.
     last: Box<[u64]>,
 }
 
-/// The parts that bodies of one form have in common.
+/// The common part of the bodies of one form.
 #[derive(Debug)]
 pub(super) struct BodyForm {
-    /// A number that no other form has, as long as the process lives.
+    /// A number that is unique for the life of the process.
     number: u64,
-    /// The names of the labels of their groups.
+    /// The names of the labels of the form's groups.
     names: Box<[Box<str>]>,
     template: Template,
     families: Arc<PushFamilies>,
-    /// The values of the series, with the numbers of values of a body in their places. The first
-    /// value has the number 1; 0 stands for a value that is not there.
+    /// The values of the series, with the position numbers of the body's values in place of the
+    /// values. The first value is number 1; 0 means that there is no value.
     values: Values,
-    /// The destinations of the values, once a push of this form has made its series.
+    /// The destinations of the values, after a push of this form has created its series.
     destinations: OnceLock<Box<[Destination]>>,
 }
 
 impl BodyFormCache {
-    /// The content of a body in Prometheus' text format, if it has the form of the last body with
-    /// this beginning. `None` if not: it may have another form that is known.
+    /// Returns the content of a body in Prometheus' format, if it shares the form of the last
+    /// body with this beginning. `None` if not, although another form may fit.
     pub(super) fn guess(&self, body: &[u8], grouping: &Grouping) -> Option<Content> {
         let form = self.table().last(self.place(body))?;
         form.content(body, grouping)
     }
 
-    /// Reads a whole body in Prometheus' text format: by its form, if that is known. Keeps the form
-    /// of a body that was read in the long way, if one like it came before.
+    /// Reads a whole body in Prometheus' format, by its form if this is known. If a similar
+    /// body was read before, the form is cached.
     ///
     /// # Errors
-    /// [`PushError`]
+    /// Returns a [`PushError`] for an invalid body.
     pub(super) fn read(
         &self,
         body: &[u8],
@@ -104,7 +106,7 @@ impl BodyFormCache {
         Ok(content)
     }
 
-    /// The hash of all of a body but its values, and of the label names of its group.
+    /// Returns the hash of a body without its values, combined with the label names of its group.
     fn hash(&self, body: &[u8], values: &[Range<usize>], grouping: &Grouping) -> u64 {
         let mut hasher = self.hashes.build_hasher();
         grouping.labels().for_each(|(name, _)| name.hash(&mut hasher));
@@ -112,14 +114,14 @@ impl BodyFormCache {
         hasher.finish()
     }
 
-    /// The place of the form of bodies that begin as this one.
+    /// Returns the place of the form of bodies with the same beginning.
     fn place(&self, body: &[u8]) -> usize {
-        // The remainder fits.
+        // The remainder fits into `usize`.
         (self.hashes.hash_one(&body[..body.len().min(BEGINNING)]) % BEGINNINGS as u64) as usize
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // The table is consistent between any two changes of it.
+        // A poisoned mutex is fine, because the table is consistent between any two changes.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,24 +139,24 @@ impl Default for BodyFormCache {
     }
 }
 
-/// Whether a group has one label less than its path says.
+/// Returns whether a group has one label fewer than its path.
 fn has_fewer_labels(grouping: &Grouping) -> bool {
     grouping.value("instance").is_some_and(str::is_empty)
 }
 
 impl Table {
-    /// The form of that hash. Notes that it is the last one at this place.
+    /// Returns the form with this hash, and remembers it as the last one at this place.
     fn find(&mut self, hash: u64, place: usize) -> Option<Arc<BodyForm>> {
         self.last[place] = hash;
         self.used(hash)
     }
 
-    /// The form that was found last at this place.
+    /// Returns the form that was last found at this place.
     fn last(&mut self, place: usize) -> Option<Arc<BodyForm>> {
         self.used(self.last[place])
     }
 
-    /// The form of that hash, which stays for some time now.
+    /// Returns the form with this hash, and marks it as used.
     fn used(&mut self, hash: u64) -> Option<Arc<BodyForm>> {
         if let Some(form) = self.newer.get(&hash) {
             return form.clone();
@@ -173,34 +175,36 @@ impl Table {
         self.newer.insert(hash, form);
     }
 
-    /// Whether a body of that hash was read before, and has no form yet. Notes the hash.
+    /// Returns whether a body with this hash was read before but has no form yet. Remembers the
+    /// hash.
     fn is_repeated(&mut self, hash: u64) -> bool {
         if self.newer.contains_key(&hash) || self.older.contains_key(&hash) {
             return false;
         }
-        // The remainder fits.
+        // The remainder fits into `usize`.
         let place = &mut self.once[(hash % ONCE as u64) as usize];
         mem::replace(place, hash) == hash
     }
 }
 
-/// The bytes that a generation of forms has, more or less.
+/// The approximate size of a generation of forms in bytes.
 const MAX_BYTES: usize = if cfg!(test) { 1 << 20 } else { 16 << 20 };
-/// The most hashes of bodies that came once. If many more forms take turns, most are not kept: to
-/// cache a form that is dropped before its use would waste time.
+/// The maximum number of hashes of bodies that were pushed once. If many more forms rotate, most
+/// are not cached, because caching a form that is dropped before its use would waste time.
 const ONCE: usize = 4096;
-/// The places of forms by how bodies begin, and the bytes that tell how: some of the first line.
+/// The number of places for the beginnings of bodies, and the length of a beginning in bytes, which
+/// covers a part of the first line.
 const BEGINNINGS: usize = 64;
 const BEGINNING: usize = 64;
 
 impl BodyForm {
     /// Derives the form of a body that was read, with values at these positions. `None` if bodies
-    /// of this form have to go the long way.
+    /// of this form must be parsed in the usual way.
     ///
-    /// The body is read once more, with the numbers of its values in their places, so a number that
-    /// is found says which value belongs there. This relies on that readers look at values only to
-    /// refuse them, or to store them: whatever else they do with some of them makes a number that
-    /// is not one of these, or one that comes twice.
+    /// This reads the body once more, with numbers in place of its values, so each number that is
+    /// found shows which value belongs there. This works because readers use values only to refuse
+    /// them, or to store them. If a reader did more with some values, the result would contain a
+    /// number that is not in the list, or a number twice.
     fn from_body(
         body: &[u8],
         at: &[Range<usize>],
@@ -218,7 +222,7 @@ impl BodyForm {
         })?;
         let template = Template::new(body, at);
         let has_start = values.series.iter().any(|value| value.start.is_some());
-        // A text that is not a number was a part of a label.
+        // If a value is not a number, it was part of a label.
         let is_usable = !has_start && template.read(body, |_| {});
         (is_usable && families.is_same(&content.families)).then(|| Self {
             number: next_number(),
@@ -230,8 +234,8 @@ impl BodyForm {
         })
     }
 
-    /// The content of a push of a body to a group. `None` if the body does not have this form, or
-    /// if one of its values cannot be read or is not possible.
+    /// Returns the content of a push of a body to a group. `None` if the body does not have this
+    /// form, or if one of its values is unreadable or impossible.
     fn content(self: Arc<Self>, body: &[u8], grouping: &Grouping) -> Option<Content> {
         let names = grouping.labels().map(|(name, _)| name);
         if !names.eq(self.names.iter().map(|name| &**name)) || has_fewer_labels(grouping) {
@@ -242,19 +246,19 @@ impl BodyForm {
         if !self.template.read(body, |number| numbers.push(number)) {
             return None;
         }
-        // The places of numbers are whole.
+        // The position numbers are whole.
         let number = |place: f64| numbers.get(place as usize).copied();
         let values = self.values.with_numbers(&self.families, number)?;
         let (job, families) = (grouping.job().to_owned(), Arc::clone(&self.families));
         Some(Content { job, families, values, form: Some(self) })
     }
 
-    /// The number of the form, which no other form has.
+    /// Returns the unique number of the form.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The destinations of the values; empty if they are not known.
+    /// Returns the destinations of the values; empty if they are unknown.
     pub(super) fn destinations(&self) -> &[Destination] {
         self.destinations.get().map_or(&[], |destinations| destinations)
     }
@@ -264,14 +268,14 @@ impl BodyForm {
         self.destinations.get_or_init(|| destinations.into());
     }
 
-    /// The approximate size in bytes, with the destinations.
+    /// Returns the approximate size in bytes, including the destinations.
     fn bytes(&self) -> usize {
         let values = self.values.series.len() + self.values.points.len();
         size_of::<Self>() + 4 * self.template.len() + 256 * values
     }
 }
 
-/// The number of a new form.
+/// Returns the number of a new form.
 fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -291,12 +295,12 @@ mod tests {
         ContentBuilder::new(grouping(path), &Limits::default())
     }
 
-    /// The long way.
+    /// Reads a body in the usual way.
     fn read(path: &str, body: &str) -> Result<Content, PushError> {
         read_text(body.as_bytes(), &mut builder(path), false)
     }
 
-    /// The values of all series.
+    /// Returns the values of all series.
     fn shown(content: &Content) -> Vec<String> {
         let families = content.families.iter();
         let kinds = families.flat_map(|family| vec![family.kind; family.series.len()]);
@@ -305,9 +309,9 @@ mod tests {
     }
 
     impl BodyFormCache {
-        /// The content of a body by its form, if that is known.
+        /// Returns the content of a body by its form, if this is known.
         fn recall(&self, path: &str, body: &str) -> Option<Content> {
-            // The body before only decides whether the form is guessed.
+            // Only the previous body decides whether the form can be guessed.
             let guess = self.guess(body.as_bytes(), &grouping(path));
             let found = self.read(body.as_bytes(), &mut builder(path));
             let found = found.ok().filter(|content| content.form.is_some());
@@ -332,7 +336,7 @@ mod tests {
         u{a=\"}\"} @\n# TYPE s summary\ns{quantile=\"0.5\"} @\ns_sum @\ns_count @\n\
         push_time_seconds @\ng{a=\"1\"} @\n# the end 5\nlast @";
 
-    /// The body with these values, again and again.
+    /// Returns the body with these values, repeated.
     fn with(values: &[&str]) -> String {
         let mut parts = BODY.split('@');
         let first = parts.next().unwrap_or_default().to_owned();
@@ -398,7 +402,7 @@ mod tests {
         for body in bodies.iter().cycle().take(5) {
             assert!(forms.recall("job/j", body).is_some(), "{body}");
         }
-        // A guess is the form of the last one.
+        // Only the form of the last body is guessed.
         let is_guessed = |body: &str| forms.guess(body.as_bytes(), &grouping("job/j")).is_some();
         assert_eq!(bodies.each_ref().map(|body| is_guessed(body)), [true, false]);
     }
@@ -411,7 +415,7 @@ mod tests {
             ("# TYPE h histogram\nh_count 3\nh_sum 4\n", true),
             ("# TYPE s summary\ns_sum 4\n", true),
             ("# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_count 3\n", true),
-            // The count is the count of the last bucket, if it is not less.
+            // The count is the count of the last bucket, unless it is smaller.
             ("# TYPE h histogram\nh_count 3\nh_bucket{le=\"1\"} 2\n", false),
             ("# TYPE h histogram\nh_bucket{le=\"1\"} 2\n", false),
             ("# TYPE h histogram\nh_bucket{le=\"+Inf\"} 3\nh_bucket{le=\"1\"} 2\n", false),
@@ -448,7 +452,7 @@ mod tests {
             most = most.max(all.flatten().map(|form| form.bytes()).sum::<usize>());
         }
         assert!((MAX_BYTES..3 * MAX_BYTES).contains(&most), "{most}");
-        // Of more forms than can be kept, few are.
+        // If there are more forms than the cache can hold, only a few are cached.
         let kept = (0..40_000).filter(|number| {
             let body = format!("y{} 1\n", number % 20_000);
             let values = Template::values(&body).unwrap();

@@ -1,5 +1,5 @@
-//! The index of groups, with the families and series of each group. The index is only in memory;
-//! the values are in the segment. [`super::restore`] rebuilds the index when the daemon starts.
+//! The index of groups, with the families and series of each group. The index is only in memory,
+//! and the values are in the segment. [`super::restore`] rebuilds the index when the daemon starts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::names::NameTypes;
 use super::packed::{self, SeriesSet};
 use super::spots::Spots;
 
-/// The identity of a group: its labels, packed. See [`super::path::Grouping::key`].
+/// The identity of a group: its packed labels. See [`super::path::Grouping::key`].
 pub(super) type Key = Arc<[u8]>;
 
 /// Nanoseconds since 1970.
@@ -23,11 +23,11 @@ pub(super) type Nanos = u64;
 pub(super) struct Groups {
     groups: HashMap<Key, Group, SeededState>,
     names: NameTypes,
-    /// The sets of label names that groups have.
+    /// The sets of label names in use.
     shapes: Vec<Shape>,
-    /// When groups expire.
+    /// The times when groups expire.
     deadlines: BTreeSet<(Nanos, Key)>,
-    /// When groups expired that are kept.
+    /// The times when the kept groups expired.
     expired: BTreeSet<(Nanos, Key)>,
 }
 
@@ -35,21 +35,21 @@ pub(super) struct Groups {
 #[derive(Debug, Default)]
 pub(super) struct Group {
     families: Vec<GroupFamily>,
-    /// The last push that succeeded; 0 if none has.
+    /// The time of the last successful push; 0 if there is none.
     pub(super) pushed: Nanos,
-    /// The last push that failed; 0 if none has.
+    /// The time of the last failed push; 0 if there is none.
     pub(super) failed: Nanos,
-    /// The time after which it expires, if the push said so; zero for never.
+    /// The time after which the group expires, if the push set one; zero for never.
     pub(super) ttl: Option<Duration>,
-    /// When it expires or expired.
+    /// The time when the group expires or expired.
     deadline: Option<Nanos>,
     is_expired: bool,
     /// Whether pushes were added up.
     pub(super) adds: bool,
-    /// The identifiers of the last pushes that were added, as hashes, each with the text of the
-    /// response about refused series; the oldest first.
+    /// The identifiers of the last added pushes, as hashes, each with the message about refused
+    /// series in its response; the oldest first.
     ids: Vec<(u64, Option<Box<str>>)>,
-    /// The spots of its series.
+    /// The spots of the group's series.
     spots: Option<Spots>,
 }
 
@@ -60,8 +60,8 @@ pub(super) struct GroupFamily {
     pub(super) kind: Kind,
     /// The time of the push.
     pub(super) time: Nanos,
-    /// The labels of its series that are not grouping labels. Groups that are pushed to with the
-    /// same [form](super::forms) share it.
+    /// The labels of the series, without the grouping labels. Groups that receive pushes of the
+    /// same [form](super::forms) share them.
     pub(super) series: Arc<SeriesSet>,
 }
 
@@ -78,32 +78,32 @@ impl Groups {
         self.groups.len()
     }
 
-    /// A group.
+    /// Returns a group.
     pub(super) fn group(&self, key: &[u8]) -> Option<&Group> {
         self.groups.get(key)
     }
 
-    /// A group, to change fields without an index.
+    /// Returns a group, for changing fields without an index.
     pub(super) fn group_mut(&mut self, key: &[u8]) -> Option<&mut Group> {
         self.groups.get_mut(key)
     }
 
-    /// The identities of all groups.
+    /// Returns the identities of all groups.
     pub(super) fn keys(&self) -> Vec<Key> {
         self.groups.keys().cloned().collect()
     }
 
-    /// The types of all names.
+    /// Returns the types of all names.
     pub(super) fn names(&self) -> &NameTypes {
         &self.names
     }
 
-    /// Whether there can be a group with these label names.
+    /// Returns whether there can be a group with these label names.
     pub(super) fn has_room_for_shape(&self, key: &[u8]) -> bool {
         self.shapes.len() < MAX_SHAPES || self.shapes.iter().any(|shape| shape.is_of(key))
     }
 
-    /// Makes a group, unless it is there.
+    /// Creates a group, unless it exists.
     pub(super) fn create(&mut self, key: &Key) -> &mut Group {
         if !self.groups.contains_key(key) {
             match self.shapes.iter_mut().find(|shape| shape.is_of(key)) {
@@ -137,7 +137,7 @@ impl Groups {
         Some(group.families)
     }
 
-    /// Puts a family into a group, and returns the one of that name that it replaces.
+    /// Puts a family into a group. Returns the replaced family with the same name.
     pub(super) fn put(&mut self, key: &[u8], mut family: GroupFamily) -> Option<GroupFamily> {
         let group = self.groups.get_mut(key)?;
         family.name = self.names.add(&family.name, family.kind);
@@ -155,7 +155,7 @@ impl Groups {
         before
     }
 
-    /// Takes series out of a family. A family without series goes.
+    /// Removes series from a family. A family without series is removed.
     pub(super) fn forget(&mut self, key: &[u8], name: &str, series: &SeriesSet) {
         let Some(group) = self.groups.get_mut(key) else { return };
         let Some(family) = group.family_mut(name) else { return };
@@ -180,7 +180,7 @@ impl Groups {
         gone
     }
 
-    /// Sets when a group expires. It is not expired until then.
+    /// Sets the time when a group expires. Until then, it is not expired.
     pub(super) fn set_deadline(&mut self, key: &Key, deadline: Option<Nanos>) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.is_expired = false;
@@ -194,30 +194,31 @@ impl Groups {
         }
     }
 
-    /// The group whose time to expire came first, if it came.
+    /// Returns the group with the earliest expiry, if this has passed.
     pub(super) fn next_to_expire(&self, now: Nanos) -> Option<Key> {
         self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone())
     }
 
-    /// Marks a group that was to expire.
+    /// Marks a group as expired.
     pub(super) fn expire(&mut self, key: &Key) {
         let Some(group) = self.groups.get_mut(key) else { return };
         let Some(deadline) = group.deadline else { return };
         group.is_expired = true;
-        // It may be kept for long.
+        // Free the spots, because the group may be kept for long.
         group.spots = None;
         let place = (deadline, key.clone());
         self.deadlines.remove(&place);
         self.expired.insert(place);
     }
 
-    /// The group that has been expired for the longest time.
+    /// Returns the group that expired first.
     pub(super) fn oldest_expired(&self) -> Option<Key> {
         self.expired.first().map(|(_, key)| key.clone())
     }
 
-    /// Looks for another group with a series of these labels than the group that the labels belong
-    /// to. `labels` are all labels of the series, by name, without an empty `instance`.
+    /// Looks for another group that contains a series with these labels. `key` is the group that
+    /// the labels belong to, and `labels` are all labels of the series, by name, without an empty
+    /// `instance`.
     pub(super) fn rival(&self, key: &[u8], name: &str, labels: &[(&str, &str)]) -> Option<Key> {
         let mut packed = Vec::new();
         for shape in &self.shapes {
@@ -235,13 +236,13 @@ impl Groups {
         None
     }
 
-    /// Whether there can be other groups with a series of this group; if not, [`Groups::rival`]
-    /// finds none. Groups with the same label names have no series in common.
+    /// Returns whether other groups can contain a series of this group. If not, [`Groups::rival`]
+    /// finds none. Groups with the same label names never share a series.
     pub(super) fn has_rivals(&self, key: &[u8]) -> bool {
         self.shapes.iter().any(|shape| !shape.is_of(key))
     }
 
-    /// The group that a series belongs to: the one with the most labels.
+    /// Returns the group of a series: the matching group with the most labels.
     pub(super) fn owner(&self, labels: &[(&str, &str)]) -> Option<Key> {
         let mut packed = Vec::new();
         let mut shapes: Vec<&Shape> = self.shapes.iter().collect();
@@ -254,49 +255,49 @@ impl Groups {
 }
 
 impl Group {
-    /// Whether it has expired and is kept for its totals.
+    /// Returns whether the group has expired, and is only kept for its totals.
     pub(super) fn is_expired(&self) -> bool {
         self.is_expired
     }
 
-    /// Its families.
+    /// Returns the families.
     pub(super) fn families(&self) -> &[GroupFamily] {
         &self.families
     }
 
-    /// Its families, of which neither name nor type may change.
+    /// Returns the families for changes, except of names and types.
     pub(super) fn families_mut(&mut self) -> &mut [GroupFamily] {
         &mut self.families
     }
 
-    /// The family of that name.
+    /// Returns the family with this name.
     pub(super) fn family(&self, name: &str) -> Option<&GroupFamily> {
         self.families.iter().find(|family| *family.name == *name)
     }
 
-    /// The family of that name, to add series to it.
+    /// Returns the family with this name, for adding series.
     pub(super) fn family_mut(&mut self, name: &str) -> Option<&mut GroupFamily> {
         self.families.iter_mut().find(|family| *family.name == *name)
     }
 
-    /// The known spots of its series, for a push of the form with that number.
+    /// Returns the known spots of the series, for a push of the form with this number.
     pub(super) fn spots(&self, form: u64) -> Spots {
         let known = self.spots.clone().filter(|spots| spots.is_of(form));
         known.unwrap_or_else(|| Spots::new(form))
     }
 
-    /// Keeps the spots that a push found, if any.
+    /// Stores the spots that a push found, if any.
     pub(super) fn keep_spots(&mut self, found: Option<Spots>) {
         self.spots = found.or(self.spots.take());
     }
 
-    /// Finds a push that was added, by its identifier. Returns the text of the response about
-    /// refused series, if any were refused.
+    /// Finds an added push by its identifier. Returns the message about refused series, if any were
+    /// refused.
     pub(super) fn find_fault(&self, id: u64) -> Option<Option<&str>> {
         self.ids.iter().find(|(other, _)| *other == id).map(|(_, fault)| fault.as_deref())
     }
 
-    /// Remembers the identifier of a push, and the text of the response about refused series.
+    /// Remembers the identifier of a push, and the message about refused series.
     pub(super) fn remember(&mut self, id: u64, fault: Option<String>) {
         if self.ids.len() == MAX_IDS {
             self.ids.remove(0);
@@ -314,7 +315,8 @@ impl Shape {
         packed::unpack(key).map(|(name, _)| name).eq(self.names.iter().map(|name| &**name))
     }
 
-    /// The identity of the group of this shape that a series with these labels, by name, can be in.
+    /// Returns the identity of the group of this shape that can contain a series with these labels,
+    /// sorted by name.
     fn key<'p>(&self, labels: &[(&str, &str)], packed: &'p mut Vec<u8>) -> Option<&'p [u8]> {
         packed.clear();
         let mut labels = labels.iter();
@@ -326,11 +328,11 @@ impl Shape {
     }
 }
 
-/// The identifiers of pushes that a group remembers.
+/// The number of push identifiers that a group remembers.
 pub(super) const MAX_IDS: usize = 64;
 
-/// The most sets of label names that groups have. A push looks for groups that contradict it in
-/// each, so that it takes the same time with any number of groups.
+/// The maximum number of sets of label names. A push looks for contradicting groups once in each
+/// set, so its duration does not depend on the number of groups.
 pub(super) const MAX_SHAPES: usize = 256;
 
 #[cfg(test)]

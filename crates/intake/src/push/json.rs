@@ -19,7 +19,7 @@ use super::values;
 use quipu_http::{Response, text};
 use quipu_process::memory;
 
-/// The response to `GET /api/v1/metrics`, made group by group.
+/// The response to `GET /api/v1/metrics`, built group by group.
 #[derive(Debug)]
 pub(super) struct Listing {
     keys: Vec<Key>,
@@ -27,18 +27,18 @@ pub(super) struct Listing {
     body: Vec<u8>,
 }
 
-/// The group that is being listed, as it was when its turn came.
+/// The group that is being listed, in its state when its turn began.
 #[derive(Debug)]
 struct CurrentGroup {
     key: Key,
-    /// Name, type, time and series of the families that are left; the next one is the last.
+    /// The remaining families; the next one is the last.
     families: Vec<GroupFamily>,
-    /// Where the next series of that family begins.
+    /// The position of the next series of this family.
     at: usize,
 }
 
 impl Listing {
-    /// Begins with these groups.
+    /// Begins a listing of these groups.
     pub(super) fn new(keys: Vec<Key>) -> Self {
         Self { keys, group: None, body: br#"{"status":"success","data":["#.to_vec() }
     }
@@ -48,7 +48,7 @@ impl Listing {
         memory::reserve(&mut self.body, STEP_BYTES)
     }
 
-    /// The number of bytes in memory.
+    /// Returns the memory in use, in bytes.
     pub(super) fn held(&self) -> usize {
         let families = self.group.as_ref().map_or(0, |current| current.families.len());
         self.body.len()
@@ -56,7 +56,7 @@ impl Listing {
             + families * size_of::<GroupFamily>()
     }
 
-    /// Adds some series. Returns the body after the last.
+    /// Adds some series. Returns the body after the last one.
     pub(super) fn step(&mut self, groups: &Groups, intake: &mut Intake) -> Option<Vec<u8>> {
         let mut left = SERIES;
         loop {
@@ -76,7 +76,7 @@ impl Listing {
                     current.at = 0;
                 }
             }
-            // A group counts as a series: it may have none.
+            // Count a group like a series, because it can be empty.
             if left == 0 {
                 return None;
             }
@@ -97,7 +97,7 @@ impl Listing {
     }
 }
 
-/// The response to `GET /api/v1/status`.
+/// Returns the response to `GET /api/v1/status`.
 pub(super) fn status(
     flags: &BTreeMap<String, String>,
     started: SystemTime,
@@ -139,8 +139,8 @@ fn put_group(body: &mut Vec<u8>, key: &Key, group: &Group) {
     body.pop();
 }
 
-/// Writes a series, with the beginning of its family if it is the first, and the end if it is the
-/// last. Returns where the next one begins, or [`DONE`].
+/// Writes a series, with the beginning of its family before the first, and the end of its family
+/// after the last. Returns the position of the next series, or [`DONE`].
 fn put_series(
     body: &mut Vec<u8>,
     key: &Key,
@@ -184,7 +184,7 @@ fn put_series(
     DONE
 }
 
-/// Where the series of a family end.
+/// The position after the last series of a family.
 const DONE: usize = usize::MAX;
 
 fn put(body: &mut Vec<u8>, value: &Value) {
@@ -225,8 +225,8 @@ fn put_sample(metric: &mut Map<String, Value>, sample: &Sample<'_>) {
     }
 }
 
-/// Classic buckets by bound with cumulative counts, or the native ones in the form of Prometheus'
-/// API: which bounds are inclusive, the bounds, and the count.
+/// Formats classic buckets by bound with cumulative counts, or native buckets like Prometheus' API:
+/// the inclusive bounds, the bounds, and the count.
 fn buckets(histogram: &HistogramValue<'_>) -> Value {
     if let Some(native) = histogram.native.filter(|_| histogram.buckets.is_empty()) {
         return native_buckets(&native);
@@ -258,8 +258,8 @@ fn native_buckets(native: &Native<'_>) -> Value {
     buckets.into()
 }
 
-/// The upper bound of a bucket of positive values: `2^(index / 2^schema)`. The whole powers of two
-/// are taken out, so that those bounds are exact.
+/// Returns the upper bound of a bucket of positive values: `2^(index / 2^schema)`. Whole powers of
+/// two are split off, because these bounds should be exact.
 fn upper_bound(schema: i8, index: i32) -> f64 {
     if schema < 0 {
         return 2_f64.powi(index.saturating_mul(1 << -schema.max(-8)));
@@ -270,8 +270,8 @@ fn upper_bound(schema: i8, index: i32) -> f64 {
     part * 2_f64.powi(index >> schema)
 }
 
-/// A number as Go prints it (`%v`): the shortest digits, with an exponent if that is 6 or more, or
-/// less than -4.
+/// Formats a number like Go (`%v`): with the shortest digits, and with an exponent below -4 or from
+/// 6 on.
 fn float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -294,15 +294,15 @@ fn time(time: SystemTime) -> String {
     humantime::format_rfc3339_nanos(time).to_string()
 }
 
-/// The response to `OPTIONS`, which has no body.
+/// Returns the response to `OPTIONS`, which has no body.
 pub(super) fn options(reader: Option<HeaderValue>) -> Response {
     let mut response = respond(Vec::new(), reader);
     response.headers_mut().remove(CONTENT_TYPE);
     response
 }
 
-/// A response with the headers of Pushgateway's API. Only a page of this origin may read it, apart
-/// from pages of the daemon itself: Pushgateway lets all pages read it.
+/// Returns a response with the headers of Pushgateway's API. Besides pages of the daemon itself,
+/// only a page of the given origin can read it, although Pushgateway allows all pages.
 pub(super) fn respond(body: Vec<u8>, reader: Option<HeaderValue>) -> Response {
     let mut response = text(StatusCode::OK, body);
     let headers = response.headers_mut();
@@ -324,7 +324,7 @@ const CORS: [(&str, &str); 3] = [
     ("access-control-expose-headers", "Date"),
 ];
 
-/// How many series and groups a step lists, in about 100 us.
+/// The number of series and groups per step, which takes about 100 us.
 const SERIES: usize = 64;
 /// More than most steps add.
 const STEP_BYTES: usize = 256 << 10;

@@ -1,16 +1,16 @@
 //! Pushgateway's API: programs that end before a scrape push their metrics, in groups that stay
 //! until they are pushed again, deleted or expired.
 //!
-//! | file | has |
+//! | file | contents |
 //! |---|---|
-//! | `path`, `options` | the group of a request, and the options of a push |
-//! | `parse`, `builder`, `content` | the body |
-//! | `forms`, `spots` | a cache for bodies that are like earlier bodies |
+//! | `path`, `options` | parse the group of a request, and the options of a push |
+//! | `parse`, `builder`, `content` | parse the body |
+//! | `forms`, `spots` | cache the bodies that are similar to earlier bodies |
 //! | `groups`, `names`, `packed` | the index: the series of each group |
-//! | `check` | contradictions between groups |
-//! | `update` | updates of the segment, in steps that a scrape does not see |
-//! | `routes`, `change` | the steps of requests |
-//! | `restore`, `values`, `json` | the way back: from the segment to the index and to clients |
+//! | `check` | finds contradictions between groups |
+//! | `update` | updates the segment, in steps that a scrape does not see |
+//! | `routes`, `change` | run the steps of requests |
+//! | `restore`, `values`, `json` | read back from the segment to the index and to clients |
 
 mod builder;
 mod change;

@@ -1,5 +1,5 @@
-//! The types of each name in all groups. This index shows in constant time whether a push
-//! contradicts the families of other groups.
+//! The types of each name in all groups. You can use this index to check in constant time whether a
+//! push contradicts the families of other groups.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use quipu_segment::hash::SeededState;
 
 use super::builder::Kind;
 
-/// The names of all families, with the number of groups that have each as each type.
+/// The names of all families, with the number of groups for each type.
 #[derive(Debug, Default)]
 pub(super) struct NameTypes(HashMap<Arc<str>, [u32; Kind::ALL.len()], SeededState>);
 
 impl NameTypes {
-    /// Adds a family of a group. Returns the name that all groups share.
+    /// Adds a family of a group. Returns the name, shared by all groups.
     pub(super) fn add(&mut self, name: &Arc<str>, kind: Kind) -> Arc<str> {
         let shared = match self.0.get_key_value(name) {
             Some((shared, _)) => shared.clone(),
@@ -32,12 +32,12 @@ impl NameTypes {
         }
     }
 
-    /// The number of groups that have a family of that name and type.
+    /// Returns the number of groups that contain a family with this name and type.
     pub(super) fn groups(&self, name: &str, kind: Kind) -> u32 {
         self.all(name)[kind as usize]
     }
 
-    /// The numbers of groups that have a family of that name, by its type.
+    /// Returns the numbers of groups that contain a family with this name, by type.
     pub(super) fn all(&self, name: &str) -> [u32; Kind::ALL.len()] {
         self.0.get(name).copied().unwrap_or_default()
     }

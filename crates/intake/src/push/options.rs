@@ -1,4 +1,4 @@
-//! How pushes are treated: by the settings of the daemon, and by the query of a push.
+//! The options of pushes: the settings of the daemon, and the query of a push.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -14,21 +14,21 @@ use quipu_process::time::Time;
 /// The settings of pushes.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Whether the routes exist.
+    /// Whether the routes are enabled.
     pub enabled: bool,
     /// Whether pushes are checked for consistency with other groups.
     pub checks: bool,
-    /// Whether `PUT /api/v1/admin/wipe` exists.
+    /// Whether `PUT /api/v1/admin/wipe` is enabled.
     pub admin: bool,
-    /// The most groups.
+    /// The maximum number of groups.
     pub groups: usize,
     /// The mode of pushes, if neither the push nor its job sets one.
     pub mode: Mode,
-    /// The treatment of gauges by pushes that are added, if the push sets none.
+    /// The effect of added pushes on gauges, if the push sets none.
     pub gauges: Gauges,
-    /// The jobs whose pushes are added up; `*` stands for any text.
+    /// The jobs whose pushes are added up, where `*` stands for any string.
     pub add_jobs: Vec<String>,
-    /// The time after which a group expires, if its pushes do not say so.
+    /// The time after which a group expires, if its pushes set none.
     pub expiry: Option<Duration>,
 }
 
@@ -36,23 +36,23 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// It replaces them, as in Pushgateway.
+    /// The push replaces the series, like in Pushgateway.
     Replace,
-    /// It is added to them.
+    /// The push is added to the series.
     Add,
 }
 
-/// The effect of a push that is added on a gauge or an untyped value.
+/// The effect of an added push on a gauge or an untyped value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gauges {
-    /// The pushed value replaces it.
+    /// The pushed value replaces the current one.
     Set,
     /// The pushed value is added.
     Sum,
-    /// The lesser one stays.
+    /// The lesser value stays.
     Min,
-    /// The greater one stays.
+    /// The greater value stays.
     Max,
 }
 
@@ -71,10 +71,10 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads the query of a push to that group. The settings are the defaults.
+    /// Reads the query of a push to this group. The settings are the defaults.
     ///
     /// # Errors
-    /// A text that names the parameter and the way out.
+    /// Returns a message that names the parameter and the remedy.
     pub(super) fn from_request(
         settings: &Settings,
         grouping: &Grouping,
@@ -102,7 +102,7 @@ impl Options {
         Ok(Self { mode, gauges, ttl: ttl.map(|ttl| ttl.0), id })
     }
 
-    /// Whether the push is added to the current values.
+    /// Returns whether the push is added to the current values.
     pub(super) fn adds(&self) -> bool {
         self.mode == Mode::Add
     }
@@ -116,12 +116,12 @@ fn choice<T: ValueEnum>(name: &str, value: &str) -> Result<T, String> {
     })
 }
 
-/// Whether a text matches a pattern in which `*` stands for any text.
+/// Returns whether a string matches a pattern, where `*` stands for any string.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(first) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();
-    // A split has at least one part.
+    // A split always returns at least one part.
     let last = parts.pop().unwrap_or_default();
     for part in parts {
         match text.find(part) {

@@ -1,5 +1,6 @@
-//! Label sets as bytes: each name and each value followed by the byte 0xFF, which UTF-8 never has.
-//! Equal label sets in the same order are equal bytes. [`SeriesSet`] keeps many of them.
+//! Label sets as bytes: each name and each value is followed by the byte 0xFF, because UTF-8 never
+//! contains this byte. Equal label sets in the same order are equal bytes. You can store many sets
+//! in a [`SeriesSet`].
 
 use std::hash::BuildHasher;
 use std::sync::{LazyLock, OnceLock};
@@ -7,9 +8,9 @@ use std::sync::{LazyLock, OnceLock};
 use hashbrown::HashTable;
 use quipu_segment::hash::SeededState;
 
-/// Ends a name or a value.
+/// The byte after a name or a value.
 const END: u8 = 0xff;
-/// Ends a label set in a [`SeriesSet`].
+/// The byte after a label set in a [`SeriesSet`].
 const LAST: u8 = 0xfe;
 
 /// Packs labels.
@@ -29,26 +30,26 @@ pub(super) fn push<'a>(packed: &mut Vec<u8>, labels: impl Iterator<Item = (&'a s
     }
 }
 
-/// The labels that were packed.
+/// Unpacks labels.
 pub(super) fn unpack(packed: &[u8]) -> impl Iterator<Item = (&str, &str)> {
-    // Only texts are packed.
+    // The bytes are valid, because only strings are packed.
     let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
     let mut texts = packed.split(|byte| *byte == END).map(text);
     std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
 }
 
-/// Packed label sets, each once, in the order in which they came.
+/// A set of packed label sets, in the order of their addition.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SeriesSet {
     /// The label sets, each followed by [`LAST`].
     packed: Vec<u8>,
     len: u32,
-    /// Where the label sets begin, by hash. It is made when one is looked up.
+    /// The positions of the label sets by hash, created for the first lookup.
     table: OnceLock<HashTable<u32>>,
 }
 
 impl PartialEq for SeriesSet {
-    /// Whether both have the same label sets in the same order.
+    /// Returns whether both contain the same label sets in the same order.
     fn eq(&self, other: &Self) -> bool {
         self.packed == other.packed
     }
@@ -57,25 +58,26 @@ impl PartialEq for SeriesSet {
 impl Eq for SeriesSet {}
 
 impl SeriesSet {
-    /// The number of label sets.
+    /// Returns the number of label sets.
     pub(super) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// The label sets.
+    /// Returns the label sets.
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        // A split of "a, b," has an empty last part.
+        // Omit the empty last part, because a split of "a, b," returns one.
         self.packed.split(|byte| *byte == LAST).take(self.len())
     }
 
-    /// The label set that begins there, and where the next one begins. The first begins at 0.
+    /// Returns the label set at a position, and the position of the next one. The first position is
+    /// 0.
     pub(super) fn next(&self, at: usize) -> Option<(&[u8], usize)> {
         let rest = self.packed.get(at..).filter(|rest| !rest.is_empty())?;
         let end = rest.iter().position(|byte| *byte == LAST)?;
         Some((&rest[..end], at + end + 1))
     }
 
-    /// Adds a label set; false if it was there. A set has at most 4 GiB: more are not added.
+    /// Adds a label set. Returns false if it is a duplicate, or if the set would exceed 4 GiB.
     pub(super) fn insert(&mut self, labels: &[u8]) -> bool {
         let Ok(start) = u32::try_from(self.packed.len()) else { return false };
         if self.contains(labels) {
@@ -91,13 +93,13 @@ impl SeriesSet {
         true
     }
 
-    /// Whether it has a label set.
+    /// Returns whether the set contains a label set.
     pub(super) fn contains(&self, labels: &[u8]) -> bool {
         let is_it = |at: &u32| label_set(&self.packed, *at) == labels;
         self.table().find(hash_of(labels), is_it).is_some()
     }
 
-    /// The label sets that the other one does not have.
+    /// Returns the label sets that `gone` does not contain.
     pub(super) fn without(&self, gone: &Self) -> Self {
         let mut left = Self::default();
         for labels in self.iter().filter(|labels| !gone.contains(labels)) {
@@ -107,7 +109,7 @@ impl SeriesSet {
         left
     }
 
-    /// Frees the memory that the label sets do not need.
+    /// Frees unused memory.
     pub(super) fn shrink(&mut self) {
         self.table = OnceLock::new();
         self.packed.shrink_to_fit();
@@ -120,7 +122,7 @@ impl SeriesSet {
             let hash_at = |at: &u32| hash_of(label_set(packed, *at));
             let mut start = 0;
             while start < packed.len() {
-                // `insert` keeps offsets within 32 bits.
+                // Fits, because `insert` keeps offsets within 32 bits.
                 let at = start as u32;
                 table.insert_unique(hash_at(&at), at, hash_at);
                 start += label_set(packed, at).len() + 1;
@@ -130,13 +132,13 @@ impl SeriesSet {
     }
 }
 
-/// A hash that no sender can predict.
+/// Returns a hash that no sender can predict.
 fn hash_of(labels: &[u8]) -> u64 {
     static STATE: LazyLock<SeededState> = LazyLock::new(SeededState::default);
     STATE.hash_one(labels)
 }
 
-/// The label set that begins there.
+/// Returns the label set at a position.
 fn label_set(packed: &[u8], at: u32) -> &[u8] {
     let rest = packed.get(at as usize..).unwrap_or_default();
     let end = rest.iter().position(|byte| *byte == LAST).unwrap_or(rest.len());

@@ -1,5 +1,5 @@
-//! Reads the body of a push into a [`ContentBuilder`], in steps: text 0.0.4, OpenMetrics, or
-//! protobuf, by the header `Content-Type`. As in Pushgateway, one fault refuses the whole push.
+//! Parses the body of a push into a [`ContentBuilder`], in steps. The header `Content-Type` selects
+//! text 0.0.4, OpenMetrics, or protobuf. Like in Pushgateway, one fault refuses the whole push.
 
 use quipu_wire::remote::exposition::text::{
     Item, Options, Stream, TextFormat, TextLineError, TextReader,
@@ -10,19 +10,19 @@ use super::builder::{ContentBuilder, PushError};
 use super::content::Content;
 use quipu_client::media::Media;
 
-/// Reads a body.
+/// A parser of a body.
 pub(super) struct Parser(ParserState);
 
 enum ParserState {
     Text(Box<(Stream, Families)>, TextFormat),
-    /// The beginning of a family that is not complete, and the number of bytes before it.
+    /// The beginning of an incomplete family, and the number of bytes before it.
     Protobuf(Vec<u8>, usize),
     Done,
 }
 
 impl Parser {
-    /// Begins to read a body of that content type. Other types than OpenMetrics and protobuf are
-    /// text 0.0.4.
+    /// Creates a parser for a body of this content type. Any type except OpenMetrics and protobuf
+    /// means text 0.0.4.
     pub(super) fn new(media: Media<'_>) -> Self {
         let text = |format| {
             let families = Families::new(format, exposition::Limits::default());
@@ -41,15 +41,15 @@ impl Parser {
         Self(state)
     }
 
-    /// Whether the body is Prometheus' text.
+    /// Returns whether the body is in Prometheus' format.
     pub(super) fn is_text(&self) -> bool {
         matches!(self.0, ParserState::Text(_, TextFormat::Prometheus))
     }
 
-    /// Reads a piece of the body into the builder.
+    /// Parses a piece of the body into the builder.
     ///
     /// # Errors
-    /// [`PushError::Malformed`]
+    /// Returns [`PushError::Malformed`] for an unreadable body.
     pub(super) fn push(
         &mut self,
         piece: &[u8],
@@ -74,10 +74,10 @@ impl Parser {
         }
     }
 
-    /// Reads the last line and the last family.
+    /// Parses the last line and the last family.
     ///
     /// # Errors
-    /// [`PushError::Malformed`]
+    /// Returns [`PushError::Malformed`] for an unreadable body.
     pub(super) fn finish(&mut self, builder: &mut ContentBuilder) -> Result<(), PushError> {
         match std::mem::replace(&mut self.0, ParserState::Done) {
             ParserState::Text(state, format) => {
@@ -86,18 +86,18 @@ impl Parser {
                 stream.finish(|item| lines.take(item));
                 lines.finish()
             }
-            // It is not empty if the body was cut.
+            // The rest is not empty if the body was truncated.
             ParserState::Protobuf(rest, offset) => read_protobuf(&rest, offset, builder),
             ParserState::Done => Ok(()),
         }
     }
 }
 
-/// Reads a whole body in Prometheus' text format. If it `is_numbered`, the values of its samples
-/// are taken as 1, 2, 3, ...
+/// Parses a whole body in Prometheus' format. If it `is_numbered`, the values of its samples
+/// are replaced by 1, 2, 3, ...
 ///
 /// # Errors
-/// [`PushError`]
+/// Returns a [`PushError`] for an invalid body.
 pub(super) fn read_text(
     body: &[u8],
     builder: &mut ContentBuilder,
@@ -123,7 +123,7 @@ fn options(format: TextFormat) -> Options {
     Options::new(format).max_line(MAX_LINE)
 }
 
-/// Reads families that begin at this offset of the body.
+/// Parses families that begin at this offset of the body.
 fn read_protobuf(
     bytes: &[u8],
     offset: usize,
@@ -200,8 +200,8 @@ impl Lines<'_> {
     }
 }
 
-/// The number of bytes at the beginning that are complete families. All bytes if a length is not
-/// possible, so that the reader finds the fault.
+/// Returns the number of leading bytes that are complete families. If a length is impossible,
+/// returns all bytes, because the reader then finds the fault.
 fn complete(bytes: &[u8]) -> usize {
     let mut end = 0;
     loop {
@@ -227,9 +227,9 @@ fn complete(bytes: &[u8]) -> usize {
     }
 }
 
-/// The longest family in protobuf, in bytes.
+/// The maximum size of a family in protobuf, in bytes.
 const MAX_FAMILY: usize = 64 << 20;
-/// The longest line, in bytes.
+/// The maximum length of a line, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Reads the grouping labels from the path of a push: `/metrics/job/NAME[/LABEL/VALUE...]`, where
-//! `@base64` after `job` or a label means that the value is in URL-safe base64.
+//! Parses the grouping labels in the path of a push: `/metrics/job/NAME[/LABEL/VALUE...]`. If
+//! `@base64` follows `job` or a label, the value is in URL-safe base64.
 //!
-//! The path is percent-decoded before it is split, as Pushgateway does it: a slash in a value needs
-//! base64, as does an empty name of a job. Later labels override earlier ones, and the job all.
+//! Like in Pushgateway, the path is percent-decoded before it is split. You therefore need base64
+//! for a value with a slash, for example, and for an empty name of a job. Later labels override
+//! earlier ones, and the job overrides all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,14 +14,14 @@ use percent_encoding::percent_decode_str;
 
 use super::packed;
 
-/// The labels that all series of a group have.
+/// The labels that all series of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grouping {
-    /// By name. The job is one of them.
+    /// The labels by name, including the job.
     labels: BTreeMap<String, String>,
 }
 
-/// The reason why a path names no group.
+/// The reason why a path does not name a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PathError {
     /// A percent sign without two hexadecimal digits, or bytes that are not UTF-8.
@@ -36,7 +37,7 @@ pub(super) enum PathError {
 }
 
 impl Grouping {
-    /// The labels in the part of a path after `/metrics/`.
+    /// Parses the labels in the part of a path after `/metrics/`.
     pub(super) fn parse(path: &str) -> Result<Self, PathError> {
         let path = decode(path)?;
         let (first, rest) = path.split_once('/').unwrap_or((&path, ""));
@@ -67,23 +68,23 @@ impl Grouping {
         Ok(Self { labels })
     }
 
-    /// The labels by name.
+    /// Returns the labels by name.
     pub(super) fn labels(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
         self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The value of a label.
+    /// Returns the value of a label.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.labels.get(name).map(String::as_str)
     }
 
-    /// The job.
+    /// Returns the job.
     pub(super) fn job(&self) -> &str {
         self.value("job").unwrap_or_default()
     }
 
-    /// The identity of the group: its labels in order, packed. An empty `instance` is left out,
-    /// since every series without an instance has an empty one.
+    /// Returns the identity of the group: its packed labels in order. An empty `instance` is
+    /// omitted, because every series without an instance carries an empty one.
     pub(super) fn key(&self) -> Box<[u8]> {
         packed::pack(self.labels().filter(|label| *label != ("instance", ""))).into()
     }
@@ -92,7 +93,7 @@ impl Grouping {
 /// The first part of a path whose job is in base64.
 const BASE64: &str = "job@base64";
 
-/// Decodes `%2F` and the like.
+/// Decodes percent-encoding, for example `%2F`.
 fn decode(path: &str) -> Result<String, PathError> {
     let bytes = path.as_bytes();
     let is_whole = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').all(|(at, _)| {
@@ -109,7 +110,7 @@ fn base64(name: &str, value: &str) -> Result<String, PathError> {
     text.ok_or_else(|| PathError::Base64(name.to_owned(), value.to_owned()))
 }
 
-/// Whether a name is a label's in Prometheus' classic rules, and not reserved.
+/// Returns whether a name is a valid label name by Prometheus' classic rules, and not reserved.
 fn is_label_name(name: &str) -> bool {
     let is_first = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     let bytes = name.as_bytes();

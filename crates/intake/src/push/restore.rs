@@ -1,7 +1,8 @@
 //! Rebuilds the index of groups from the series in the segment, when the daemon starts.
 //!
-//! Each group has a series `push_time_seconds` with exactly its labels, and an empty `instance` if
-//! it has no other. Any other series belongs to the group with the most labels that it has.
+//! Each group contains a series `push_time_seconds` with exactly its labels, plus an empty
+//! `instance` if there is no other. Any other series belongs to the matching group with the most
+//! labels.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use super::groups::{self, Groups, Key, Nanos};
 use super::packed::{self, SeriesSet};
 use super::update::after;
 
-/// The groups of the series that are in the segment.
+/// Returns the groups of the series in the segment.
 ///
 /// # Errors
-/// If the families of the segment are inconsistent.
+/// Fails if the families of the segment are inconsistent.
 pub(super) fn restore(
     intake: &mut Intake,
     expiry: Option<Duration>,
@@ -34,7 +35,7 @@ pub(super) fn restore(
         (group.pushed, group.failed) = (pushed, own(FAILURE_TIME).unwrap_or_default());
         group.ttl = own(EXPIRY).map(Duration::from_nanos);
         let group_failed = group.failed;
-        // Whether it was is not known.
+        // Assume this, because the mode of earlier pushes is unknown.
         group.adds = true;
         if let Some(ttl) = group.ttl.or(expiry).filter(|ttl| !ttl.is_zero()) {
             let last = if pushed == 0 { group_failed } else { pushed };
@@ -56,8 +57,8 @@ fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
         let key = match groups.owner(&labels) {
             Some(key) => key,
             None => {
-                // The time of a group is the first that is stored: the daemon ended in the middle
-                // of the first push, or the state was full.
+                // The group has no time although its time is stored first, because the daemon ended
+                // during the first push, or because the state was full.
                 let job = labels.iter().copied().filter(|label| label.0 == "job");
                 let key: Key = packed::pack(job).into();
                 groups.create(&key);
@@ -81,9 +82,9 @@ fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
 /// The series of groups in the segment.
 #[derive(Default)]
 struct StoredGroups {
-    /// Type and packed labels of the series, without an empty instance, by name.
+    /// The type and the packed labels of the series, without an empty instance, by name.
     series: HashMap<String, (Kind, Vec<Vec<u8>>)>,
-    /// The gateway's own series, by name and packed labels: in nanoseconds.
+    /// The gateway's own series, by name and packed labels, in nanoseconds.
     own: HashMap<(&'static str, Vec<u8>), Nanos>,
 }
 
@@ -100,7 +101,7 @@ impl StoredGroups {
         let packed = packed::pack(labels);
         let own = OWN.into_iter().find(|name| *name == taken.name);
         if let (Some(name), Value::Gauge(seconds)) = (own, taken.value) {
-            // Times that are not possible become the nearest ones that are.
+            // Impossible times become the nearest possible time.
             self.own.insert((name, packed.clone()), (seconds.as_f64() * 1e9) as Nanos);
         }
         match self.series.get_mut(taken.name) {

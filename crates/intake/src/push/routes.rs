@@ -62,7 +62,7 @@ const fn route(
 #[derive(Debug)]
 pub struct PushGateway {
     settings: Settings,
-    /// The web pages that may read the values of groups.
+    /// The web pages that can read the values of groups.
     access: Access,
     groups: Mutex<Groups>,
     forms: BodyFormCache,
@@ -71,13 +71,13 @@ pub struct PushGateway {
     flags: BTreeMap<String, String>,
     /// An update whose client left.
     parked: Mutex<Option<ExclusiveUpdate>>,
-    /// Whether the index has the groups that were in the segment at the start.
+    /// Whether the index contains the groups that were in the segment at the start.
     is_ready: AtomicBool,
 }
 
 impl PushGateway {
-    /// Creates a gateway without groups. Requests for groups wait until [`PushGateway::restore`]
-    /// has ended.
+    /// Creates a gateway without groups. Requests for groups wait until the end of
+    /// [`PushGateway::restore`].
     pub fn new(settings: Settings, access: Access, flags: BTreeMap<String, String>) -> Self {
         Self {
             settings,
@@ -91,11 +91,11 @@ impl PushGateway {
         }
     }
 
-    /// Starts a thread that takes over the groups that are in the segment: a scrape does not need
-    /// the index, so the daemon is ready before.
+    /// Starts a thread that restores the groups in the segment. The daemon is ready before this
+    /// ends, because a scrape does not need the index.
     ///
     /// # Errors
-    /// The system cannot create a thread.
+    /// Fails if the system cannot create a thread.
     pub fn restore(&'static self, mut intake: Intake) -> std::io::Result<()> {
         if !self.settings.enabled {
             return Ok(());
@@ -104,17 +104,17 @@ impl PushGateway {
         thread::Builder::new().name("groups".into()).spawn(restore).map(drop)
     }
 
-    /// Takes over the groups that are in the segment.
+    /// Restores the groups in the segment.
     pub fn restore_now(&self, intake: &mut Intake) {
         match restore::restore(intake, self.settings.expiry) {
             Ok(groups) => *self.groups() = groups,
             Err(error) => warn!(%error, "cannot read the groups of pushed metrics"),
         }
-        // Release: threads that see this see the groups.
+        // Release: a thread that sees this also sees the groups.
         self.is_ready.store(true, Ordering::Release);
     }
 
-    /// Whether requests for groups can be served. If not, waits for a moment.
+    /// Returns whether requests for groups can be served. If not, waits for a moment.
     pub(super) fn is_ready(&self) -> bool {
         // Acquire: see `restore`.
         let is_ready = self.is_ready.load(Ordering::Acquire);
@@ -124,19 +124,19 @@ impl PushGateway {
         is_ready
     }
 
-    /// The origin of the foreign page that sent a request, if it may read the response.
+    /// Returns the origin of the foreign page that sent a request, if it can read the response.
     fn reader(&self, request: &Request) -> Option<HeaderValue> {
         self.access.reader(request.headers()).cloned()
     }
 
-    /// Hides the groups whose time is over, if there are any; to be done before a scrape.
+    /// Hides expired groups, if there are any. Call this before a scrape.
     pub fn expire(&'static self, inputs: &Inputs) -> Option<impl Steps + use<>> {
         let is_due = self.groups().next_to_expire(now()).is_some();
         is_due.then(|| ChangeSteps::new(self, inputs, Change::Expire))
     }
 
-    /// Continues an update whose client left, for about 100 us; to be called by the requests that
-    /// wait for it. Returns false if there is none.
+    /// Continues an update whose client left, for about 100 us. The requests that wait for this
+    /// update call this. Returns false if there is none.
     pub fn continue_parked(&self, intake: &mut Intake, refusals: &Refusals) -> bool {
         let Some(mut begun) = self.parked().take() else { return false };
         if begun.update.step(&self.groups, intake, refusals).is_none() {
@@ -145,29 +145,29 @@ impl PushGateway {
         true
     }
 
-    /// Leaves an update to other requests. The gate is closed until it is done, so there is one at
-    /// most.
+    /// Leaves an update to other requests. There is at most one, because the gate is closed until
+    /// it is done.
     pub(super) fn park(&self, begun: ExclusiveUpdate) {
         *self.parked() = Some(begun);
     }
 
     fn parked(&self) -> MutexGuard<'_, Option<ExclusiveUpdate>> {
-        // The update is complete or absent.
+        // A poisoned mutex is fine, because the update is complete or absent.
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The index. It is locked for a step at most.
+    /// Locks the index, for one step at most.
     pub(super) fn groups(&self) -> MutexGuard<'_, Groups> {
-        // The index is consistent between any two changes of it.
+        // A poisoned mutex is fine, because the index is consistent between any two changes.
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The index, unlocked.
+    /// Returns the unlocked index.
     pub(super) fn index(&self) -> &Mutex<Groups> {
         &self.groups
     }
@@ -198,7 +198,7 @@ fn wipe(inputs: &Inputs, _: &Request) -> Reply {
     begin(ChangeSteps::new(&inputs.shared().push, inputs, Change::Wipe(None)))
 }
 
-/// PUT, POST and DELETE of a group, whose labels are in the path.
+/// Handles PUT, POST and DELETE of a group. The path contains its labels.
 fn group(inputs: &Inputs, request: &Request) -> Reply {
     if request.method() != Method::DELETE {
         return requests::respond::<PushRequest>(inputs, request);
@@ -212,14 +212,14 @@ fn group(inputs: &Inputs, request: &Request) -> Reply {
     }
 }
 
-/// The group that a path names.
+/// Returns the group that a path names.
 fn grouping(request: &Request) -> Result<Grouping> {
     let path = request.path();
     let rest = path.strip_prefix("/metrics/").unwrap_or(path);
     Grouping::parse(rest).map_err(Refusal::bad)
 }
 
-/// A push: its body is read, and then applied to the group.
+/// A push. Its body is read, and then applied to the group.
 struct PushRequest {
     parser: Parser,
     builder: ContentBuilder,
@@ -227,7 +227,7 @@ struct PushRequest {
     removes: bool,
     /// Whether a piece of the body was read.
     is_begun: bool,
-    /// The change, once the body is read.
+    /// The change, after the body was read.
     steps: Option<Box<ChangeSteps>>,
     response: Option<Response>,
 }
@@ -266,7 +266,7 @@ impl BodyInput for PushRequest {
                 self.read(&buffer[..len], is_end, &push.forms)
             }
         };
-        // The samples count even if the body cannot be read to its end, or the client leaves.
+        // Count the samples even if the rest of the body is unreadable, or the client leaves.
         context.outcome.hold(self.builder.len() as u64);
         let key = self.builder.grouping().key().into();
         let change = match read {
@@ -336,10 +336,10 @@ impl PushRequest {
     }
 }
 
-/// Reads a piece of a body. Returns its length, and whether the body ends with it.
+/// Reads a piece of a body. Returns its length, and whether the body ends with this piece.
 fn piece(pieces: &mut Pieces, buffer: &mut [u8]) -> Result<(usize, bool)> {
     let mut len = 0;
-    // A short body and its end.
+    // Twice, for a short body and its end.
     for _ in 0..2 {
         match pieces.next(&mut buffer[len..])? {
             Piece::Bytes(more) => len += more,
@@ -384,14 +384,14 @@ impl Steps for ListRequest {
     }
 }
 
-/// The body of the response to a listing that finds no memory.
+/// The message if there is no memory for a listing.
 const NO_MEMORY: &str = "there is no memory for the response: try again, or raise the limit on \
                          address space (ulimit -v)";
 
 /// How long a request waits for the index in one step.
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// The time now.
+/// Returns the current time.
 pub(super) fn now() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -35,17 +35,17 @@ flags! {
         #[arg(long, env = "QUIPU_PUSH_GROUPS", value_name = "COUNT")]
         push_groups: usize = 100_000,
 
-        /// What a push does to its group, unless it says so itself: replace it as in Pushgateway,
-        /// or add to it [default: replace]
+        /// Default effect of a push on its group: replace it as in Pushgateway, or add to it
+        /// [default: replace]
         #[arg(long, env = "QUIPU_PUSH_MODE", value_name = "MODE")]
         push_mode: Mode = Mode::Replace,
 
-        /// Job whose pushes are added up, with * for any text; may be repeated [default: none]
+        /// Job whose pushes are added up, with * for any string; may be repeated [default: none]
         #[arg(long, env = "QUIPU_PUSH_ADD_JOBS", value_name = "PATTERN", value_delimiter = '\n')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
         push_add_jobs: Vec<String>,
 
-        /// What a push that is added does to gauges [default: set]
+        /// Default effect of an added push on gauges [default: set]
         #[arg(long, env = "QUIPU_PUSH_GAUGES", value_name = "HOW")]
         push_gauges: Gauges = Gauges::Set,
 
@@ -56,10 +56,10 @@ flags! {
 }
 
 impl PushFlags {
-    /// The options of pushes.
+    /// Returns the options of pushes.
     ///
     /// # Errors
-    /// A number out of its bounds.
+    /// Fails for a number out of its bounds.
     pub fn resolve(&self) -> Result<Settings, Unusable> {
         Ok(Settings {
             enabled: set(self.push).is_on(),

@@ -1,5 +1,5 @@
 //! Applies changes of groups to the segment, in steps: removes series, stores values, and sets the
-//! times of the group. The index is changed first; no scrape and no other change runs in between.
+//! times of the group. The index is changed first. No scrape and no other change runs in between.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,25 +22,26 @@ use quipu_process::address::Source;
 /// An update of a group that has begun, and must be completed.
 #[derive(Debug, Default)]
 pub(super) struct GroupUpdate {
-    /// The first times of a new group, so that a crash leaves no series without a group.
+    /// The first times of a new group. They are stored first, because a crash must not leave series
+    /// without a group.
     opening_times: Option<GroupTimes>,
-    /// Series to remove before the values are stored.
+    /// The series to remove before the values are stored.
     removals_before: Vec<SeriesRemoval>,
     values: Option<PendingValues>,
-    /// Series to remove after the values were stored.
+    /// The series to remove after the values were stored.
     removals_after: Vec<SeriesRemoval>,
     closing_times: Option<GroupTimes>,
     index_update: Option<IndexUpdate>,
     outcome: UpdateOutcome,
 }
 
-/// The times of the last push with success and of the last failed push to a group.
+/// The times of the last successful push and of the last failed push to a group.
 #[derive(Debug)]
 struct GroupTimes {
     key: Key,
     pushed: Option<Nanos>,
     failed: Option<Nanos>,
-    /// The time after which the group expires, if the push set it.
+    /// The time after which the group expires, if the push set one.
     ttl: Option<Duration>,
 }
 
@@ -50,9 +51,9 @@ struct SeriesRemoval {
     key: Key,
     name: Arc<str>,
     series: Arc<SeriesSet>,
-    /// Where the rest of the series begins.
+    /// The position of the remaining series.
     at: usize,
-    /// Whether the series are hidden and keep their values, for when they come back.
+    /// Whether the series are hidden and keep their values for their return.
     keeps: bool,
 }
 
@@ -67,7 +68,7 @@ struct PendingValues {
     position: SeriesPosition,
     /// The destinations of a new form that were found so far.
     destinations: Vec<Destination>,
-    /// The spots of the series of a push with a form, and whether any of them is new.
+    /// The spots of the series of a push with a form, and whether any spot is new.
     spots: Option<Spots>,
     has_new_spots: bool,
     /// See [`IndexUpdate::absent`].
@@ -78,20 +79,20 @@ struct PendingValues {
 #[derive(Debug)]
 struct IndexUpdate {
     key: Key,
-    /// The identifier of a push that was added.
+    /// The identifier of an added push.
     id: Option<u64>,
-    /// The spots of the series, if any of them is new.
+    /// The spots of the series, if any spot is new.
     spots: Option<Spots>,
-    /// The series that were refused and that do not exist.
+    /// The refused series that do not exist.
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
 
-/// The numbers of taken and refused series, and the first refusal.
+/// The numbers of accepted and refused series, and the first refusal.
 #[derive(Debug, Default)]
 pub(super) struct UpdateOutcome {
     pub(super) taken: u64,
     pub(super) refused: u64,
-    /// Whether a value was refused because the state has no room, which may change.
+    /// Whether a value was refused because the state is full, which can change.
     pub(super) is_full: bool,
     /// The name of the first refused series, and the reason.
     pub(super) first: Option<(Arc<str>, String)>,
@@ -106,7 +107,7 @@ pub(super) struct ParsedPush {
     /// Whether families that the push lacks are removed (PUT).
     pub(super) removes: bool,
     pub(super) now: Nanos,
-    /// The time after which groups expire whose pushes do not set another time.
+    /// The default time after which groups expire.
     pub(super) expiry: Option<Duration>,
 }
 
@@ -147,7 +148,7 @@ impl GroupUpdate {
         update
     }
 
-    /// Begins to note that a push failed.
+    /// Begins to record that a push failed.
     pub(super) fn fail(
         groups: &mut Groups,
         key: Key,
@@ -165,17 +166,17 @@ impl GroupUpdate {
         Self { closing_times: Some(times), ..Self::default() }
     }
 
-    /// Begins to remove a group, if it is there.
+    /// Begins to remove a group, if it exists.
     pub(super) fn delete(groups: &mut Groups, key: &Key) -> Self {
         let Some(families) = groups.remove(key) else { return Self::default() };
         let families = families.into_iter().map(|family| SeriesRemoval::family(key, family, false));
-        // The times go last, so that a crash leaves no series without a group.
+        // Remove the times last, because a crash must not leave series without a group.
         let times = OWN.map(|name| SeriesRemoval::own(key, name, false));
         Self { removals_after: families.chain(times).collect(), ..Self::default() }
     }
 
-    /// Begins to hide a group that expired. If its pushes were never added up, the group has no
-    /// totals to keep and is removed.
+    /// Begins to hide an expired group. If its pushes were never added up, the group is removed,
+    /// because there are no totals to keep.
     pub(super) fn expire(groups: &mut Groups, key: &Key) -> Self {
         let Some(group) = groups.group(key) else { return Self::default() };
         if !group.adds {
@@ -201,7 +202,7 @@ impl GroupUpdate {
         self
     }
 
-    /// Does a part of the update, for about 100 us. Returns the outcome at the end.
+    /// Runs a part of the update, for about 100 us. Returns the outcome at the end.
     pub(super) fn step(
         &mut self,
         index: &Mutex<Groups>,
@@ -224,7 +225,7 @@ impl GroupUpdate {
             times.set(intake, &mut self.outcome);
         }
         if let Some(index_update) = self.index_update.take() {
-            // The index is consistent between any two changes of it.
+            // A poisoned mutex is fine, because the index is consistent between any two changes.
             let mut groups = index.lock().unwrap_or_else(PoisonError::into_inner);
             index_update.apply(&mut groups, &self.outcome);
         }
@@ -256,9 +257,9 @@ impl GroupUpdate {
         }
     }
 
-    /// Replaces families in the index by the families of a push.
+    /// Replaces families in the index with the families of a push.
     fn replace(&mut self, groups: &mut Groups, key: &Key, content: &Content, now: Nanos) {
-        // Most pushes have the families of the push before, in the same order.
+        // Most pushes contain the families of the previous push, in the same order.
         let same = groups.group_mut(key).map_or(0, |group| {
             let pairs = group.families_mut().iter_mut().zip(content.families.iter());
             let renewed = pairs.map(|(before, family)| renew(before, family, content, now));
@@ -282,7 +283,7 @@ impl GroupUpdate {
     }
 }
 
-/// Notes that a family of the index is pushed again, if it has the same series.
+/// Records that a family of the index is pushed again, if it contains the same series.
 fn renew(
     before: &mut groups::GroupFamily,
     family: &PushFamily,
@@ -309,7 +310,7 @@ pub(super) fn after(now: Nanos, ttl: Duration) -> Nanos {
     now.saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Removes series until no operations are left. `None` if some series remain.
+/// Removes series until no operations are left. Returns `None` if some series remain.
 fn step_removals(
     list: &mut Vec<SeriesRemoval>,
     intake: &mut Intake,
@@ -327,7 +328,7 @@ impl SeriesRemoval {
         Self { key: key.clone(), name: family.name, series: family.series, at: 0, keeps }
     }
 
-    /// One of the gateway's own series of a group.
+    /// Returns the removal of one of the gateway's own series of a group.
     fn own(key: &Key, name: &str, keeps: bool) -> Self {
         let mut series = SeriesSet::default();
         series.insert(&[]);
@@ -339,7 +340,8 @@ impl SeriesRemoval {
         while let Some((own, next)) = self.series.next(self.at) {
             *left = left.checked_sub(1)?;
             full_labels(&self.key, own, &mut labels);
-            // A segment that cannot be changed also refuses values, which is reported.
+            // Ignore the error, because a segment that cannot be changed also refuses values, which
+            // is reported.
             let _ = match self.keeps {
                 true => intake.hide_grouped(&self.name, &labels),
                 false => intake.remove_grouped(&self.name, &labels),
@@ -351,7 +353,7 @@ impl SeriesRemoval {
 }
 
 impl PendingValues {
-    /// `spots` are the group's spots for the form of the content.
+    /// Prepares the values of a push. `spots` are the group's spots for the form of the content.
     fn new(key: Key, content: Content, options: Options, spots: Option<Spots>) -> Self {
         let (position, destinations, absent) = (SeriesPosition::default(), Vec::new(), Vec::new());
         Self {
@@ -400,14 +402,14 @@ impl PendingValues {
         Some(())
     }
 
-    /// Begins to fetch a series, by its number.
+    /// Prefetches a series, by its number.
     fn prefetch(&self, number: usize, series: &Destination) {
         if let (Some(handle), Some(spots)) = (&series.handle, &self.spots) {
             handle.prefetch(spots.get(number));
         }
     }
 
-    /// Takes the value of the next series at its spot. Returns true if that changed the series.
+    /// Stores the value of the next series at its spot. Returns true if this changed the series.
     fn take_at_spot(&self, series: &Destination, intake: &Intake) -> Option<bool> {
         let (handle, spots) = (series.handle.as_ref()?, self.spots.as_ref()?);
         let family = self.content.families.at(series.position.family)?;
@@ -417,8 +419,8 @@ impl PendingValues {
         Some(self.content.values.with_given(family.kind, value, take))
     }
 
-    /// Takes the value of the next series in the usual way. A form knows the position of the
-    /// series, unless the form is new. `labels` is memory for the labels.
+    /// Stores the value of the next series in the usual way. A form knows the position of the
+    /// series, unless the form is new. `labels` is reused memory.
     fn take_next<'a>(
         &mut self,
         series: Option<&Destination>,
@@ -474,7 +476,7 @@ impl PendingValues {
         IndexUpdate { key: self.key, id, spots, absent: self.absent }
     }
 
-    /// The mode in which a value changes its series. `None` if it depends on the current value.
+    /// Returns the mode for storing a value. `None` if it depends on the current value.
     fn mode(&self, family: &PushFamily, value: &SeriesValue) -> Option<Mode> {
         let is_plain =
             matches!(family.kind, Kind::Gauge | Kind::Untyped) && !is_total(family, value);
@@ -528,14 +530,14 @@ impl PendingValues {
     }
 }
 
-/// Whether a value without a type is a total by its name, as in
+/// Returns whether an untyped value is a total by its name, like in
 /// [`types::class`](crate::types::class).
 fn is_total(family: &PushFamily, value: &SeriesValue) -> bool {
     let is_count = value.value >= 0.0 && value.value.is_finite();
     family.kind == Kind::Untyped && family.name.ends_with("_total") && is_count
 }
 
-/// The metric of a family, as an intake takes it.
+/// Returns the metric of a family, for the intake.
 fn metric_of(family: &PushFamily) -> Metric<'_> {
     let PushFamily { name, help, unit, .. } = family;
     Metric { help, unit, grouped: true, ..Metric::new(name) }
@@ -545,7 +547,8 @@ impl GroupTimes {
     fn set(self, intake: &mut Intake, outcome: &mut UpdateOutcome) {
         let mut labels = Vec::new();
         full_labels(&self.key, &[], &mut labels);
-        // The intake of the thread still has the source of earlier samples.
+        // Set the source, because the intake of the thread still holds the source of earlier
+        // samples.
         let job = labels.iter().find(|(name, _)| *name == "job");
         intake.set_source(&Source::Job(job.map_or("", |(_, job)| job)));
         let seconds = |nanos: Option<Nanos>| nanos.map(|nanos| nanos as f64 / 1e9);
@@ -564,7 +567,7 @@ impl GroupTimes {
     }
 }
 
-/// Notes a series that does not exist.
+/// Records a series that does not exist.
 fn note_absent(absent: &mut Vec<(Arc<str>, SeriesSet)>, name: &Arc<str>, labels: &[u8]) {
     match absent.last_mut().filter(|(last, _)| last == name) {
         Some((_, series)) => _ = series.insert(labels),
@@ -586,7 +589,7 @@ impl IndexUpdate {
         }
         let Some(group) = groups.group_mut(&self.key) else { return };
         group.keep_spots(self.spots);
-        // A push of which nothing was taken may be sent again.
+        // We don't remember a push if no series was accepted, because the client can repeat it.
         let counts = outcome.taken > 0 || outcome.refused == 0;
         if let Some(id) = self.id.filter(|_| counts) {
             group.remember(id, outcome.fault());
@@ -595,7 +598,7 @@ impl IndexUpdate {
 }
 
 impl UpdateOutcome {
-    /// The text of the response about refused series.
+    /// Returns the message about refused series.
     pub(super) fn fault(&self) -> Option<String> {
         let (name, refused) = self.first.as_ref()?;
         let all = self.taken + self.refused;
@@ -613,8 +616,8 @@ impl UpdateOutcome {
     }
 }
 
-/// Fills `labels` with all labels of a series, by name: the group's labels, its own, and an empty
-/// `instance` if there is none.
+/// Fills `labels` with all labels of a series, sorted by name: the group's labels, its own, and an
+/// empty `instance` if there is none.
 pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'a str, &'a str)>) {
     labels.clear();
     labels.extend(packed::unpack(key).chain(packed::unpack(own)));
@@ -624,8 +627,8 @@ pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'
     labels.sort_unstable_by_key(|label| label.0);
 }
 
-/// How many series a step changes, in about 100 us.
+/// The number of series per step, which takes about 100 us.
 const OPERATIONS: usize = 256;
 
-/// The number of series from the current series to the series that is prefetched.
+/// The distance from the current series to the series that is prefetched.
 const AHEAD: usize = 12;

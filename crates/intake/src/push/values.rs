@@ -1,16 +1,16 @@
-//! Reads single values back from the segment.
+//! Reads single values from the segment.
 
 use quipu::intake::{Intake, StoredSeries};
 use quipu::snapshot::Value;
 
-/// Calls `act` with a series of a group, if it is there.
+/// Calls `act` with a series of a group, if it exists.
 pub(super) fn read(
     intake: &mut Intake,
     name: &str,
     labels: &[(&str, &str)],
     mut act: impl FnMut(&StoredSeries<'_>),
 ) {
-    // An inconsistent segment is refused when it is opened.
+    // We ignore the error, because an inconsistent segment is refused when it is opened.
     let _ = intake.read(name, labels, |taken| {
         if taken.grouped {
             act(taken);
@@ -18,7 +18,7 @@ pub(super) fn read(
     });
 }
 
-/// The value of a gauge or an untyped series.
+/// Returns the value of a gauge or an untyped series.
 pub(super) fn number(intake: &mut Intake, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let mut number = None;
     read(intake, name, labels, |taken| {

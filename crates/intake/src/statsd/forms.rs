@@ -1,15 +1,16 @@
-//! A cache of the forms of lines: the results of reading one line, for all lines that differ in
-//! values only.
+//! A cache of the forms of lines. It stores the results of parsing one line, for all lines that
+//! differ only in values.
 //!
-//! Lines have the same form if they have the same name, the same class of type, and tags of the
-//! same names in the same order; only their values and the values of their tags differ. The parts
-//! that depend on the name, the mapping and the names of tags are the same: the family, the scale
-//! of values, and the source of each label's value. So a line of a known form is not mapped, and
-//! its labels are not sorted or checked; its series is found by the values of its tags.
+//! Lines have the same form if they use the same name, the same class of type, and tags with the
+//! same names in the same order. Only their values and the values of their tags differ. All parts
+//! that depend on the name, the mapping and the names of tags are therefore equal: the family, the
+//! scale of values, and the source of each label's value. For a line of a cached form, we skip the
+//! mapping and the sorting and checking of labels, and find its series by the values of its tags.
 //!
-//! A form knows nothing of series (see [`FamilyHandle`]): it stays right whatever happens to them.
-//! A line whose series is not there goes the long way. The table belongs to one listener, and a
-//! form is kept once a line of it was taken. The table is bounded: see [`MissCounter`].
+//! A form contains no series (see [`FamilyHandle`]), so it stays valid when series are created or
+//! removed. If the series of a line does not exist, for example because it is new, the line is
+//! handled in the usual way. The cache belongs to one listener. A form is cached after a line of
+//! this form was accepted. The size of the cache is bounded: see [`MissCounter`].
 
 use std::collections::HashMap;
 use std::ptr;
@@ -25,26 +26,26 @@ use crate::listeners::mapping::MetricClass;
 #[derive(Default)]
 pub(super) struct LineFormCache {
     misses: MissCounter,
-    /// By class, and then by name.
+    /// The forms by class, and then by name.
     known: [HashMap<Box<str>, Vec<LineForm>, SeededState>; 3],
     /// The number of all forms.
     count: usize,
 }
 
-/// The parts that lines of one form have in common.
+/// The common part of the lines of one form.
 ///
-/// In a prototype, a record for each series, found by all bytes of a line but its values, was
-/// faster still with 1,000 series (0.20 us a line, 0.33 with the family alone), and no faster with
-/// 100,000. It takes 280 bytes a series, and has to notice each change of what became of that
-/// series.
+/// We also tried a record for each series, found by all bytes of a line except its values. In a
+/// prototype, this was faster with 1,000 series (0.20 us a line, compared with 0.33 us for the
+/// family only), but no faster with 100,000. Such a record takes 280 bytes per series, and must
+/// notice each change of the series.
 pub(super) struct LineForm {
-    /// The family of their series.
+    /// The family of the series.
     pub(super) handle: FamilyHandle,
-    /// The factor of their values.
+    /// The factor of the values.
     pub(super) scale: Option<f64>,
-    /// The names of their tags.
+    /// The names of the tags.
     tags: Box<[Box<str>]>,
-    /// The source of each label's value, in the order of the labels' names.
+    /// The source of each label's value, ordered by the names of the labels.
     labels: Box<[LabelSource]>,
 }
 
@@ -56,7 +57,7 @@ enum LabelSource {
     Text(Box<str>),
 }
 
-/// The values of the tags of a line, without tags that lack a name or a value.
+/// The values of the tags of a line, except tags without a name or a value.
 #[derive(Default)]
 pub(super) struct TagValues<'a> {
     values: [&'a str; MAX_TAGS],
@@ -64,16 +65,16 @@ pub(super) struct TagValues<'a> {
     pub(super) faults: u64,
 }
 
-/// The most tags, and labels, of a line whose form is kept.
+/// The maximum number of tags and of labels in a cached form.
 const MAX_TAGS: usize = 16;
-/// The most bytes of a name, and of the names of the tags, that are kept.
+/// The maximum size of a name, and of the names of the tags, in a cached form.
 const MAX_NAMES: usize = 256;
-/// The most forms of a cache, and the most of one name.
+/// The maximum number of forms in a cache, and with the same name.
 const MAX_FORMS: usize = 8192;
 const MAX_FORMS_OF_NAME: usize = 8;
 
 impl LineFormCache {
-    /// The form of a line, if it is known. Then `values` has the values of its tags.
+    /// Finds the form of a line, if it is cached. If so, `values` contains the values of its tags.
     #[inline]
     pub(super) fn find<'f, 'a>(
         &'f self,
@@ -85,8 +86,8 @@ impl LineFormCache {
         forms.iter().find(|form| form.matches(sample, values))
     }
 
-    /// Whether the form of a line, which is not known, is to be kept: it is short enough, and finds
-    /// room. If it does not, that costs no more than the look for it.
+    /// Returns whether to cache the form of a line that is not cached: it must be short enough, and
+    /// fit. Otherwise, this costs no more than the lookup.
     pub(super) fn admits(&mut self, sample: &StatsdSample<'_>, class: MetricClass) -> bool {
         let Some(name) = name_of(sample) else { return false };
         let of_name = self.known[class as usize].get(name).map_or(0, Vec::len);
@@ -103,8 +104,8 @@ impl LineFormCache {
         })
     }
 
-    /// Keeps the form of a line that was taken with these labels, which are in the order of their
-    /// names. [`LineFormCache::admits`] was true.
+    /// Caches the form of a line that was accepted with these labels, sorted by name. Call this
+    /// only after [`LineFormCache::admits`] returned true.
     #[cold]
     pub(super) fn add(
         &mut self,
@@ -115,7 +116,7 @@ impl LineFormCache {
         handle: FamilyHandle,
     ) {
         let Some(name) = name_of(sample) else { return };
-        // The intake leaves labels without a value out.
+        // Skip these labels, because the intake omits labels without a value.
         let labels = labels.iter().filter(|(_, value)| !value.is_empty());
         let labels: Box<[_]> = labels.map(|(_, value)| LabelSource::find(value, sample)).collect();
         let tags = sample.tags().flatten().map(|(name, _)| name.into()).collect();
@@ -128,7 +129,7 @@ impl LineFormCache {
     }
 }
 
-/// The name of a line, if it is one text and short.
+/// Returns the name of a line, if it is short and contiguous.
 #[inline]
 fn name_of<'a>(sample: &StatsdSample<'a>) -> Option<&'a str> {
     let name = sample.name;
@@ -136,7 +137,8 @@ fn name_of<'a>(sample: &StatsdSample<'a>) -> Option<&'a str> {
 }
 
 impl LineForm {
-    /// Whether the tags of a line have the names of this form. Puts their values into `values`.
+    /// Returns whether the tags of a line have the names of this form. Stores their values in
+    /// `values`.
     #[inline]
     fn matches<'a>(&self, sample: &StatsdSample<'a>, values: &mut TagValues<'a>) -> bool {
         values.faults = 0;
@@ -154,8 +156,8 @@ impl LineForm {
         wanted.next().is_none()
     }
 
-    /// The values of the labels of a line of this form, in the order of the labels' names. `room`
-    /// is memory for them.
+    /// Returns the values of the labels of a line of this form, sorted by the names of the labels.
+    /// `room` is reused memory.
     #[inline]
     pub(super) fn labels<'r, 'a>(
         &'a self,
@@ -173,7 +175,7 @@ impl LineForm {
 }
 
 impl LabelSource {
-    /// Finds the source of a label's value: the tag whose memory it shares, or else the mapping.
+    /// Finds the source of a label's value: the tag that shares its memory, or else the mapping.
     fn find(value: &str, sample: &StatsdSample<'_>) -> Self {
         let mut tags = sample.tags().flatten();
         match tags.position(|(_, tag)| ptr::eq(tag, value)) {
@@ -222,7 +224,7 @@ mod tests {
             assert!(forms.count <= MAX_FORMS && forms.count == lengths().sum::<usize>());
             assert!(lengths().max() <= Some(MAX_FORMS_OF_NAME));
         };
-        // One name has more forms than are kept of one, and leaves those of others.
+        // One name with too many forms does not displace the forms of other names.
         assert!(!take(&mut forms, "a:1|c"));
         for round in 0..3 {
             let lines = (0..=MAX_FORMS_OF_NAME).map(|n| format!("often:1|c|#t{n}:v"));
@@ -230,14 +232,14 @@ mod tests {
             assert_eq!(known, if round == 0 { 0 } else { MAX_FORMS_OF_NAME });
         }
         assert!(take(&mut forms, "a:1|c"));
-        // There are more forms than are kept, in the same order again and again.
+        // More forms than the cache can hold, repeated in the same order.
         for round in 0..3 {
             let lines = (0..MAX_FORMS + MAX_FORMS / 4).map(|n| format!("n{n}:1|c"));
             let known = lines.filter(|line| take(&mut forms, line)).count();
             assert_eq!(known, if round == 0 { 0 } else { MAX_FORMS - MAX_FORMS_OF_NAME - 1 });
             check(&forms);
         }
-        // Others come, and the first ones do not come again.
+        // Other forms replace the first ones, which do not return.
         let others = (0..).map(|n| format!("m{}:1|c", n % MAX_FORMS));
         let looks = others.take_while(|line| !take(&mut forms, line)).count();
         assert!(looks < 20 * MAX_FORMS, "{looks}");

@@ -22,10 +22,10 @@ pub(super) struct StatsdCounters {
     service_checks: Counter,
 }
 
-/// Counts that are not in the metrics yet.
+/// The counts that are not added to the metrics yet.
 #[derive(Debug, Default)]
 pub(super) struct StatsdCounts {
-    /// By [`StatsdType`].
+    /// The samples by [`StatsdType`].
     pub(super) samples: [u64; TYPES.len()],
     pub(super) events: u64,
     pub(super) service_checks: u64,
@@ -37,7 +37,7 @@ impl StatsdMetrics {
         scope.metrics()
     }
 
-    /// All series, looked up once.
+    /// Returns all series, looked up once.
     pub(super) fn samples(&self) -> StatsdCounters {
         StatsdCounters {
             samples: TYPES.map(|name| self.samples.bind(&[name])),
@@ -48,7 +48,7 @@ impl StatsdMetrics {
 }
 
 impl StatsdCounters {
-    /// Adds counts.
+    /// Adds counts to the metrics.
     pub(super) fn add(&self, counts: &StatsdCounts) {
         let samples = self.samples.iter().zip(counts.samples);
         let others = [(&self.events, counts.events), (&self.service_checks, counts.service_checks)];

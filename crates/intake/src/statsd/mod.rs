@@ -1,4 +1,4 @@
-//! StatsD and DogStatsD: lines of metrics that come in over UDP, TCP and unix sockets.
+//! StatsD and DogStatsD: lines of metrics over UDP, TCP and unix sockets.
 
 mod forms;
 mod metrics;
@@ -31,7 +31,7 @@ fn start(
     listeners.start(intake, shared, registry, |scope| prepare(scope, shared))
 }
 
-/// Takes packets without a socket.
+/// Handles packets without a socket.
 #[doc(hidden)]
 pub fn lines(
     intake: &Intake,
@@ -41,7 +41,7 @@ pub fn lines(
     listeners::lines(STATSD, intake, shared, registry, |scope| prepare(scope, shared))
 }
 
-/// Registers the metrics. The result makes the reader of a listener.
+/// Registers the metrics. The result creates the reader of a listener.
 fn prepare(
     scope: &Scope<'_>,
     shared: &'static Shared,

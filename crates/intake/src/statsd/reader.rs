@@ -1,9 +1,9 @@
-//! Reads lines of StatsD for a listener: resolves their names and labels, and puts their values
-//! into the intake.
+//! Reads StatsD lines for a listener: resolves their names and labels, and stores their values in
+//! the intake.
 //!
-//! There is a short way for lines whose [form](Forms) is known, and a long way for all others; both
-//! put the same values into the same series. With rules, all lines go the long way: a rule may
-//! decide by the values of labels, and counts its actions.
+//! There is a fast path for lines whose [form](Forms) is cached, and a slow path for all others.
+//! Both store the same values in the same series. With rules, all lines take the slow path, because
+//! a rule can depend on the values of labels, and counts its actions.
 
 use std::mem;
 
@@ -19,15 +19,15 @@ use crate::list::Input;
 use crate::listeners::mapping::{MetricClass, scaled};
 use crate::listeners::{Common, NameResolver, Reader, Report, put_labels, recycle};
 
-/// Takes the samples of the lines of one listener.
+/// Stores the samples from the lines of one listener.
 pub(super) struct StatsdReader {
     names: NameResolver,
-    /// `None` if there are rules.
+    /// The cache of forms; `None` if there are rules.
     forms: Option<LineFormCache>,
     metrics: StatsdCounters,
     /// The counts since the last flush.
     counts: StatsdCounts,
-    /// The labels of a line; empty between lines, and kept for its memory.
+    /// The labels of a line. Empty between lines, and kept to reuse its memory.
     labels: Vec<(&'static str, &'static str)>,
 }
 
@@ -77,7 +77,7 @@ impl StatsdReader {
         }
     }
 
-    /// Takes a line whose form is known.
+    /// Handles a line with a cached form.
     #[inline]
     fn take_known(
         &mut self,
@@ -113,7 +113,7 @@ impl StatsdReader {
         Remainder::Nothing
     }
 
-    /// Takes the remainder of a line.
+    /// Handles the remainder of a line.
     #[inline(never)]
     fn take_any(
         &mut self,
@@ -126,7 +126,7 @@ impl StatsdReader {
         let Some((metric, treatment)) = common.metric(&sample.name, &resolved, report) else {
             return;
         };
-        // Declared before the labels, which may borrow from it.
+        // Declared before the labels, because they can borrow from it.
         let mut strange = Vec::new();
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
         let most = common.intake.limits().labels;
@@ -137,7 +137,8 @@ impl StatsdReader {
         let mut last = None;
         for value in sample.values().skip(done) {
             let taken = match value {
-                // The mapping or a rule may remove some labels, but no labels that were not read.
+                // The mapping or a rule can remove labels, but it cannot remove labels that were
+                // not read.
                 Ok(_) if tags.are_cut => Err(ValueError::Refused(Rejection::Labels)),
                 Ok(value) => given(sample, value, treatment.scale).and_then(|(given, mode)| {
                     let taken = shared.take(intake, metric, &labels, &given, mode, None);
@@ -167,21 +168,22 @@ impl StatsdReader {
     }
 }
 
-/// The part of a line that the short way has not taken.
+/// The part of a line that the fast path has not handled.
 enum Remainder {
-    /// Nothing: all values were taken or refused.
+    /// Every value was accepted or refused.
     Nothing,
-    /// The whole line, because its form is not known.
+    /// The whole line, because its form is not cached.
     New,
     /// The values from this one on.
     From(usize),
 }
 
-/// The reason why a value was not taken.
+/// The reason why a value was refused.
 enum ValueError {
     /// A counter cannot decrease.
     Negative,
-    /// The sample rate is so small, or a number so large, that the result is not finite or useful.
+    /// The sample rate is so small, or a number so large, that the result would not be finite or
+    /// useful.
     Rate,
     /// The `scale` of the mapping makes the value infinite.
     Scale,
@@ -189,7 +191,7 @@ enum ValueError {
     Refused(Rejection),
 }
 
-/// The value of a line as its series takes it, multiplied by `scale`.
+/// Converts the value of a line to the value of its series, multiplied by `scale`.
 #[inline]
 fn given(
     sample: &StatsdSample<'_>,
@@ -213,7 +215,8 @@ fn given(
             (InputValue::Gauge(to_scale(value.number)?), mode)
         }
         kind => {
-            // StatsD has durations in milliseconds, Prometheus in seconds.
+            // Convert the unit, because StatsD uses milliseconds for durations, and Prometheus uses
+            // seconds.
             let unit = if kind == StatsdType::Timer { 1000.0 } else { 1.0 };
             let weight = sample.rate.recip();
             if weight > MAX_WEIGHT {
@@ -252,7 +255,7 @@ fn report_error(
     }
 }
 
-/// The class of a type; sets have none.
+/// Returns the class of a type; sets have none.
 #[inline]
 fn class(kind: StatsdType) -> Option<MetricClass> {
     match kind {
@@ -265,5 +268,5 @@ fn class(kind: StatsdType) -> Option<MetricClass> {
     }
 }
 
-/// The greatest number of observations that one line may stand for.
+/// The maximum number of observations that one line can stand for.
 const MAX_WEIGHT: f64 = 4_294_967_296.0;

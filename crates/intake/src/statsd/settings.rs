@@ -11,7 +11,7 @@ flags! {
     /// The settings of StatsD.
     #[command(next_help_heading = "StatsD and Graphite")]
     pub struct StatsdFlags {
-        /// Where lines of StatsD and DogStatsD come in: udp://HOST:PORT, tcp://HOST:PORT,
+        /// Where to receive lines of StatsD and DogStatsD: udp://HOST:PORT, tcp://HOST:PORT,
         /// unixgram:PATH, or unix:PATH; may be given several times [default: none]
         #[arg(long, env = "QUIPU_STATSD", value_name = "ADDRESS", value_delimiter = ',')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
@@ -36,10 +36,10 @@ flags! {
 }
 
 impl StatsdFlags {
-    /// The options of its listeners.
+    /// Returns the options of the listeners.
     ///
     /// # Errors
-    /// A number out of its bounds.
+    /// Fails for a number out of its bounds.
     pub fn resolve(&self) -> Result<Options, Unusable> {
         Ok(Options {
             addresses: self.statsd.clone().unwrap_or_default(),

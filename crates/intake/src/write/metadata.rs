@@ -1,6 +1,7 @@
-//! A cache of the metadata of families, which senders of remote write 1.0 send apart from samples.
+//! A cache of the metadata of families, because remote write 1.0 sends it separately from the
+//! samples.
 //!
-//! The cache is only in memory, because Prometheus sends metadata again every minute.
+//! The cache is only in memory, because Prometheus repeats the metadata every minute.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,8 @@ pub(super) struct OwnedMetadata {
     pub(super) unit: Box<str>,
 }
 
-/// The most families, and the most bytes of the metadata of a family. Anything more is not cached.
+/// The maximum number of families, and the maximum size of a family's metadata in bytes. Anything
+/// beyond these limits is not cached.
 const MAX_FAMILIES: usize = 20_000;
 const MAX_BYTES: usize = 1024;
 
@@ -55,11 +57,11 @@ impl MetadataCache {
         };
         let mut families = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         families.insert(family.name.into(), Arc::new(known));
-        // With the lock: a thread that sees the number finds the family.
+        // Increment under the lock, because a thread that sees the number must find the family.
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of changes of the cache.
+    /// Returns the number of changes of the cache.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }

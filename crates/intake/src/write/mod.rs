@@ -1,14 +1,14 @@
 //! `POST /api/v1/write`: Prometheus remote write, 1.0 and 2.0.
 //!
-//! <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
-//! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>. A request is taken as far as it
-//! is valid. Invalid parts are refused with a 400, which tells the sender not to send them again,
-//! or with a 503 if the state is full. The rest counts, and the response of 2.0 has the numbers. A
-//! request that is sent again counts once: totals are followed, and other values replace the
-//! current values.
+//! You can find the specifications at <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>. The valid part of a request is
+//! accepted. If a part is invalid, the response is a 400, because the sender should then not repeat
+//! it, or a 503 if the state is full. The response of 2.0 contains the numbers of written values. A
+//! sender can repeat a request: it counts only once, because totals are followed, and other values
+//! replace the current values.
 //!
-//! Bodies are compressed with Snappy, as in the specification, or with zstd, as from agents of
-//! VictoriaMetrics and from other daemons.
+//! A body can be compressed with Snappy, like in the specification, or with zstd, for example by
+//! VictoriaMetrics' agents and other daemons.
 
 mod metadata;
 mod progress;
@@ -28,10 +28,11 @@ use quipu_http::{Request, Response};
 pub use metadata::MetadataCache;
 use progress::{WriteProgress, WriteStep, WrittenCounts};
 
-/// The most bytes of a request before compression, as in Prometheus.
+/// The maximum size of a request after decompression, like in Prometheus.
 const MAX_BYTES: usize = 32 << 20;
 
-/// The version that the content type names; 1.0 for a type without parameters, and without a type.
+/// Returns the version that the content type names; 1.0 for a type without parameters, and without
+/// a type.
 fn version(request: &Request) -> Result<WriteVersion> {
     if !request.headers().contains_key(CONTENT_TYPE) {
         return Ok(WriteVersion::One);
@@ -63,12 +64,12 @@ self_cell! {
 /// A request of remote write.
 pub struct RemoteWriteRequest {
     version: WriteVersion,
-    /// Once the body is expanded.
+    /// The reader, after the body was expanded.
     reading: Option<RequestReader>,
     progress: WriteProgress,
 }
 
-/// After how many series and values a step looks at the time.
+/// The number of series and values between two checks of the time.
 const WORK_PER_LOOK: usize = 32;
 
 impl BodyInput for RemoteWriteRequest {
@@ -126,7 +127,7 @@ impl BodyInput for RemoteWriteRequest {
         })
     }
 
-    /// The response of the outcome. Only 2.0 gets the numbers of written samples.
+    /// Returns the response. Only 2.0 gets the numbers of written samples.
     fn finish(
         &mut self,
         outcome: &RequestOutcome,
@@ -149,7 +150,7 @@ impl BodyInput for RemoteWriteRequest {
     }
 }
 
-/// Takes the next entry of a request. Returns the amount of work; `None` after the last entry.
+/// Handles the next entry of a request. Returns the amount of work; `None` after the last entry.
 fn take_next(reader: &mut WriteReader<'_>, progress: &mut WriteStep<'_>) -> Option<usize> {
     let taken = match reader.next_known(|series| progress.find(series)) {
         Some(Ok(Entry::Known { series, samples, metadata })) => {
@@ -164,7 +165,7 @@ fn take_next(reader: &mut WriteReader<'_>, progress: &mut WriteStep<'_>) -> Opti
     take(reader.again(), taken, progress)
 }
 
-/// Takes an entry, without the first `taken` samples of a series.
+/// Handles an entry, without the first `taken` samples of a series.
 fn take(
     entry: Option<Result<Entry<'_, '_>, quipu_wire::Error>>,
     taken: usize,
@@ -179,7 +180,7 @@ fn take(
             progress.family(&family);
             Some(1)
         }
-        // Entry::Skipped, of many fields.
+        // An `Entry::Skipped`, which can contain many fields.
         Ok(_) => Some(WORK_PER_LOOK),
         Err(error) => {
             progress.refuse_request(&error);
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn fields_that_are_skipped_are_read_in_parts() {
-        // Empty fields that no version has.
+        // Empty fields that no version defines.
         let request = b"\x7a\0".repeat(2500);
         for version in [WriteVersion::One, WriteVersion::Two] {
             let mut reader = WriteReader::new(version, &request).unwrap();

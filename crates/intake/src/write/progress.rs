@@ -21,15 +21,16 @@ use crate::{Inputs, Shared};
 pub(super) struct WriteProgress {
     version: WriteVersion,
     written: WrittenCounts,
-    /// The number of the series in the request, from 1 on.
+    /// The number of the series in the request, starting at 1.
     number: u64,
-    /// The name of the last series, and the metadata of its family: series of a name come together.
+    /// The name of the last series, and the metadata of its family, which are reused because series
+    /// with the same name are usually adjacent.
     last_name: String,
     known: Option<Arc<OwnedMetadata>>,
-    /// The type of the daemon's family of that name.
+    /// The type of the daemon's family of this name.
     existing_type: SeriesType,
     buckets: Buckets,
-    /// Memory for the bytes of labels.
+    /// Reused memory for the bytes of labels.
     bytes: Vec<u8>,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct WrittenCounts {
     pub(super) exemplars: u64,
 }
 
-/// Memory for the buckets of a histogram.
+/// Reused memory for the buckets of a histogram.
 #[derive(Default)]
 struct Buckets {
     negative: Vec<(i32, u64)>,
@@ -49,11 +50,11 @@ struct Buckets {
     classic: Vec<(f64, f64)>,
 }
 
-/// A few series, for which the intake is borrowed.
+/// A few series, during which the intake is borrowed.
 pub(super) struct WriteStep<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
-    /// The series that are known by the bytes of their labels.
+    /// The cache of series by the bytes of their labels.
     cache: RefMut<'t, SeriesCache>,
     moment: Moment,
     outcome: &'t mut RequestOutcome,
@@ -68,7 +69,7 @@ struct NamedSeries<'s> {
     metric: Metric<'s>,
 }
 
-/// The reason why a value was not taken: a word, and a text.
+/// The reason why a value was refused: a word, and a message.
 type Fault = (&'static str, String);
 
 impl WriteProgress {
@@ -85,43 +86,43 @@ impl WriteProgress {
         }
     }
 
-    /// Begins to take a few series.
+    /// Begins to handle a few series.
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> WriteStep<'t> {
         let (inputs, intake) = (context.inputs, context.intake());
         let (cache, moment, outcome) = (inputs.write_cache(), Moment::now(), &mut *context.outcome);
         WriteStep { inputs, intake, cache, moment, outcome, progress: self }
     }
 
-    /// The text that was written.
+    /// Returns the numbers of written values.
     pub(super) fn written(&self) -> WrittenCounts {
         self.written
     }
 }
 
 impl WriteStep<'_> {
-    /// Refuses the rest of a request that cannot be read.
+    /// Refuses the unreadable rest of a request.
     pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
         let number = self.progress.number;
         self.outcome.refuse("malformed", format_args!("{error}, after {number} series"));
     }
 
-    /// Caches the metadata of a family from a sender of 1.0.
+    /// Caches the metadata of a family from a 1.0 sender.
     pub(super) fn family(&mut self, family: &FamilyMetadata<'_>) {
         self.inputs.shared().metadata.put(family);
-        // The metadata of the last series may have changed.
+        // We forget this, because the metadata of the last series may be different now.
         self.progress.last_name.clear();
     }
 
-    /// The series whose labels these bytes begin with, if it is known: the number of its bytes, and
-    /// its number.
+    /// Finds the cached series whose labels are at the beginning of these bytes. Returns the number
+    /// of its bytes, and its number.
     #[inline]
     pub(super) fn find(&mut self, bytes: &[u8]) -> Option<(usize, u32)> {
         let is_end = |rest: &[u8]| rest.first() != Some(&LABEL);
         self.cache.find(bytes, is_end, labels_end)
     }
 
-    /// Takes samples of a known series. Returns the number of those that were taken; the others
-    /// have to be taken by [`WriteStep::series`].
+    /// Stores samples of a cached series. Returns the number of accepted samples; pass the others
+    /// to [`WriteStep::series`].
     #[inline]
     pub(super) fn known(
         &mut self,
@@ -155,7 +156,7 @@ impl WriteStep<'_> {
         taken
     }
 
-    /// Keeps the series of a value that was taken, if it may be known by the bytes of its labels.
+    /// Caches the series of an accepted value, if this is possible.
     fn keep(
         &mut self,
         bytes: &[u8],
@@ -167,8 +168,8 @@ impl WriteStep<'_> {
         if shared.rules.is_some() || !self.cache.has_room(bytes) {
             return;
         }
-        // The type of the name, now that its family exists. A type that the series states is not
-        // the type of other series.
+        // Look up the type now, because the family exists only now. A type that the series states
+        // does not apply to other series.
         let (version, kind) = match stated {
             Some(series_type) => ([u64::MAX; 2], NameType { series_type, has_help: false }),
             None => {
@@ -190,7 +191,7 @@ impl WriteStep<'_> {
         }
     }
 
-    /// Takes the samples of a series after the first `taken` samples, and its histograms and
+    /// Stores the samples of a series after the first `taken` samples, and its histograms and
     /// exemplars.
     pub(super) fn series(&mut self, series: &Series<'_, '_>, taken: usize) {
         self.progress.number += 1;
@@ -204,7 +205,7 @@ impl WriteStep<'_> {
             self.outcome.refuse("name", detail);
             return;
         };
-        // The label of the name sorts before those in lower case.
+        // The label of the name sorts before labels in lower case.
         let others: Vec<_>;
         let labels = match series.labels {
             [(NAME, _), labels @ ..] => labels,
@@ -217,7 +218,7 @@ impl WriteStep<'_> {
         let known = self.progress.known.clone();
         let mut metadata = known.as_ref().map_or(series.metadata, |known| known.metadata());
         if metadata.series_type == SeriesType::Unknown {
-            // The type of the existing family: 1.0 sends types less often than samples.
+            // Use the type of the existing family, because 1.0 sends types less often than samples.
             metadata.series_type = self.progress.existing_type;
         }
         let metric = Metric {
@@ -256,7 +257,7 @@ impl WriteStep<'_> {
         }
     }
 
-    /// Keeps the exemplars of a series, whose values were taken before.
+    /// Stores the exemplars of a series, after its values.
     fn exemplars(&mut self, series: &Series<'_, '_>, named: &NamedSeries<'_>) {
         let (shared, intake) = (self.inputs.shared(), &mut *self.intake);
         let mut kept = 0;
@@ -269,8 +270,9 @@ impl WriteStep<'_> {
             kept += u64::from(shared.exemplify(intake, named.name, named.labels, &exemplar));
         }
         self.progress.written.exemplars += kept;
-        // In 2.0, a series must have a sample or a histogram. Prometheus sends exemplars after the
-        // samples of their series, in a series of their own. A rule may have dropped the samples.
+        // In 2.0, a series must contain a sample or a histogram. Prometheus sends exemplars after
+        // the samples of their series, in a separate series. Also, a rule may have dropped the
+        // samples.
         let is_alone = series.samples.is_empty() && series.histograms().next().is_none();
         if kept == 0
             && is_alone
@@ -298,7 +300,7 @@ impl WriteStep<'_> {
         self.progress.existing_type = types::existing_type(&mut self.intake, name);
     }
 
-    /// Counts a value; returns whether it was taken.
+    /// Counts a value. Returns whether it was accepted.
     fn count(&mut self, named: &NamedSeries<'_>, taken: Result<(), Fault>) -> bool {
         match taken {
             Ok(()) => self.outcome.count_taken(1),
@@ -313,12 +315,12 @@ impl WriteStep<'_> {
 
     fn sample(&mut self, named: &NamedSeries<'_>, sample: &Sample) -> Result<(), Fault> {
         let has_bound = named.labels.iter().any(|label| label.0 == "le");
-        // A marker for the end of a series has no value to derive the type from.
+        // Use zero, because an end marker has no value to derive the type from.
         let value = if sample.is_stale() { 0.0 } else { sample.value };
         let sample_type = types::sample_type(named.series_type, named.name, has_bound, value);
         if sample.is_stale() {
             return match sample_type {
-                // A total goes on when its series comes back, so it stays until it expires.
+                // A total stays until it expires, because it continues when its series returns.
                 SampleType::Counter => Ok(()),
                 _ => self.end(named, sample.timestamp_ms),
             };
@@ -333,7 +335,7 @@ impl WriteStep<'_> {
         histogram: &HistogramSample<'_>,
     ) -> Result<(), Fault> {
         if histogram.is_stale() {
-            // As a total, it stays until it expires.
+            // Like a total, it stays until it expires.
             return Ok(());
         }
         let is_gauge = histogram.reset_hint == ResetHint::Gauge
@@ -382,7 +384,7 @@ impl OwnedMetadata {
 }
 
 impl Buckets {
-    /// Converts a histogram to the form that the intake takes. Fractions of counts are rounded.
+    /// Converts a histogram to the form of the intake. Fractional counts are rounded.
     fn given(&mut self, histogram: &HistogramSample<'_>) -> InputValue<'_> {
         let whole = |side: &[(i32, f64)], out: &mut Vec<(i32, u64)>| {
             out.clear();
@@ -405,7 +407,7 @@ impl Buckets {
         whole(histogram.positive, &mut self.positive);
         InputValue::Native {
             buckets: Native {
-                // The reader checked that it is -4 to 8.
+                // Fits, because the reader checked that it is between -4 and 8.
                 schema: histogram.schema as i8,
                 zero_threshold: histogram.zero_threshold,
                 zero_count: histogram.zero_count.round() as u64,
@@ -418,8 +420,8 @@ impl Buckets {
     }
 }
 
-/// The bytes that the labels of a series have in remote write 1.0, if they are known. `room` is
-/// memory for the bytes of 2.0.
+/// Returns the encoded labels of a series in remote write 1.0, if they can be encoded. `room` is
+/// reused memory for the conversion from 2.0.
 fn encoded_labels<'b>(
     series: &Series<'_, 'b>,
     version: WriteVersion,
@@ -433,12 +435,13 @@ fn encoded_labels<'b>(
     Some(room)
 }
 
-/// The type that a series of 2.0 states.
+/// Returns the type that a 2.0 series states.
 fn stated(metadata: &Metadata<'_>) -> Option<SeriesType> {
     Some(metadata.series_type).filter(|series_type| *series_type != SeriesType::Unknown)
 }
 
-/// Numbers that change if the type of a name may have changed, for series that state no type.
+/// Returns numbers that change if the type of a name may have changed, for series that state no
+/// type.
 fn version(shared: &Shared, intake: &Intake, version: WriteVersion) -> Version {
     let families = match version {
         WriteVersion::One => shared.metadata.changes(),
@@ -447,7 +450,7 @@ fn version(shared: &Shared, intake: &Intake, version: WriteVersion) -> Version {
     [intake.version(), families]
 }
 
-/// The type of the series of a name that state no type.
+/// Returns the type of the series of a name that state no type.
 fn name_type(shared: &Shared, intake: &mut Intake, version: WriteVersion, name: &str) -> NameType {
     let is_one = version == WriteVersion::One;
     let known = is_one.then(|| shared.metadata.find(name)).flatten();
@@ -459,11 +462,11 @@ fn name_type(shared: &Shared, intake: &mut Intake, version: WriteVersion, name: 
     NameType { series_type, has_help: known.is_some_and(|known| !known.help.is_empty()) }
 }
 
-/// The end of the labels at the beginning of a series.
+/// Returns the end of the labels at the beginning of a series.
 fn labels_end(bytes: &[u8]) -> Option<usize> {
     let mut end = 0;
     while bytes.get(end) == Some(&LABEL) {
-        // A label with a longer length is read in the usual way.
+        // Longer labels are parsed in the usual way.
         let length = *bytes.get(end + 1).filter(|length| **length < 0x80)?;
         end += 2 + usize::from(length);
     }
@@ -472,5 +475,5 @@ fn labels_end(bytes: &[u8]) -> Option<usize> {
 
 /// The tag of a label in a series of remote write 1.0.
 const LABEL: u8 = 0x0a;
-/// The label with the name of the metric.
+/// The label that contains the name of the metric.
 const NAME: &str = "__name__";

@@ -1,5 +1,5 @@
 //! The keys of a mapping file: the keys of statsd_exporter 0.31, and the keys of earlier versions
-//!  (`timer_type`, `buckets`, `quantiles`). An unknown key is an error.
+//! (`timer_type`, `buckets`, `quantiles`). An unknown key is an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_saphyr::Spanned;
 
-/// A text, with its place in the file.
+/// A string, with its place in the file.
 pub(super) type Text = Spanned<String>;
 
 /// The whole file.
@@ -35,7 +35,7 @@ pub(super) struct Defaults {
     pub(super) quantiles: Option<Spanned<Vec<Quantile>>>,
 }
 
-/// One of the mappings.
+/// A mapping.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Rule {
@@ -86,7 +86,7 @@ pub(super) enum Action {
     Drop,
 }
 
-/// A class of types, by which a rule can be limited: `match_metric_type`.
+/// A class of types, to which a rule can be limited: `match_metric_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricClass {
@@ -99,8 +99,8 @@ pub enum MetricClass {
     Observer,
 }
 
-/// Options of a summary. The options of statsd_exporter's algorithm have no effect: errors of
-/// quantiles, the number of ages, and the capacity of its buffer.
+/// Options of a summary. The options of statsd_exporter's algorithm have no effect, for example the
+/// errors of quantiles, the number of ages, and the capacity of its buffer.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Summary {

@@ -1,5 +1,5 @@
-//! Patterns with `*` for parts of names: a tree with one level for each part, so that a name costs
-//! the same with 10 rules as with 10,000.
+//! Patterns with `*` for parts of names. They form a tree with one level for each part, so looking
+//! up a name costs the same with 10 rules as with 10,000.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use super::file::MetricClass;
 #[derive(Debug)]
 pub(super) struct Globs {
     nodes: Vec<Node>,
-    /// Whether the order of the rules decides; otherwise the more specific pattern wins, from the
-    /// left to the right.
+    /// Whether the order of the rules decides. Otherwise, the more specific pattern wins, from left
+    /// to right.
     is_ordered: bool,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Globs {
 struct Node {
     exact: HashMap<Box<str>, usize>,
     any: Option<usize>,
-    /// The first rule that ends here, for each class.
+    /// The first rule that ends at this node, for each class.
     rules: [Option<usize>; 3],
     /// The first of the rules at this node and below it.
     first: usize,
@@ -36,7 +36,7 @@ impl Globs {
         Self { nodes: vec![Node::new()], is_ordered }
     }
 
-    /// Adds the pattern of a rule. Rules are added in their order.
+    /// Adds the pattern of a rule. The rules must be added in order.
     pub(super) fn add(&mut self, pattern: &str, class: Option<MetricClass>, rule: usize) {
         let mut at = 0;
         self.nodes[at].first = self.nodes[at].first.min(rule);
@@ -65,7 +65,7 @@ impl Globs {
         }
     }
 
-    /// The rule for a name.
+    /// Returns the rule for a name.
     pub(super) fn find<'a>(&self, name: &'a str, class: MetricClass) -> Option<GlobMatch<'a>> {
         let mut search = Search { globs: self, class, captures: Vec::new(), best: None };
         search.visit(0, Some(name));
@@ -73,7 +73,7 @@ impl Globs {
     }
 }
 
-/// A walk through the tree. It visits each node at most once, since only one path leads to it.
+/// A walk through the tree. This visits each node at most once, because each node has one path.
 struct Search<'g, 'a> {
     globs: &'g Globs,
     class: MetricClass,
@@ -120,8 +120,8 @@ impl Node {
     }
 }
 
-/// Whether a pattern can be read: parts of letters, digits, underscores and dashes, or an asterisk;
-/// the first does not begin with a digit.
+/// Returns whether a pattern is valid. Each part consists of letters, digits, underscores and
+/// dashes, or is an asterisk, and the first part does not begin with a digit.
 pub(super) fn is_pattern(pattern: &str) -> bool {
     let is_part = |part: &str| {
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -135,7 +135,7 @@ pub(super) fn is_pattern(pattern: &str) -> bool {
         && pattern.split('.').all(is_part)
 }
 
-/// The longest pattern, which bounds the depth of a search.
+/// The maximum length of a pattern, which bounds the depth of a search.
 const MAX_PATTERN: usize = 1024;
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
             });
             let mut fitting: Vec<_> = fitting.collect();
             assert_eq!(ordered.find(name, MetricClass::Gauge).as_ref(), fitting.first(), "{name}");
-            // An asterisk is less than any part that is not one.
+            // An asterisk sorts before any other part.
             fitting.sort_by_key(|glob_match| {
                 patterns[glob_match.rule].split('.').map(|part| part == "*").collect::<Vec<_>>()
             });

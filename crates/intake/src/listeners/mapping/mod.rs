@@ -1,8 +1,9 @@
-//! The mapping file of statsd_exporter, which graphite_exporter has, too: rules that give names and
-//! labels to metrics.
+//! The mapping file of statsd_exporter, which graphite_exporter uses too. You can use its rules to
+//! assign names and labels to metrics.
 //!
-//! A rule with a glob matches a name part by part; one with a regular expression is tried after all
-//! globs, in the order of the file. The first rule that matches wins. Names without a rule stay.
+//! A rule with a glob matches a name part by part. A rule with a regular expression is tried after
+//! all globs, in the order of the file. The first matching rule wins. Names without a rule do not
+//! change.
 
 mod file;
 mod glob;
@@ -28,7 +29,7 @@ use template::Template;
 pub struct Mapping {
     globs: Globs,
     rules: Vec<Rule>,
-    /// The regular expressions in their order, with their rules.
+    /// The regular expressions in file order, with their rules.
     expressions: Vec<(Regex, usize)>,
     unmapped: Treatment,
 }
@@ -36,11 +37,11 @@ pub struct Mapping {
 /// The properties of a metric that the mapping sets.
 #[derive(Debug, Clone)]
 pub struct Treatment {
-    /// The help; may be empty.
+    /// The help, which can be empty.
     pub help: String,
     /// The shape that counts observations.
     pub shape: Shape,
-    /// The time after which a series that did not change is hidden.
+    /// The time after which an unchanged series is hidden.
     pub expiry: Option<Duration>,
     /// The factor of each value.
     pub scale: Option<f64>,
@@ -56,13 +57,13 @@ pub struct RuleMatch {
     rule: usize,
 }
 
-/// Why a mapping file cannot be used.
+/// The error of an unusable mapping file.
 #[derive(Debug)]
 pub struct Error {
     /// The flag of the protocol.
     flag: &'static str,
     path: PathBuf,
-    /// The number of the line, and its text.
+    /// The number of the line, and its contents.
     line: Option<(u64, String)>,
     detail: String,
 }
@@ -76,7 +77,8 @@ struct Rule {
     treatment: Treatment,
 }
 
-/// The name and the labels of a rule, whose references are read as its kind of pattern has them.
+/// The name and the labels of a rule. The syntax of their references depends on the kind of
+/// pattern.
 #[derive(Debug)]
 enum RuleTemplates {
     Glob { name: Template, labels: Vec<(String, Template)> },
@@ -84,14 +86,15 @@ enum RuleTemplates {
 }
 
 impl Default for Treatment {
-    /// A metric without a rule, in a daemon without a mapping file.
+    /// Returns the treatment of a metric without a rule, in a daemon without a mapping file.
     fn default() -> Self {
         let shape = Shape::Summary(QUANTILES.to_vec(), MAX_AGE);
         Self { help: String::new(), shape, expiry: None, scale: None }
     }
 }
 
-/// Multiplies a value by the `scale` of its rule. `None` if that makes a finite value infinite.
+/// Multiplies a value by the `scale` of its rule. Returns `None` if a finite value becomes
+/// infinite.
 #[inline]
 pub fn scaled(value: f64, scale: Option<f64>) -> Option<f64> {
     let Some(scale) = scale else { return Some(value) };
@@ -103,7 +106,7 @@ impl Mapping {
     /// Reads a file, for a protocol with this flag.
     ///
     /// # Errors
-    /// [`Error`], with the line and its text, which names the key.
+    /// Returns an [`Error`] that contains the line and names the key.
     pub fn read(path: &Path, flag: &'static str) -> Result<Self, Error> {
         let error = |detail: String| Error { flag, path: path.into(), line: None, detail };
         let length = path.metadata().map_err(|e| error(e.to_string()))?.len();
@@ -159,32 +162,32 @@ impl Mapping {
         })
     }
 
-    /// The treatment of the metrics of a rule.
+    /// Returns the treatment of the metrics of a rule.
     pub fn treatment(&self, rule_match: &RuleMatch) -> &Treatment {
         &self.rules[rule_match.rule].treatment
     }
 
-    /// Whether the rule drops its metrics.
+    /// Returns whether the rule drops its metrics.
     pub fn drops(&self, rule_match: &RuleMatch) -> bool {
         self.rules[rule_match.rule].is_dropped
     }
 
-    /// Whether a tag overrides the rule's label of the same name.
+    /// Returns whether a tag overrides the rule's label of the same name.
     pub fn honors_labels(&self, rule_match: &RuleMatch) -> bool {
         self.rules[rule_match.rule].honors_labels
     }
 
-    /// The treatment of metrics without a rule.
+    /// Returns the treatment of metrics without a rule.
     pub fn unmapped(&self) -> &Treatment {
         &self.unmapped
     }
 
-    /// The number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there are no rules.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -302,7 +305,7 @@ impl RuleTemplates {
     }
 }
 
-/// The shape of observations: from the rule, or else from the defaults, or else a summary.
+/// Returns the shape of observations: from the rule, or else from the defaults, or else a summary.
 fn shape(defaults: &Defaults, rule: Option<&file::Rule>) -> Result<Shape, Fault> {
     let summary = rule.and_then(|rule| rule.summary_options.as_ref());
     let histogram = rule.and_then(|rule| rule.histogram_options.as_ref());
@@ -334,8 +337,9 @@ fn shape(defaults: &Defaults, rule: Option<&file::Rule>) -> Result<Shape, Fault>
     }
 }
 
-/// A histogram by the first options that are not empty. Options with buckets make a classic
-/// histogram; options with only a factor or a number of native buckets make a native histogram.
+/// Creates a histogram from the first options that are not empty. Options with buckets create a
+/// classic histogram. Options with only a factor or a number of native buckets create a native
+/// histogram.
 fn histogram_shape(
     options: [Option<&Spanned<Histogram>>; 2],
     old: [Option<&Spanned<Vec<f64>>>; 2],
@@ -346,7 +350,7 @@ fn histogram_shape(
         let buckets = new.or(old.map(|buckets| (&buckets.value, buckets.referenced)));
         if let Some((buckets, place)) = buckets.filter(|(buckets, _)| !buckets.is_empty()) {
             let mut bounds = buckets.clone();
-            // The last bucket is added anyway.
+            // Remove the last bucket, because it is added anyway.
             bounds.pop_if(|last| *last == f64::INFINITY);
             let ascend = bounds.windows(2).all(|pair| pair[0] < pair[1]);
             if !ascend || bounds.is_empty() || !bounds.iter().all(|bound| bound.is_finite()) {
@@ -371,13 +375,13 @@ fn histogram_shape(
     Ok(Shape::Classic(BUCKETS.to_vec()))
 }
 
-/// The coarsest schema whose buckets grow by at most this factor, as client_golang chooses it.
+/// Returns the coarsest schema whose buckets grow by at most this factor, like client_golang.
 fn schema(factor: f64) -> i8 {
     let exponent = factor.log2().log2().floor();
     (-exponent).clamp(-4.0, 8.0) as i8
 }
 
-/// A summary by the first options that are not empty.
+/// Creates a summary from the first options that are not empty.
 fn summary_shape(
     options: [Option<&Spanned<Summary>>; 2],
     old: [Option<&Spanned<Vec<Quantile>>>; 2],
@@ -426,14 +430,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The defaults of statsd_exporter, which uses the defaults of client_golang.
+/// The defaults of statsd_exporter, which are the defaults of client_golang.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const MAX_AGE: Duration = Duration::from_secs(600);
-/// A summary divides its window into five ages of whole milliseconds.
+/// The minimum age, because a summary divides its window into five ages of whole milliseconds.
 const MIN_AGE: Duration = Duration::from_millis(5);
 
-/// The largest mapping file.
+/// The maximum size of a mapping file.
 const MAX_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Texts with references to the parts that a pattern matched: `$1`, `${1}`, and `$0` for the whole
-//! name.
+//! Templates with references to the parts that a pattern matched: `$1`, `${1}`, and `$0` for the
+//! whole name.
 
-/// A text of a glob rule.
+/// A template of a glob rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Template(Vec<Piece>);
 
@@ -10,14 +10,14 @@ enum Piece {
     Text(Box<str>),
     /// The whole name.
     Name,
-    /// The part that the n-th asterisk matched, from 0.
+    /// The part that the n-th asterisk matched, starting at 0.
     Capture(usize),
 }
 
 impl Template {
-    /// Reads a template. As in statsd_exporter, a reference takes all letters, digits, underscores
-    /// and dollars that follow; one that is not a number, or beyond the asterisks of the pattern,
-    /// stands for nothing.
+    /// Parses a template. Like in statsd_exporter, a reference includes all following letters,
+    /// digits, underscores and dollar signs. If it is not a number, or larger than the number of
+    /// asterisks, it is replaced by an empty string.
     pub(super) fn read(text: &str, captures: usize) -> Self {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -37,7 +37,7 @@ impl Template {
                     Ok(n) if n <= captures => pieces.push(Piece::Capture(n - 1)),
                     _ => {}
                 }
-                // A brace after the reference belongs to it, even if none was before it.
+                // A brace after the reference belongs to it, even without an opening brace.
                 end += usize::from(rest[end..].starts_with('}'));
             }
             rest = &rest[end..];
@@ -48,7 +48,7 @@ impl Template {
         Self(pieces)
     }
 
-    /// The text for a name.
+    /// Returns the string for a name.
     pub(super) fn expand(&self, name: &str, captures: &[&str]) -> String {
         let pieces = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => text,
@@ -59,8 +59,8 @@ impl Template {
     }
 }
 
-/// Whether a text may name a metric: letters, digits and underscores, not a digit first, and
-/// references to numbers.
+/// Returns whether a template can name a metric: letters, digits and underscores, no leading digit,
+/// and references to numbers.
 pub(super) fn is_name(text: &str) -> bool {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -83,7 +83,7 @@ pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty()
 }
 
-/// Whether a text may name a label.
+/// Returns whether a string can name a label.
 pub(super) fn is_label(text: &str) -> bool {
     !text.starts_with(|c: char| c.is_ascii_digit()) && is_name(text) && !text.contains('$')
 }

@@ -1,4 +1,4 @@
-//! Mapping files, from their text to the names and labels of metrics.
+//! Tests of mapping files, from their contents to the names and labels of metrics.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn parse(text: &str) -> Mapping {
     Mapping::parse(text).unwrap_or_else(|(line, detail)| panic!("line {line:?}: {detail}\n{text}"))
 }
 
-/// The result for a name: `name label=value ...`, `dropped`, or the name itself.
+/// Returns the result for a name: `name label=value ...`, `dropped`, or the name itself.
 fn show(mapping: &Mapping, name: &str, class: MetricClass) -> String {
     let Some(rule_match) = mapping.find(name, class) else { return name.to_owned() };
     if mapping.drops(&rule_match) {
