@@ -1,5 +1,5 @@
-//! Programs that must not compile, and the messages that users get: mistakes in derives, and in the
-//! arena borrows that outlive their scope. `TRYBUILD=overwrite` records the messages again.
+//! Programs that must not compile, and the messages that users get: mistakes in derives and macros,
+//! and arena borrows that outlive their scope. `TRYBUILD=overwrite` records the messages again.
 
 #[test]
 fn misuse_does_not_compile() {
@@ -7,4 +7,5 @@ fn misuse_does_not_compile() {
     cases.pass("tests/arena/pass/*.rs");
     cases.compile_fail("tests/arena/fail/*.rs");
     cases.compile_fail("tests/derive/*.rs");
+    cases.compile_fail("tests/macros/*.rs");
 }

@@ -1,5 +1,6 @@
-//! Derive macros of quipu: [`LabelValue`](macro@LabelValue), [`LabelGroup`](macro@LabelGroup),
-//! [`Metrics`](macro@Metrics). Use them through the crate `quipu`, which re-exports them.
+//! Macros of quipu: the derives [`LabelValue`](macro@LabelValue), [`LabelGroup`](macro@LabelGroup)
+//! and [`Metrics`](macro@Metrics), and the attribute [`timed`](macro@timed). Use them through the
+//! crate `quipu`, which re-exports them.
 //!
 //! Mistakes are compile errors at the offending token: an invalid name, a duplicate label, a suffix
 //! that the formats add.
@@ -12,9 +13,10 @@ mod case;
 mod label_group;
 mod label_value;
 mod metrics;
+mod timed;
 
 use proc_macro::TokenStream;
-use syn::{DeriveInput, parse_macro_input};
+use syn::{DeriveInput, ItemFn, parse_macro_input};
 
 /// Makes an enum without fields a label value of fixed cardinality: each variant is a value. A
 /// struct with one unnamed field becomes a label value like that field.
@@ -63,4 +65,25 @@ pub fn derive_label_group(input: TokenStream) -> TokenStream {
 pub fn derive_metrics(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     metrics::expand(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Observes the duration of a function in a histogram of the global registry.
+///
+/// The arguments are the same as for the macro `histogram!`: the name and the help, then settings,
+/// then labels, whose values can use the function's arguments. `crate = path` is the path of the
+/// crate `quipu`.
+///
+/// ```text
+/// #[timed("job_duration_seconds", "Duration of a job.", buckets = [0.1, 1.0], "queue" => queue)]
+/// async fn job(queue: &str) {}
+/// ```
+///
+/// The duration is observed when the function returns or panics. The duration of an `async fn` is
+/// the time from the first poll until its future is ready, or until the future is dropped, as for
+/// `Histogram::time_future`.
+#[proc_macro_attribute]
+pub fn timed(arguments: TokenStream, function: TokenStream) -> TokenStream {
+    let arguments = parse_macro_input!(arguments as timed::Arguments);
+    let function = parse_macro_input!(function as ItemFn);
+    timed::expand(arguments, function).unwrap_or_else(|error| error.to_compile_error()).into()
 }

@@ -67,7 +67,7 @@ pub use macros::LabeledMetric;
 #[doc(hidden)]
 pub use names::{assert_label, assert_metric};
 #[cfg(feature = "derive")]
-pub use quipu_derive::{LabelGroup, LabelValue, Metrics};
+pub use quipu_derive::{LabelGroup, LabelValue, Metrics, timed};
 pub use quipu_segment::history::Options as RecordingOptions;
 #[doc(hidden)]
 pub use quipu_segment::series::KeyWriter;

@@ -1,7 +1,10 @@
 //! The macros that count in the global registry.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-use quipu::{LabelValue, Registry, counter, gauge, histogram, int_gauge};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use quipu::{LabelValue, Registry, counter, gauge, histogram, int_gauge, timed};
 
 fn value(sample: &str, labels: &[(&str, &str)]) -> Option<f64> {
     Registry::global().value(sample, labels)
@@ -154,4 +157,60 @@ fn threads_that_race_share_a_metric() {
     });
     assert_eq!(value("raced_total", &[("label", "1")]), Some(9.0));
     assert_eq!(errors("raced", ""), 1.0);
+}
+
+#[timed("job_seconds", "Duration of a job.", buckets = [60.0])]
+fn job(fails: bool) -> Result<u32, std::num::ParseIntError> {
+    let timer: u32 = if fails { "x".parse()? } else { 1 };
+    if timer == 1 {
+        return Ok(2);
+    }
+    Ok(timer)
+}
+
+struct Queue {
+    name: String,
+}
+
+impl Queue {
+    #[timed("take_seconds", "Duration of a take.", "queue" => self.name)]
+    fn take(&mut self, item: String) -> String {
+        self.name.push('!');
+        item
+    }
+
+    #[timed("wait_seconds", "Duration of a wait.", native = 3, "queue" => name, "ok" => true)]
+    async fn wait<'a>(&self, name: &'a str, done: impl Future<Output = ()> + Send) -> &'a str {
+        done.await;
+        name
+    }
+}
+
+#[test]
+fn timed_functions_observe_each_return() {
+    assert_eq!(job(false), Ok(2));
+    job(true).unwrap_err();
+    assert_eq!(value("job_seconds_count", &[]), Some(2.0));
+    let mut queue = Queue { name: "mail".to_owned() };
+    assert_eq!(queue.take("x".to_owned()), "x");
+    assert_eq!(value("take_seconds_count", &[("queue", "mail")]), Some(1.0));
+}
+
+#[test]
+fn timed_futures_observe_when_they_are_ready_or_dropped() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    let queue = Queue { name: "mail".to_owned() };
+    let count = || value("wait_seconds_count", &[("queue", "a"), ("ok", "true")]);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut future = Box::pin(is_send(queue.wait("a", std::future::pending())));
+    assert_eq!(count(), None);
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    assert_eq!(count(), Some(0.0));
+    drop(future);
+    assert_eq!(count(), Some(1.0));
+    let future = pin!(queue.wait("a", std::future::ready(())));
+    assert_eq!(future.poll(&mut context), Poll::Ready("a"));
+    assert_eq!(count(), Some(2.0));
 }
