@@ -303,7 +303,10 @@ impl MergedFamilies {
     ) -> FamilyHeader<'a> {
         let entry = &self.names[own_family.name];
         let Group { kind, help, .. } = &entry.groups[0];
-        FamilyHeader { name: &entry.name, help, kind: *kind, bare: own_family.bare, ..*family }
+        let mut shown = *family;
+        (shown.name, shown.help) = (&entry.name, help);
+        (shown.kind, shown.bare) = (*kind, own_family.bare);
+        shown
     }
 }
 
@@ -550,7 +553,7 @@ const OWN: usize = 0;
 #[cfg(test)]
 mod tests {
     use quipu::exposition::{Encoder, Escaping, Format};
-    use quipu::snapshot::{Number, Texts, Value};
+    use quipu::snapshot::{Texts, Value};
 
     use super::super::walk::Walk;
     use super::*;
@@ -643,27 +646,15 @@ mod tests {
     fn numbers_of_targets_are_shown_whatever_their_types() {
         let of = |kind, value| {
             move |name: &'static str| {
-                let family = FamilyHeader {
-                    name,
-                    help: "",
-                    unit: "",
-                    kind,
-                    labels: &[],
-                    groups: 1,
-                    bare: false,
-                };
-                let (texts, start) = (Texts::new(&[]), None);
+                let family = FamilyHeader::new(kind, name, "");
                 let mut recorder = Recorder::default();
                 recorder.family(&family);
-                let (group, escape_free, overflow, exemplar) = (0, true, false, None);
-                let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-                recorder.series(&family, &series);
+                recorder.series(&family, &Series::new(Texts::default(), value));
                 recorder.finish().0
             }
         };
-        let total = Value::Counter { total: Number::Unsigned(1), exemplar: None };
-        let counter = of(Kind::Counter, total);
-        let gauge = of(Kind::Gauge, Value::Gauge(Number::Unsigned(2)));
+        let counter = of(Kind::Counter, Value::counter(1));
+        let gauge = of(Kind::Gauge, Value::gauge(2));
         let merge = |of_target: usize, families: [Vec<RecordedFamily>; 2]| {
             let sources = families.into_iter().enumerate().map(|(number, families)| {
                 let origin = if number == of_target { Origin::Target } else { Origin::File };

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use quipu::collector::Collector;
-use quipu::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
+use quipu::snapshot::{FamilyHeader, Kind, Number, Series, Sink};
 
 use super::merged::About;
 use super::readings::AgentReadings;
@@ -85,74 +85,70 @@ impl Collector for Own {
             |has: fn(&SourceRow) -> bool| status.sources.iter().filter(|one| has(one)).count();
         let (name, help) =
             ("quipu_segments_watched", "Watched segment files and directories, by state.");
-        show(sink, Kind::Gauge, name, help, &["state"], |put| {
-            STATES.iter().for_each(|(state, has)| put(&[state], whole(count(*has))));
-        });
-        let mut one = |kind, name, help, number| {
-            show(sink, kind, name, help, &[], |put| put(&[], number));
+        let mut watched = sink.gauge(name, help, ["state"]);
+        STATES.iter().for_each(|(state, has)| _ = watched.sample([state], count(*has)));
+        let mut one = |kind, name, help, number: Number| {
+            sink.begin(FamilyHeader::new(kind, name, help), []).sample([], number);
         };
         one(
             Kind::Gauge,
             "quipu_segments_left_out",
             "Segment files and directories that are not watched, since there are too many.",
-            whole(status.left_out),
+            status.left_out.into(),
         );
         one(
             Kind::Counter,
             "quipu_segments_read_failures",
             "How often a file could not be read; one whose contents are at fault is read ever less often.",
-            Number::Unsigned(status.failures),
+            status.failures.into(),
         );
         one(
             Kind::Gauge,
             "quipu_segments_directories_without_events",
             "Watched directories in which new files are found within seconds, not at once.",
-            whole(status.unwatched),
+            status.unwatched.into(),
         );
         one(
             Kind::Gauge,
             "quipu_segments_places_late",
             "Watched places whose files are shown as they were, since a file system does not respond.",
-            whole(status.late),
+            status.late.into(),
         );
         one(
             Kind::Gauge,
             "quipu_segments_read_seconds",
             "Time that the last reading of all files took.",
-            Number::Float(status.took.as_secs_f64()),
+            status.took.as_secs_f64().into(),
         );
         let help = "Looks for files in the watched places; what an incomplete one did not see is not gone.";
-        show(sink, Kind::Counter, "quipu_segments_looks", help, &["result"], |put| {
-            put(&["complete"], Number::Unsigned(status.looks[0]));
-            put(&["incomplete"], Number::Unsigned(status.looks[1]));
-        });
+        sink.counter("quipu_segments_looks", help, ["result"])
+            .sample(["complete"], status.looks[0])
+            .sample(["incomplete"], status.looks[1]);
         let (name, help) = (
             "quipu_segments_conflicts",
             "Families and series of watched files that contradict others, by what they differ in.",
         );
         let left_out = self.readings.0.left_out.count(Origin::File);
         show_conflicts(name, help, status.conflicts, left_out, sink);
-        let labels = ["segment", "path", "kind", "instance"];
-        let help = "A watched segment file or directory.";
-        show(sink, Kind::Info, "quipu_segments", help, &labels, |put| {
-            for one in &status.sources {
-                let instance = one.header.map_or_else(String::new, |header| {
-                    header.instance.iter().map(|byte| format!("{byte:02x}")).collect()
-                });
-                put(&[&one.name, &one.path, one.kind, &instance], whole(1));
-            }
-        });
-        let mut each = |name, help, number: &dyn Fn(&SourceRow) -> Option<Number>| {
-            show(sink, Kind::Gauge, name, help, &["segment"], |put| {
-                for one in &status.sources {
-                    number(one).into_iter().for_each(|number| put(&[&one.name], number));
-                }
+        let segments =
+            FamilyHeader::new(Kind::Info, "quipu_segments", "A watched segment file or directory.");
+        let mut segments = sink.begin(segments, ["segment", "path", "kind", "instance"]);
+        for one in &status.sources {
+            let instance = one.header.map_or_else(String::new, |header| {
+                header.instance.iter().map(|byte| format!("{byte:02x}")).collect()
             });
+            segments.sample([&one.name, &one.path, one.kind, &instance], 1);
+        }
+        let mut each = |name, help, number: &dyn Fn(&SourceRow) -> Option<Number>| {
+            let mut family = sink.gauge(name, help, ["segment"]);
+            for one in &status.sources {
+                number(one).into_iter().for_each(|number| _ = family.sample([&one.name], number));
+            }
         };
         each(
             "quipu_segments_up",
             "Whether the metrics of the file are shown: it could be read, not too long ago.",
-            &|one| Some(whole((one.is_shown && !one.is_old && !is_stale).into())),
+            &|one| Some((one.is_shown && !one.is_old && !is_stale).into()),
         );
         let seconds = |time: Duration| Number::Float(time.as_secs_f64());
         each(
@@ -161,7 +157,7 @@ impl Collector for Own {
             &|one| one.read?.duration_since(SystemTime::UNIX_EPOCH).ok().map(seconds),
         );
         each("quipu_segments_open", "Whether a process has the segment file open.", &|one| {
-            Some(whole(one.is_open?.into()))
+            Some(one.is_open?.into())
         });
         each(
             "quipu_segments_start_time_seconds",
@@ -169,12 +165,12 @@ impl Collector for Own {
             &|one| Some(seconds(Duration::from_nanos(one.header?.created))),
         );
         each("quipu_segments_series", "Series that were last read from the file.", &|one| {
-            Some(whole(one.series))
+            Some(one.series.into())
         });
         each(
             "quipu_segments_series_left_out",
             "Series of the segment file that changed again and again while they were read, and are left out.",
-            &|one| Some(Number::Unsigned(one.header?.left_out)),
+            &|one| Some(one.header?.left_out.into()),
         );
     }
 }
@@ -188,9 +184,10 @@ fn show_conflicts(
     sink: &mut dyn Sink,
 ) {
     counts[About::Series as usize] = left_out;
-    show(sink, Kind::Gauge, name, help, &["about"], |put| {
-        About::ALL.iter().zip(counts).for_each(|(about, count)| put(&[about.name()], whole(count)));
-    });
+    let mut conflicts = sink.gauge(name, help, ["about"]);
+    for (about, count) in About::ALL.iter().zip(counts) {
+        conflicts.sample([about.name()], count);
+    }
 }
 
 /// Returns the names of the families that a collector passes on.
@@ -208,41 +205,6 @@ pub fn names(collector: &dyn Collector) -> Vec<String> {
     let mut names = Names(Vec::new());
     collector.collect(&mut names);
     names.0
-}
-
-/// Passes on a family of counters, gauges or infos. `each` receives a function that passes on a
-/// series with the given label values.
-pub fn show(
-    sink: &mut dyn Sink,
-    kind: Kind,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-    each: impl FnOnce(&mut dyn FnMut(&[&str], Number)),
-) {
-    let labels: Vec<_> = labels.iter().map(|name| Label { name, values: None }).collect();
-    let family =
-        FamilyHeader { name, help, unit: "", kind, labels: &labels, groups: 1, bare: false };
-    sink.family(&family);
-    each(&mut |labels, number| {
-        let mut texts = Vec::new();
-        labels.iter().for_each(|label| Texts::push(&mut texts, label));
-        let escape_free = !labels.iter().any(|label| label.contains(['"', '\\', '\n']));
-        let texts = Texts::new(&texts);
-        let value = match kind {
-            Kind::Counter => Value::Counter { total: number, exemplar: None },
-            Kind::Info => Value::Info,
-            _ => Value::Gauge(number),
-        };
-        let (group, overflow, start, exemplar) = (0, false, None, None);
-        let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-        sink.series(&family, &series);
-    });
-}
-
-/// Converts a count to the value of a sample.
-pub fn whole(n: usize) -> Number {
-    Number::Unsigned(n as u64)
 }
 
 /// A state of sources: its name, and whether a source is in this state.

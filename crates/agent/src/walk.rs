@@ -371,11 +371,11 @@ impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
         if merged.names[own_family.name].is_mixed {
             place.passed.insert(&family, series);
         }
-        let value = match series.value {
-            Value::Info => info(family.kind),
-            value => value,
-        };
-        self.sink.series(&family, &Series { value, ..*series });
+        let mut series = *series;
+        if let Value::Info = series.value {
+            series.value = info(family.kind);
+        }
+        self.sink.series(&family, &series);
     }
 }
 

@@ -214,7 +214,11 @@ impl Sink for PrefixSink<'_> {
 
 /// Returns the family with this name, or unchanged if the name is empty.
 fn with_name<'f>(family: &FamilyHeader<'f>, name: &'f str) -> FamilyHeader<'f> {
-    if name.is_empty() { *family } else { FamilyHeader { name, ..*family } }
+    let mut family = *family;
+    if !name.is_empty() {
+        family.name = name;
+    }
+    family
 }
 
 /// The prefix of all metrics of the daemon itself.

@@ -17,11 +17,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use quipu::collector::Collector;
-use quipu::snapshot::{Kind, Number, Sink};
+use quipu::snapshot::Sink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
 
-use quipu_agent::own::{names, show, whole};
+use quipu_agent::own::names;
 use quipu_commands::record;
 use quipu_commands::record::report::{Line, State, StateChange};
 use quipu_process::flags;
@@ -348,20 +348,15 @@ impl Collector for RecorderMetrics {
     fn collect(&self, sink: &mut dyn Sink) {
         let status = *self.status();
         let help = "Watched segment files, by whether they are recorded, or why not.";
-        show(sink, Kind::Gauge, "quipu_segments_recorded", help, &["state"], |put| {
-            for (state, count) in State::ALL.into_iter().zip(status.counts) {
-                // Without the process, no segment is recorded.
-                put(&[state.name()], whole(if status.is_up { count } else { 0 }));
-            }
-        });
+        let mut recorded = sink.gauge("quipu_segments_recorded", help, ["state"]);
+        for (state, count) in State::ALL.into_iter().zip(status.counts) {
+            // Without the process, no segment is recorded.
+            recorded.sample([state.name()], if status.is_up { count } else { 0 });
+        }
         let help = "Whether the process runs that records segments.";
-        show(sink, Kind::Gauge, "quipu_segments_recorder_up", help, &[], |put| {
-            put(&[], whole(status.is_up.into()));
-        });
+        sink.gauge("quipu_segments_recorder_up", help, []).sample([], status.is_up);
         let help = "How often the process that records segments was started again.";
-        show(sink, Kind::Counter, "quipu_segments_recorder_restarts", help, &[], |put| {
-            put(&[], Number::Unsigned(status.restarts));
-        });
+        sink.counter("quipu_segments_recorder_restarts", help, []).sample([], status.restarts);
     }
 }
 

@@ -103,10 +103,10 @@ fn implement(
         let ty = part.ty;
         match &part.name {
             Some(name) => quote! {
-                &[#krate::snapshot::Label {
-                    name: #name,
-                    values: <#ty as #krate::LabelValue>::VALUES,
-                }]
+                &[#krate::snapshot::Label::from_values(
+                    #name,
+                    <#ty as #krate::LabelValue>::VALUES,
+                )]
             },
             None => quote!(<#ty as #krate::LabelGroup>::LABELS),
         }

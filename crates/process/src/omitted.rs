@@ -53,7 +53,7 @@ fn way_out(rule: Rule) -> &'static str {
 #[cfg(test)]
 mod tests {
     use quipu::exposition::{Encoder, Escaping, Format};
-    use quipu::snapshot::{FamilyHeader, Kind, Number, Series, Sink, Texts, Value};
+    use quipu::snapshot::Sink;
 
     use super::*;
 
@@ -63,14 +63,8 @@ mod tests {
         for _ in 0..3 {
             let mut encoder = Encoder::new(Format::Text, Escaping::default());
             for name in ["x", "x_", "x.", "x", ""] {
-                let (help, unit, labels, groups, bare) = ("", "", &[], 1, false);
-                let family =
-                    FamilyHeader { name, help, unit, kind: Kind::Gauge, labels, groups, bare };
-                let (texts, value) = (Texts::default(), Value::Gauge(Number::Unsigned(1)));
-                let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
-                let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-                encoder.family(&family);
-                encoder.series(&family, &series);
+                let sink: &mut dyn Sink = &mut encoder;
+                sink.gauge(name, "", []).sample([], 1);
             }
             omitted.log(encoder.omissions());
         }

@@ -13,27 +13,25 @@ use quipu::snapshot::{
 use quipu::{CounterFamily, Description, Registry};
 
 const LABELS: &[Label<'static>] =
-    &[Label { name: "kind", values: Some(&["a", "b"]) }, Label { name: "user.name", values: None }];
+    &[Label::new("kind").values(&["a", "b"]), Label::new("user.name")];
 
 fn family(
     name: &'static str,
     kind: Kind,
     labels: &'static [Label<'static>],
 ) -> FamilyHeader<'static> {
-    let groups = if labels.is_empty() { 1 } else { 2 };
-    FamilyHeader { name, help: "A help.", unit: "", kind, labels, groups, bare: false }
+    FamilyHeader::new(kind, name, "A help.").labels(labels)
 }
 
 fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
-    let (start, texts) = (Some(Timestamp(1_500_000_000)), Texts::new(texts));
-    let (group, escape_free, overflow, exemplar) = (1, false, false, None);
-    Series { group, texts, escape_free, overflow, start, value, exemplar }
+    let series = Series::checked(Texts::new(texts), false, value);
+    series.group(1).start(Timestamp(1_500_000_000))
 }
 
 /// Another program chose it.
 #[test]
 fn a_unit_forges_no_line() {
-    let family = FamilyHeader { unit: "s\nforged 1", ..family("t_s", Kind::Gauge, &[]) };
+    let family = family("t_s", Kind::Gauge, &[]).unit("s\nforged 1");
     let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::default());
     encoder.family(&family);
     encoder.series(&family, &series(Value::Gauge(Number::Unsigned(1)), &[]));
@@ -48,8 +46,7 @@ fn everything(sink: &mut impl Sink) {
     let mut trace = Vec::new();
     Texts::push(&mut trace, "id");
     Texts::push(&mut trace, "7");
-    let exemplar =
-        Exemplar { labels: Texts::new(&trace), value: 0.5, time: Some(Timestamp(2_000_000_001)) };
+    let exemplar = Exemplar::new(Texts::new(&trace), 0.5).time(Timestamp(2_000_000_001));
     let mut one = |family: FamilyHeader<'_>, value: Value<'_>| {
         sink.family(&family);
         let texts = if family.labels.is_empty() { &[][..] } else { &user[..] };
@@ -64,21 +61,12 @@ fn everything(sink: &mut impl Sink) {
     );
     one(family("level", Kind::Gauge, &[]), Value::Gauge(Number::Signed(-3)));
     one(family("odd", Kind::Unknown, &[]), Value::Unknown(Number::Float(f64::NAN)));
-    let buckets = [
-        Bucket { bound: 1.0, le: None, count: 2, exemplar: Some(exemplar) },
-        Bucket { bound: f64::INFINITY, le: None, count: 1, exemplar: None },
-    ];
-    let native = Native {
-        schema: 3,
-        zero_threshold: 0.25,
-        zero_count: 1,
-        positive: &[(1, 2), (2, 1), (5, 4)],
-        negative: &[(-1, 1)],
-        exemplars: &[],
-    };
-    let classic = HistogramValue { count: 3, sum: 7.5, buckets: &buckets, native: None };
+    let buckets = [Bucket::new(1.0, 2).exemplar(exemplar), Bucket::new(f64::INFINITY, 1)];
+    let native =
+        Native::new(3).zero(0.25, 1).positive(&[(1, 2), (2, 1), (5, 4)]).negative(&[(-1, 1)]);
+    let classic = HistogramValue::new(3, 7.5).buckets(&buckets);
     one(family("size", Kind::Histogram, LABELS), Value::Histogram(classic));
-    let native = HistogramValue { count: 9, sum: 1.0, buckets: &[], native: Some(native) };
+    let native = HistogramValue::new(9, 1.0).native(native);
     one(family("exact", Kind::Histogram, &[]), Value::Histogram(native));
     let quantiles = [(0.5, 1.0), (1.0, f64::NAN)];
     let summary = Value::Summary { quantiles: &quantiles, count: 4, sum: 10.0 };
@@ -90,7 +78,9 @@ fn everything(sink: &mut impl Sink) {
     let limited = family("limited", Kind::Counter, LABELS);
     sink.family(&limited);
     let value = Value::Counter { total: Number::Float(0.5), exemplar: None };
-    sink.series(&limited, &Series { overflow: true, ..series(value, &[]) });
+    let mut overflow = series(value, &[]);
+    overflow.overflow = true;
+    sink.series(&limited, &overflow);
 }
 
 fn written(format: Format, escaping: Escaping) -> Vec<u8> {
@@ -401,10 +391,10 @@ fn a_page_is_the_pieces_one_after_the_other() {
 fn bounds_of_other_programs_stay_as_they_are() {
     let text = |format| {
         let mut encoder = Encoder::new(format, Escaping::Underscores);
-        let bucket = |bound, le| Bucket { bound, le: Some(le), count: 1, exemplar: None };
+        let bucket = |bound, le| Bucket::new(bound, 1).le(le);
         let infinite = bucket(f64::INFINITY, "+Inf");
         let buckets = [bucket(1.0, "1"), bucket(2.0, "2.0"), bucket(1e6, "1e+06"), infinite];
-        let histogram = HistogramValue { count: 4, sum: 3.5, buckets: &buckets, native: None };
+        let histogram = HistogramValue::new(4, 3.5).buckets(&buckets);
         let family = family("size", Kind::Histogram, &[]);
         encoder.family(&family);
         encoder.series(&family, &series(Value::Histogram(histogram), &[]));

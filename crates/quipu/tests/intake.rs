@@ -157,14 +157,7 @@ fn native_histograms_are_added_and_followed() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let mut take = |name: &str, positive: &[(i32, u64)], zero_count: u64, mode: Mode| {
-        let buckets = Native {
-            schema: 3,
-            zero_threshold: 0.0,
-            zero_count,
-            positive,
-            negative: &[],
-            exemplars: &[],
-        };
+        let buckets = Native::new(3).zero(0.0, zero_count).positive(positive);
         intake
             .take(metric(name), &[], &InputValue::Native { buckets, sum: 1.0 }, mode, None)
             .unwrap();
@@ -476,19 +469,12 @@ fn counts_do_not_wrap_around() {
         intake.take(metric(name), &[], input, Mode::Add, None).unwrap();
     };
     let buckets = |count: f64| [(1.0, count), (f64::INFINITY, count)];
-    let native = |count: u64| Native {
-        schema: 0,
-        zero_threshold: 0.0,
-        zero_count: count,
-        positive: &[],
-        negative: &[],
-        exemplars: &[],
-    };
+    let native = |count: u64| Native::new(0).zero(0.0, count);
     for count in [5.0, HUGE, HUGE, HUGE - 20_000.0] {
         add("classic", &InputValue::Histogram { buckets: &buckets(count), sum: 1.0 });
         add("native", &InputValue::Native { buckets: native(count as u64), sum: 1.0 });
         let positive = [(1, count as u64), (2, count as u64)];
-        let buckets = Native { positive: &positive, ..native(0) };
+        let buckets = native(0).positive(&positive);
         add("sides", &InputValue::Native { buckets, sum: 1.0 });
         add("summary", &InputValue::Summary { quantiles: &[], count, sum: 1.0 });
         add("counter_total", &InputValue::Counter(count));

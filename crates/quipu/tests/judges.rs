@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use quipu::collector::Collector;
 use quipu::exposition::{Escaping, Format};
-use quipu::snapshot::{self, Exemplar, FamilyHeader, Kind, Number, Series, Sink, Texts};
+use quipu::snapshot::{self, Exemplar, FamilyHeader, Kind, Number, Sink, Texts};
 use quipu::{
     Counter, CounterFamily, Description, FloatCounter, GaugeFamily, Histogram, HistogramFamily,
     Info, LabelValue, Registry, StateSet, Summary,
@@ -230,21 +230,16 @@ impl Collector for Foreign {
 
     fn collect(&self, sink: &mut dyn Sink) {
         let mut one = |name: &str, help: &str, kind: Kind, value: snapshot::Value<'_>| {
-            let family =
-                FamilyHeader { name, help, unit: "", kind, labels: &[], groups: 1, bare: false };
-            sink.family(&family);
-            let (group, texts, escape_free) = (0, Texts::default(), true);
-            let (overflow, start, exemplar) = (false, None, None);
-            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-            sink.series(&family, &series);
+            let family = FamilyHeader::new(kind, name, help);
+            sink.begin(family, []).series([], value);
         };
         let nan = Number::Float(f64::NAN);
-        let exemplar = Exemplar { labels: Texts::default(), value: 0.5, time: None };
+        let exemplar = Exemplar::new(Texts::default(), 0.5);
         let total = Number::Float(f64::INFINITY);
         let counter = snapshot::Value::Counter { total, exemplar: Some(exemplar) };
         one("foreign", "", Kind::Counter, counter);
         one("odd", "", Kind::Unknown, snapshot::Value::Unknown(nan));
-        let counter = snapshot::Value::Counter { total: nan, exemplar: None };
+        let counter = snapshot::Value::counter(nan);
         one("bare", "No number.", Kind::Counter, counter);
     }
 }

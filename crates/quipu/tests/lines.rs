@@ -105,11 +105,11 @@ impl Row {
         let mut labels = Vec::new();
         ["id", "7"].iter().for_each(|text| Texts::push(&mut labels, text));
         let labels = Texts::new(&labels);
-        let exemplar = Exemplar { labels, value: 0.5, time: Some(Timestamp(2_000_000_001)) };
+        let exemplar = Exemplar::new(labels, 0.5).time(Timestamp(2_000_000_001));
         let exemplar = self.exemplar.then_some(exemplar);
         let bucket = |bound: &f64| {
             let le = (self.le && bound.is_finite()).then_some("07");
-            Bucket { bound: *bound, le, count: 12, exemplar }
+            Bucket::new(*bound, 12).le(le).exemplar(exemplar)
         };
         let buckets: Vec<_> = self.bounds.iter().map(bucket).collect();
         let positive = self.bounds.iter().filter(|bound| (0.0..=1.0).contains(*bound));
@@ -122,7 +122,7 @@ impl Row {
             Kind::Gauge => Value::Gauge(number),
             Kind::Histogram => {
                 let count = 12 * buckets.len() as u64;
-                Value::Histogram(HistogramValue { count, sum, buckets: &buckets, native: None })
+                Value::Histogram(HistogramValue::new(count, sum).buckets(&buckets))
             }
             Kind::Summary => Value::Summary { quantiles: &quantiles, count: 12, sum },
             Kind::Info => Value::Info,
@@ -130,10 +130,10 @@ impl Row {
             _ => Value::Unknown(number),
         };
         let texts = Texts::new(&self.texts);
-        let escape_free = !texts.into_iter().any(|text| text.contains(['"', '\\', '\n']));
-        let (group, overflow) = (self.group, self.overflow);
-        let start = Some(Timestamp(1_500_000_000));
-        act(&Series { group, texts, escape_free, overflow, start, value, exemplar: None });
+        let series = Series::new(texts, value).group(self.group);
+        let mut series = series.start(Timestamp(1_500_000_000));
+        series.overflow = self.overflow;
+        act(&series);
     }
 }
 
@@ -147,19 +147,13 @@ fn family(random: &mut Random, number: usize, encoder: &mut Encoder, plain: &mut
     let labels: Vec<Label<'_>> = names
         .map(|name| {
             let count = 1 + random.below(VALUES.len());
-            Label { name, values: (!random.chance(3)).then_some(&VALUES[..count]) }
+            Label::from_values(name, (!random.chance(3)).then_some(&VALUES[..count]))
         })
         .collect();
-    let groups = labels.iter().filter_map(|label| label.values).map(<[_]>::len).product::<usize>();
-    let family = FamilyHeader {
-        name: &name,
-        help: random.pick(&["", "A help.", "\"A\" help \\ of\ntwo lines."]),
-        unit: random.pick(&["", "seconds"]),
-        kind,
-        labels: &labels,
-        groups: groups as u32,
-        bare: kind == Kind::Counter && random.chance(3),
-    };
+    let help = random.pick(&["", "A help.", "\"A\" help \\ of\ntwo lines."]);
+    let unit = random.pick(&["", "seconds"]);
+    let bare = kind == Kind::Counter && random.chance(3);
+    let family = FamilyHeader::new(kind, &name, help).unit(unit).labels(&labels).bare(bare);
     encoder.family(&family);
     plain.family();
     for _ in 0..random.below(20) {

@@ -24,21 +24,17 @@ const ESCAPINGS: [Escaping; 4] =
 const ONE: Value<'_> = Value::Gauge(Number::Unsigned(1));
 const TOTAL: Value<'_> = Value::Counter { total: Number::Unsigned(1), exemplar: None };
 const QUANTILES: Value<'_> = Value::Summary { quantiles: &[], count: 0, sum: 0.0 };
-const NO_BUCKETS: HistogramValue<'_> =
-    HistogramValue { count: 2, sum: 1.5, buckets: &[], native: None };
+const NO_BUCKETS: HistogramValue<'_> = HistogramValue::new(2, 1.5);
 
 fn family<'f>(name: &'f str, kind: Kind) -> FamilyHeader<'f> {
-    FamilyHeader { name, help: "", unit: "", kind, labels: &[], groups: 1, bare: false }
+    FamilyHeader::new(kind, name, "")
 }
 
 fn put(encoder: &mut Encoder, family: &FamilyHeader<'_>, value: Value<'_>) {
     let mut texts = Vec::new();
     family.labels.iter().for_each(|_| Texts::push(&mut texts, "v"));
-    let (group, start, overflow) = (0, None, false);
-    let texts = Texts::new(&texts);
-    let series = Series { group, texts, escape_free: true, overflow, start, value, exemplar: None };
     encoder.family(family);
-    encoder.series(family, &series);
+    encoder.series(family, &Series::new(Texts::new(&texts), value));
 }
 
 /// Writes a page with families before, between and after which all is well. Returns the rules that
@@ -112,16 +108,13 @@ fn a_name_is_shown_once() {
 
 #[test]
 fn label_names_differ_and_are_not_reserved() {
-    const fn label(name: &str) -> Label<'_> {
-        Label { name, values: None }
-    }
-    const SAME: &[Label<'_>] = &[label("a b"), label("a_b")];
-    const EMPTY: &[Label<'_>] = &[label("")];
-    const NAME: &[Label<'_>] = &[label("__name__")];
-    const BOUND: &[Label<'_>] = &[label("le")];
-    const QUANTILE: &[Label<'_>] = &[label("quantile")];
-    const STATE: &[Label<'_>] = &[label("x")];
-    let of = |kind, labels| FamilyHeader { labels, ..family("x", kind) };
+    const SAME: &[Label<'_>] = &[Label::new("a b"), Label::new("a_b")];
+    const EMPTY: &[Label<'_>] = &[Label::new("")];
+    const NAME: &[Label<'_>] = &[Label::new("__name__")];
+    const BOUND: &[Label<'_>] = &[Label::new("le")];
+    const QUANTILE: &[Label<'_>] = &[Label::new("quantile")];
+    const STATE: &[Label<'_>] = &[Label::new("x")];
+    let of = |kind, labels| family("x", kind).labels(labels);
     let histogram = Value::Histogram(NO_BUCKETS);
     let states = Value::StateSet(&[("on", true)]);
     let broken_labels = [Rule::LabelNames];
@@ -142,9 +135,9 @@ fn label_names_differ_and_are_not_reserved() {
 #[test]
 fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
     let mut encoder = Encoder::new(Format::Text, Escaping::Underscores);
-    let labels = |name| [Label { name, values: None }];
+    let labels = |name| [Label::new(name)];
     for name in ["a b", "c", "a_b", "a b"] {
-        put(&mut encoder, &FamilyHeader { labels: &labels(name), ..family("x", Kind::Gauge) }, ONE);
+        put(&mut encoder, &family("x", Kind::Gauge).labels(&labels(name)), ONE);
     }
     let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
     let expected = "# TYPE x gauge\nx{a_b=\"v\"} 1\nx{c=\"v\"} 1\nx{a_b=\"v\"} 1\n";
@@ -156,10 +149,9 @@ fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
 /// their series apart.
 #[test]
 fn no_series_has_the_label_that_a_second_counter_gets() {
-    const NAMED: &[Label<'_>] = &[Label { name: "quipu_name", values: None }];
+    const NAMED: &[Label<'_>] = &[Label::new("quipu_name")];
     let first = family("x", Kind::Counter);
-    let (named, second) =
-        (FamilyHeader { labels: NAMED, ..first }, FamilyHeader { bare: true, ..first });
+    let (named, second) = (first.labels(NAMED), first.bare(true));
     for families in [&[named, second][..], &[first, second, named]] {
         let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::Underscores);
         families.iter().for_each(|family| put(&mut encoder, family, TOTAL));
@@ -170,7 +162,7 @@ fn no_series_has_the_label_that_a_second_counter_gets() {
 
 #[test]
 fn bounds_ascend_up_to_infinity() {
-    let bucket = |bound| Bucket { bound, le: None, count: 1, exemplar: None };
+    let bucket = |bound| Bucket::new(bound, 1);
     let inf = f64::INFINITY;
     for bounds in [
         &[2.0, 1.0, inf][..],
@@ -181,11 +173,11 @@ fn bounds_ascend_up_to_infinity() {
         &[inf, inf],
     ] {
         let buckets: Vec<_> = bounds.iter().copied().map(bucket).collect();
-        let histogram = Value::Histogram(HistogramValue { buckets: &buckets, ..NO_BUCKETS });
+        let histogram = Value::Histogram(NO_BUCKETS.buckets(&buckets));
         assert_broken(&[(family("x", Kind::Histogram), histogram)], &[Rule::Buckets]);
     }
     let buckets = [bucket(f64::NEG_INFINITY), bucket(0.5), bucket(inf)];
-    let histogram = Value::Histogram(HistogramValue { buckets: &buckets, ..NO_BUCKETS });
+    let histogram = Value::Histogram(NO_BUCKETS.buckets(&buckets));
     assert_broken(&[(family("x", Kind::Histogram), histogram)], &[]);
     // Neither classic nor exponential buckets: there is still one up to infinity.
     assert_broken(&[(family("x", Kind::Histogram), Value::Histogram(NO_BUCKETS))], &[]);
@@ -193,11 +185,11 @@ fn bounds_ascend_up_to_infinity() {
 
 #[test]
 fn a_family_has_its_header_if_the_first_series_is_omitted() {
-    let bucket = |bound| Bucket { bound, le: None, count: 1, exemplar: None };
+    let bucket = |bound| Bucket::new(bound, 1);
     let (bad, good) = ([bucket(f64::NAN)], [bucket(f64::INFINITY)]);
-    let of = |buckets| Value::Histogram(HistogramValue { buckets, ..NO_BUCKETS });
-    let family = |labels| FamilyHeader { labels, ..family("h", Kind::Histogram) };
-    let labels = [Label { name: "a", values: None }];
+    let of = |buckets| Value::Histogram(NO_BUCKETS.buckets(buckets));
+    let family = |labels| family("h", Kind::Histogram).labels(labels);
+    let labels = [Label::new("a")];
     for format in [Format::Text, Format::OpenMetrics, Format::OpenMetrics2] {
         let mut encoder = Encoder::new(format, Escaping::default());
         put(&mut encoder, &family(&[]), of(&bad));
@@ -239,26 +231,19 @@ fn buckets_of_both_kinds_add_up_while_a_thread_observes() {
 
 #[test]
 fn exponential_buckets_add_up() {
-    let native = Native {
-        schema: 0,
-        zero_threshold: 0.0,
-        zero_count: 1,
-        positive: &[(1, 1)],
-        negative: &[],
-        exemplars: &[],
-    };
-    let good = HistogramValue { native: Some(native), ..NO_BUCKETS };
-    let of = |native| HistogramValue { native: Some(native), ..NO_BUCKETS };
+    let native = Native::new(0).zero(0.0, 1).positive(&[(1, 1)]);
+    let good = NO_BUCKETS.native(native);
+    let of = |native| NO_BUCKETS.native(native);
     let bad = [
-        HistogramValue { count: 3, ..good },
-        of(Native { schema: 9, ..native }),
-        of(Native { zero_threshold: f64::NAN, ..native }),
-        of(Native { zero_threshold: f64::INFINITY, ..native }),
-        of(Native { zero_count: 0, positive: &[(2, 1), (1, 1)], ..native }),
-        of(Native { zero_count: 0, positive: &[(1, 1), (1, 1)], ..native }),
-        HistogramValue { count: u64::MAX, ..of(Native { zero_count: u64::MAX - 1, ..native }) },
+        HistogramValue::new(3, 1.5).native(native),
+        of(Native::new(9).zero(0.0, 1).positive(&[(1, 1)])),
+        of(native.zero(f64::NAN, 1)),
+        of(native.zero(f64::INFINITY, 1)),
+        of(native.zero(0.0, 0).positive(&[(2, 1), (1, 1)])),
+        of(native.zero(0.0, 0).positive(&[(1, 1), (1, 1)])),
+        HistogramValue::new(u64::MAX, 1.5).native(native.zero(0.0, u64::MAX - 1)),
     ];
-    let not_numbers = HistogramValue { count: 3, sum: f64::NAN, ..good };
+    let not_numbers = HistogramValue::new(3, f64::NAN).native(native);
     for format in [Format::OpenMetrics2, Format::Protobuf] {
         let broken = |histogram| {
             let family = family("x", Kind::Histogram);
@@ -283,19 +268,18 @@ fn quantiles_ascend_from_0_to_1() {
 
 #[test]
 fn a_unit_that_does_not_end_the_name_is_not_shown() {
-    let bare =
-        FamilyHeader { unit: "seconds", bare: true, ..family("y_seconds_total", Kind::Counter) };
+    let bare = family("y_seconds_total", Kind::Counter).unit("seconds").bare(true);
     let families = [
         (bare, TOTAL),
-        (FamilyHeader { unit: "s", ..family("y", Kind::Gauge) }, ONE),
-        (FamilyHeader { unit: "seconds", ..family("seconds", Kind::Gauge) }, ONE),
-        (FamilyHeader { unit: "m/s", ..family("v_m/s", Kind::Gauge) }, ONE),
-        (FamilyHeader { unit: "a\"b", ..family("w_a\"b", Kind::Gauge) }, ONE),
-        (FamilyHeader { unit: "a\\", ..family("w_a\\", Kind::Gauge) }, ONE),
-        (FamilyHeader { unit: "bytes", ..family("z_bytes", Kind::Info) }, Value::Info),
+        (family("y", Kind::Gauge).unit("s"), ONE),
+        (family("seconds", Kind::Gauge).unit("seconds"), ONE),
+        (family("v_m/s", Kind::Gauge).unit("m/s"), ONE),
+        (family("w_a\"b", Kind::Gauge).unit("a\"b"), ONE),
+        (family("w_a\\", Kind::Gauge).unit("a\\"), ONE),
+        (family("z_bytes", Kind::Info).unit("bytes"), Value::Info),
     ];
     assert_broken(&families, &[]);
-    let unit = FamilyHeader { unit: "seconds", ..family("t_seconds", Kind::Counter) };
+    let unit = family("t_seconds", Kind::Counter).unit("seconds");
     for (format, line) in [
         (Format::OpenMetrics, "# UNIT t_seconds seconds\n"),
         (Format::OpenMetrics2, "# UNIT t_seconds_total seconds\n"),
@@ -312,7 +296,7 @@ fn exemplar_labels_have_names_that_differ() {
         let mut labels = Vec::new();
         texts.iter().for_each(|text| Texts::push(&mut labels, text));
         let (labels, time) = (Texts::new(&labels), Some(Timestamp(1_000_000_000)));
-        let exemplar = Exemplar { labels, value: 1.0, time };
+        let exemplar = Exemplar::new(labels, 1.0).time(time);
         let total = Value::Counter { total: Number::Unsigned(1), exemplar: Some(exemplar) };
         assert_broken(&[(family("x", Kind::Counter), total)], &[]);
         let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::Underscores);

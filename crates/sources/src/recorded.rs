@@ -474,26 +474,21 @@ impl RecordedFamily {
         let names: Vec<String> = own.iter().map(|(name, _)| exported(name, more, own)).collect();
         let mut labels: Vec<Label<'_>> = Vec::with_capacity(more.len() + own.len() + 1);
         let further = more.iter().zip(&further);
-        labels.extend(further.map(|((name, _), value)| Label { name, values: Some(value) }));
+        labels.extend(further.map(|((name, _), value)| Label::new(name).values(value)));
         let own = names.iter().zip(&values);
-        labels.extend(own.map(|(name, values)| Label { name, values: values.as_deref() }));
+        labels.extend(own.map(|(name, values)| Label::from_values(name, values.as_deref())));
         if is_overflow {
-            labels.push(Label { name: OVERFLOW, values: None });
+            labels.push(Label::new(OVERFLOW));
         }
-        pass(&FamilyHeader {
-            name: shown.name,
-            help: shown.help,
-            unit: &self.unit,
-            kind: shown.kind,
-            labels: &labels,
-            groups: if is_overflow { 1 } else { self.groups },
-            bare: shown.bare,
-        });
+        let family = FamilyHeader::new(shown.kind, shown.name, shown.help).unit(&self.unit);
+        let mut family = family.labels(&labels).bare(shown.bare);
+        family.groups = if is_overflow { 1 } else { self.groups };
+        pass(&family);
     }
 }
 
 /// Returns whether you can write this string without escapes, in all formats.
-pub fn is_escape_free(text: &str) -> bool {
+fn is_escape_free(text: &str) -> bool {
     // There is no early exit, because the compiler can then examine many bytes at once.
     let is_escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | b'\n');
     !text.as_bytes().iter().fold(false, |any, byte| any | is_escaped(byte))
@@ -542,15 +537,11 @@ impl OneSeries {
     ) {
         let texts = texts.get(self.texts.start as usize..self.texts.end as usize);
         let mut pass = |value: Value<'_>, exemplar| {
-            let series = Series {
-                group: if is_overflow { 0 } else { self.group },
-                texts: Texts::new(texts.unwrap_or_default()),
-                escape_free: self.escape_free,
-                overflow: false,
-                start: self.start,
-                value,
-                exemplar,
-            };
+            let texts = Texts::new(texts.unwrap_or_default());
+            let series = Series::checked(texts, self.escape_free, value)
+                .group(if is_overflow { 0 } else { self.group })
+                .start(self.start)
+                .exemplar(exemplar);
             sink.series(family, &series);
         };
         match &self.value {
@@ -631,26 +622,24 @@ impl OneHistogram {
         let buckets: Vec<Bucket<'_>> = self
             .buckets
             .iter()
-            .map(|bucket| Bucket {
-                bound: bucket.bound,
-                le: bucket.le.as_deref(),
-                count: bucket.count,
-                exemplar: bucket.exemplar.as_deref().map(OneExemplar::shown),
+            .map(|bucket| {
+                Bucket::new(bucket.bound, bucket.count)
+                    .le(bucket.le.as_deref())
+                    .exemplar(bucket.exemplar.as_deref().map(OneExemplar::shown))
             })
             .collect();
         let exemplars: Vec<Exemplar<'_>> = self.native.as_ref().map_or_else(Vec::new, |native| {
             native.exemplars.iter().map(OneExemplar::shown).collect()
         });
-        let native = self.native.as_ref().map(|native| Native {
-            schema: native.schema,
-            zero_threshold: native.zero_threshold,
-            zero_count: native.zero_count,
-            positive: &native.positive,
-            negative: &native.negative,
-            exemplars: &exemplars,
+        let native = self.native.as_ref().map(|native| {
+            Native::new(native.schema)
+                .zero(native.zero_threshold, native.zero_count)
+                .positive(&native.positive)
+                .negative(&native.negative)
+                .exemplars(&exemplars)
         });
         let (count, sum) = (self.count, self.sum);
-        pass(Value::Histogram(HistogramValue { count, sum, buckets: &buckets, native }));
+        pass(Value::Histogram(HistogramValue::new(count, sum).buckets(&buckets).native(native)));
     }
 }
 
@@ -662,7 +651,7 @@ impl OneExemplar {
     }
 
     fn shown(&self) -> Exemplar<'_> {
-        Exemplar { labels: Texts::new(&self.labels), value: self.value, time: self.time }
+        Exemplar::new(Texts::new(&self.labels), self.value).time(self.time)
     }
 }
 
@@ -721,20 +710,15 @@ mod tests {
 
     /// Encodes a file that contains a family with this kind and these labels.
     fn of_labels(kind: Kind, labels: &[&str], value: Value<'_>) -> (String, Option<String>) {
-        let labels = labels.iter().map(|name| Label { name, values: None }).collect::<Vec<_>>();
-        let (name, help, unit) = ("mode", "", "");
-        let family =
-            FamilyHeader { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
+        let labels = labels.iter().map(|name| Label::new(name)).collect::<Vec<_>>();
+        let family = FamilyHeader::new(kind, "mode", "").labels(&labels);
         let mut texts = Vec::new();
-        labels.iter().for_each(|_| Texts::push(&mut texts, "v"));
-        let (texts, start) = (Texts::new(&texts), None);
-        let (group, escape_free, overflow, exemplar) = (0, true, false, None);
+        let series = Series::new(Texts::encode(labels.iter().map(|_| "v"), &mut texts), value);
         let beside: Labels = vec![("segment".into(), "s".into()), ("my_app".into(), "a".into())];
         let mut recorder = Recorder::of_file(&beside, u64::MAX);
         // Recorded twice, because a copy must be omitted.
         for _ in 0..2 {
             recorder.family(&family);
-            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
             recorder.series(&family, &series);
         }
         let flaw = recorder.flaw().map(str::to_owned);
@@ -747,7 +731,7 @@ mod tests {
     fn families_whose_labels_a_reader_refuses_are_omitted() {
         let one = Value::Gauge(Number::Unsigned(1));
         let summary = Value::Summary { quantiles: &[], count: 1, sum: 1.0 };
-        let histogram = HistogramValue { count: 0, sum: 0.0, buckets: &[], native: None };
+        let histogram = HistogramValue::new(0, 0.0);
         let histogram = Value::Histogram(histogram);
         let states = Value::StateSet(&[("on", true)]);
         for (kind, labels, value) in [
@@ -784,17 +768,8 @@ mod tests {
     #[test]
     fn a_unit_is_the_end_of_a_name() {
         let unit = |name, unit| {
-            let (help, kind, labels) = ("", Kind::Gauge, &[]);
             let mut recorder = Recorder::default();
-            recorder.family(&FamilyHeader {
-                name,
-                help,
-                unit,
-                kind,
-                labels,
-                groups: 1,
-                bare: false,
-            });
+            recorder.family(&FamilyHeader::new(Kind::Gauge, name, "").unit(unit));
             recorder.families[0].unit.clone()
         };
         assert_eq!(unit("time_seconds", "seconds"), "seconds");
@@ -805,27 +780,15 @@ mod tests {
     fn a_value_that_many_series_share_counts_for_each() {
         let value = "x".repeat(1000);
         let values: [&str; 1] = [&value];
-        let labels =
-            [Label { name: "a", values: Some(&values) }, Label { name: "b", values: None }];
-        let (name, help, unit, kind) = ("n", "", "", Kind::Gauge);
-        let family =
-            FamilyHeader { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
+        let labels = [Label::new("a").values(&values), Label::new("b")];
+        let family = FamilyHeader::new(Kind::Gauge, "n", "").labels(&labels);
         let recorded = |most: u64| {
             let mut recorder = Recorder::of_file(&Vec::new(), most);
             recorder.family(&family);
             for n in 0..100_u64 {
                 let mut texts = Vec::new();
-                Texts::push(&mut texts, &n.to_string());
-                let series = Series {
-                    group: 0,
-                    texts: Texts::new(&texts),
-                    escape_free: true,
-                    overflow: false,
-                    start: None,
-                    value: Value::Gauge(Number::Unsigned(n)),
-                    exemplar: None,
-                };
-                recorder.series(&family, &series);
+                let texts = Texts::encode([n.to_string()], &mut texts);
+                recorder.series(&family, &Series::new(texts, Value::gauge(n)));
             }
             (recorder.is_over(), recorder.finish().0.len())
         };

@@ -26,7 +26,7 @@ use super::report;
 use super::turns::{Late, Turn};
 use quipu_client::Text;
 use quipu_sources::labels::escaped;
-use quipu_sources::recorded::{RecordedFamily, Recorder, is_escape_free};
+use quipu_sources::recorded::{RecordedFamily, Recorder};
 
 /// The contents of an exposition.
 #[derive(Debug)]
@@ -422,10 +422,9 @@ impl<'h> ExpositionReader<'h> {
         name_hash: u64,
         entries: impl Iterator<Item = &'e Entry<'f>>,
     ) {
-        let labels: Vec<Label<'_>> =
-            set.names.iter().map(|name| Label { name, values: None }).collect();
+        let labels: Vec<Label<'_>> = set.names.iter().map(|name| Label::new(name)).collect();
         let Head { name, help, unit, kind, bare } = head;
-        let family = FamilyHeader { name, help, unit, kind, labels: &labels, groups: 1, bare };
+        let family = FamilyHeader::new(kind, name, help).unit(unit).labels(&labels).bare(bare);
         self.recorder.family(&family);
         let mut values: Vec<&str> = Vec::with_capacity(labels.len());
         for entry in entries {
@@ -449,21 +448,15 @@ impl<'h> ExpositionReader<'h> {
                 self.dropped += samples;
                 continue;
             }
-            self.texts.clear();
-            values.iter().for_each(|value| Texts::push(&mut self.texts, value));
             let created = entry.metric.created_ms().and_then(|ms| u64::try_from(ms).ok());
-            let series = Series {
-                group: 0,
-                texts: Texts::new(&self.texts),
-                escape_free: values.iter().all(|value| is_escape_free(value)),
-                overflow: false,
-                start: created.and_then(|ms| ms.checked_mul(1_000_000)).map(Timestamp),
-                value: Value::Info,
-                exemplar: None,
-            };
+            let texts = Texts::encode(&values, &mut self.texts);
+            let series = Series::new(texts, Value::Info)
+                .start(created.and_then(|ms| ms.checked_mul(1_000_000)).map(Timestamp));
             let Self { recorder, bounds, .. } = self;
             entry.with_value(kind, bounds, |value| {
-                recorder.series(&family, &Series { value, ..series });
+                let mut series = series;
+                series.value = value;
+                recorder.series(&family, &series);
             });
         }
     }
@@ -552,16 +545,16 @@ fn with_histogram(
         let spelled = bounds.get(&bound.to_bits()).filter(|(_, is_usual)| !is_usual);
         let exemplar = bucket.exemplar.as_ref().map(|given| shown(given, labels));
         let le = spelled.map(|(text, _)| &**text);
-        buckets.push(Bucket { bound, le, count: cumulative.saturating_sub(before), exemplar });
+        let count = cumulative.saturating_sub(before);
+        buckets.push(Bucket::new(bound, count).le(le).exemplar(exemplar));
         before = cumulative;
     }
     let count = histogram.count.unwrap_or_default() as u64;
     if buckets.last().is_some_and(|bucket| bucket.bound != f64::INFINITY) {
-        let count = count.saturating_sub(before);
-        buckets.push(Bucket { bound: f64::INFINITY, le: None, count, exemplar: None });
+        buckets.push(Bucket::new(f64::INFINITY, count.saturating_sub(before)));
     }
     let sum = histogram.sum.unwrap_or_default();
-    pass(HistogramValue { count, sum, buckets: &buckets, native: None });
+    pass(HistogramValue::new(count, sum).buckets(&buckets));
 }
 
 fn shown<'l>(exemplar: &wire::Exemplar<'_>, labels: &'l mut Vec<u8>) -> Exemplar<'l> {
@@ -571,7 +564,7 @@ fn shown<'l>(exemplar: &wire::Exemplar<'_>, labels: &'l mut Vec<u8>) -> Exemplar
     }
     let time = exemplar.timestamp_ms.and_then(|ms| u64::try_from(ms).ok()?.checked_mul(1_000_000));
     let labels = snapshot::Texts::new(labels);
-    Exemplar { labels, value: exemplar.value, time: time.map(Timestamp) }
+    Exemplar::new(labels, exemplar.value).time(time.map(Timestamp))
 }
 
 /// Returns whether a snapshot can represent the histogram: its counts are whole and never fall.

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use quipu::snapshot::{Kind, Number};
+use quipu::snapshot::Sink;
 
-use super::super::own::show;
 use super::{Options, Target};
 use quipu_sources::recorded::{Origin, Recorder, SourceSnapshot};
 
@@ -64,11 +63,11 @@ pub(super) fn is_reserved(name: &str) -> bool {
 pub(super) fn snapshot(reports: &[(&Target, Report)], options: &Options) -> Arc<SourceSnapshot> {
     let mut recorder = Recorder::default();
     for (name, help, value) in SHOWN {
-        show(&mut recorder, Kind::Gauge, name, help, &["job", "instance"], |put| {
-            for (target, report) in reports {
-                put(&[target.job(), target.instance()], Number::Float(value(report, options)));
-            }
-        });
+        let sink: &mut dyn Sink = &mut recorder;
+        let mut family = sink.gauge(name, help, ["job", "instance"]);
+        for (target, report) in reports {
+            family.sample([target.job(), target.instance()], value(report, options));
+        }
     }
     let (families, series) = recorder.finish();
     let (origin, name) = (Origin::Target, "scrape".to_owned());

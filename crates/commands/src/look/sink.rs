@@ -28,7 +28,7 @@ fn histogram<'p>(
     is_recorded: bool,
     points: &'p mut Vec<(f64, f64)>,
 ) -> Value<Points<'p>> {
-    let HistogramValue { count, sum, buckets, native } = *histogram;
+    let HistogramValue { count, sum, buckets, native, .. } = *histogram;
     points.clear();
     points.extend(buckets.iter().map(|bucket| (bucket.bound, bucket.count as f64)));
     let native = native.filter(|_| buckets.is_empty());

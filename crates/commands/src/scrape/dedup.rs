@@ -1,7 +1,7 @@
 //! Passes on the families of several paths, each name once.
 
 use quipu::exposition::ShownNames;
-use quipu::snapshot::{FamilyHeader, Kind, Number, Series, Sink, Texts, Value};
+use quipu::snapshot::{FamilyHeader, Kind, Series, Sink};
 use quipu_segment::printable;
 
 use quipu_sources::labels::{flaw, suffix};
@@ -76,12 +76,7 @@ impl<'a> DedupSink<'a> {
     /// Adds the number of omitted families, if there were several paths or an omission.
     pub(super) fn end(self, are_several: bool) {
         if self.repeated > 0 || are_several {
-            let value = Value::Gauge(Number::Unsigned(self.repeated));
-            let texts = Texts::default();
-            self.sink.family(&REPEATED);
-            let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
-            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-            self.sink.series(&REPEATED, &series);
+            self.sink.begin(REPEATED, []).sample([], self.repeated);
         }
     }
 
@@ -148,21 +143,16 @@ const DIRECTORY_FAMILIES: [(&str, Kind); 3] = [
     ("quipu_scrape_entries_skipped", Kind::Counter),
 ];
 
-const REPEATED: FamilyHeader<'static> = FamilyHeader {
-    name: "quipu_scrape_families_repeated",
-    help: "Families that are left out, since another one that comes first has one of their names, \
-           or scrapers refuse their labels.",
-    unit: "",
-    kind: Kind::Gauge,
-    labels: &[],
-    groups: 1,
-    bare: false,
-};
+const REPEATED: FamilyHeader<'static> = FamilyHeader::new(
+    Kind::Gauge,
+    "quipu_scrape_families_repeated",
+    "Families that are left out, since another one that comes first has one of their names, or \
+     scrapers refuse their labels.",
+);
 
 #[cfg(test)]
 mod tests {
     use quipu::exposition::{Encoder, Escaping, Format};
-    use quipu::snapshot::Label;
 
     use super::*;
 
@@ -179,18 +169,8 @@ mod tests {
             ("quipu_scrape_files_skipped_total", "a"),
             ("fine", "b"),
         ] {
-            let (labels, help, unit, kind) =
-                ([Label { name: label, values: None }], "", "", Kind::Gauge);
-            let labels = &labels[..];
-            sink.family(&FamilyHeader { name, help, unit, kind, labels, groups: 1, bare: false });
-            let mut texts = Vec::new();
-            Texts::push(&mut texts, "v");
-            let (texts, value) = (Texts::new(&texts), Value::Gauge(Number::Unsigned(1)));
-            let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
-            sink.series(
-                &FamilyHeader { name, help, unit, kind, labels, groups: 1, bare: false },
-                &Series { group, texts, escape_free, overflow, start, value, exemplar },
-            );
+            let sink: &mut dyn Sink = &mut sink;
+            sink.gauge(name, "", [label]).sample(["v"], 1);
         }
         let (_, message) = sink.left_out_message().unwrap();
         assert!(

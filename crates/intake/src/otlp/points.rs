@@ -367,14 +367,11 @@ impl Buckets {
         }
         let threshold = point.zero_threshold;
         let is_threshold = threshold > 0.0 && threshold.is_finite();
-        let buckets = Native {
-            schema: schema as i8, // -4 to 8.
-            zero_threshold: if is_threshold { threshold } else { ZERO_THRESHOLD },
-            zero_count: point.zero_count,
-            positive: &self.positive,
-            negative: &self.negative,
-            exemplars: &[],
-        };
+        // The schema is -4 to 8.
+        let buckets = Native::new(schema as i8)
+            .zero(if is_threshold { threshold } else { ZERO_THRESHOLD }, point.zero_count)
+            .positive(&self.positive)
+            .negative(&self.negative);
         Ok(InputValue::Native { buckets, sum: point.sum.unwrap_or(0.0) })
     }
 

@@ -192,14 +192,10 @@ impl Values {
             (Kind::Histogram, None) => act(&InputValue::Histogram { buckets: points, sum }),
             (Kind::Histogram, Some(at)) => {
                 let native = &self.natives[at];
-                let buckets = Native {
-                    schema: native.schema,
-                    zero_threshold: native.zero_threshold,
-                    zero_count: native.zero_count,
-                    positive: &native.positive,
-                    negative: &native.negative,
-                    exemplars: &[],
-                };
+                let buckets = Native::new(native.schema)
+                    .zero(native.zero_threshold, native.zero_count)
+                    .positive(&native.positive)
+                    .negative(&native.negative);
                 act(&InputValue::Native { buckets, sum })
             }
             (Kind::Summary, _) => {

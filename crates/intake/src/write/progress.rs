@@ -406,15 +406,11 @@ impl Buckets {
         whole(histogram.negative, &mut self.negative);
         whole(histogram.positive, &mut self.positive);
         InputValue::Native {
-            buckets: Native {
-                // Fits, because the reader checked that it is between -4 and 8.
-                schema: histogram.schema as i8,
-                zero_threshold: histogram.zero_threshold,
-                zero_count: histogram.zero_count.round() as u64,
-                positive: &self.positive,
-                negative: &self.negative,
-                exemplars: &[],
-            },
+            // The schema fits, because the reader checked that it is between -4 and 8.
+            buckets: Native::new(histogram.schema as i8)
+                .zero(histogram.zero_threshold, histogram.zero_count.round() as u64)
+                .positive(&self.positive)
+                .negative(&self.negative),
             sum: histogram.sum,
         }
     }

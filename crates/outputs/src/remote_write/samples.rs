@@ -275,8 +275,7 @@ mod tests {
         let (long, hash) = ("x".repeat(3500), SeededState::default());
         let mut texts = Vec::new();
         ["a", &long[..100]].iter().for_each(|text| Texts::push(&mut texts, text));
-        let exemplar =
-            Exemplar { labels: Texts::new(&texts), value: 0.5, time: Some(Timestamp(1_000_000)) };
+        let exemplar = Exemplar::new(Texts::new(&texts), 0.5).time(Timestamp(1_000_000));
         for (samples, shared, help, exemplar) in [
             (2500, &*long, "", None),
             // Each series belongs to another family.

@@ -480,15 +480,7 @@ mod tests {
     fn add(sink: &mut impl Sink, family: &FamilyHeader<'_>, text: Option<&str>, value: Value<'_>) {
         let mut texts = Vec::new();
         text.iter().for_each(|text| Texts::push(&mut texts, text));
-        let series = Series {
-            group: 0,
-            texts: Texts::new(&texts),
-            escape_free: true,
-            overflow: false,
-            start: Some(Timestamp(5_000_000)),
-            value,
-            exemplar: None,
-        };
+        let series = Series::new(Texts::new(&texts), value).start(Timestamp(5_000_000));
         sink.family(family);
         sink.series(family, &series);
     }
@@ -498,61 +490,31 @@ mod tests {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
         let mut parts = parts(version, &SeededState::default());
         let mut sink = SeriesSink::new(&mut parts, &external);
-        let plain = |kind, name| FamilyHeader {
-            name,
-            help: "",
-            unit: "",
-            kind,
-            labels: &[],
-            groups: 1,
-            bare: false,
-        };
-        let labels = [snapshot::Label { name: "zone.a", values: None }];
-        let region = [snapshot::Label { name: "region", values: None }];
-        let total = Value::Counter { total: Number::Unsigned(3), exemplar: None };
-        let hits = FamilyHeader { labels: &labels, ..plain(Kind::Counter, "hits") };
+        let plain = |kind, name| FamilyHeader::new(kind, name, "");
+        let labels = [snapshot::Label::new("zone.a")];
+        let region = [snapshot::Label::new("region")];
+        let total = Value::counter(3);
+        let hits = plain(Kind::Counter, "hits").labels(&labels);
         add(&mut sink, &hits, Some("a"), total);
         add(&mut sink, &hits, Some(""), total);
-        add(&mut sink, &FamilyHeader { bare: true, ..plain(Kind::Counter, "raw") }, None, total);
+        add(&mut sink, &plain(Kind::Counter, "raw").bare(true), None, total);
         let gauge = Value::Gauge(Number::Float(f64::NAN));
-        add(
-            &mut sink,
-            &FamilyHeader { labels: &region, ..plain(Kind::Gauge, "a.b") },
-            Some("us"),
-            gauge,
-        );
+        add(&mut sink, &plain(Kind::Gauge, "a.b").labels(&region), Some("us"), gauge);
         // A repeated series, and a metric name that is also the name of a label.
-        add(
-            &mut sink,
-            &FamilyHeader { labels: &region, ..plain(Kind::Gauge, "a_b") },
-            Some("us"),
-            gauge,
-        );
-        let twice = [snapshot::Label { name: "__name__", values: None }];
-        add(
-            &mut sink,
-            &FamilyHeader { labels: &twice, ..plain(Kind::Gauge, "c") },
-            Some("d"),
-            gauge,
-        );
+        add(&mut sink, &plain(Kind::Gauge, "a_b").labels(&region), Some("us"), gauge);
+        let twice = [snapshot::Label::new("__name__")];
+        add(&mut sink, &plain(Kind::Gauge, "c").labels(&twice), Some("d"), gauge);
         add(&mut sink, &plain(Kind::Info, "build"), None, Value::Info);
         let states = [("on", true), ("off", false)];
         add(&mut sink, &plain(Kind::StateSet, "mode"), None, Value::StateSet(&states));
         let summary = Value::Summary { quantiles: &[(0.5, 2.0)], count: 4, sum: 8.0 };
         add(&mut sink, &plain(Kind::Summary, "size"), None, summary);
-        let bucket = |bound, le, count| Bucket { bound, le, count, exemplar: None };
+        let bucket = |bound, le, count| Bucket::new(bound, count).le(le);
         let buckets = [bucket(1.0, Some("1"), 1), bucket(f64::INFINITY, None, 2)];
-        let native = Native {
-            schema: 3,
-            zero_threshold: 0.0,
-            zero_count: 1,
-            positive: &[(4, 2), (5, 1)],
-            negative: &[],
-            exemplars: &[],
-        };
-        let histogram = HistogramValue { count: 3, sum: 4.5, buckets: &buckets, native: None };
+        let native = Native::new(3).zero(0.0, 1).positive(&[(4, 2), (5, 1)]);
+        let histogram = HistogramValue::new(3, 4.5).buckets(&buckets);
         add(&mut sink, &plain(Kind::Histogram, "took"), None, Value::Histogram(histogram));
-        let histogram = HistogramValue { count: 4, sum: 4.5, buckets: &[], native: Some(native) };
+        let histogram = HistogramValue::new(4, 4.5).native(native);
         add(&mut sink, &plain(Kind::Histogram, "big"), None, Value::Histogram(histogram));
         only(parts).finish()
     }
@@ -597,9 +559,8 @@ mod tests {
         let external: [ExternalLabel; 3] =
             ["region=eu", "b=x", "z=y"].map(|label| label.parse().unwrap());
         let values: [&str; 2] = ["on", ""];
-        let label = |name, is_fixed: bool| snapshot::Label {
-            name,
-            values: is_fixed.then_some(&values[..]),
+        let label = |name, is_fixed: bool| {
+            snapshot::Label::from_values(name, is_fixed.then_some(&values[..]))
         };
         for labels in [
             &[][..],
@@ -610,27 +571,17 @@ mod tests {
             &[label("__name__", true), label("a", false)],
         ] {
             let dynamic = labels.iter().filter(|label| label.values.is_none()).count();
-            let groups = 1 << (labels.len() - dynamic);
-            let (name, kind) = ("level", Kind::Gauge);
-            let family =
-                FamilyHeader { name, help: "", unit: "", kind, labels, groups, bare: false };
+            let family = FamilyHeader::new(Kind::Gauge, "level", "").labels(labels);
             let (mut names, mut plan) = (Names::default(), Plan::default());
             names.set(&family);
             plan.set(&family, &names, &external);
-            for group in 0..groups {
+            for group in 0..family.groups {
                 for given in [&["v", "w", "u"][..], &["v", ""], &["", "w"], &["v"]] {
                     let mut texts = Vec::new();
                     given.iter().take(dynamic).for_each(|text| Texts::push(&mut texts, text));
                     for overflow in [false, true] {
-                        let series = Series {
-                            group,
-                            texts: Texts::new(&texts),
-                            escape_free: true,
-                            overflow,
-                            start: None,
-                            value: Value::Info,
-                            exemplar: None,
-                        };
+                        let mut series = Series::new(Texts::new(&texts), Value::Info).group(group);
+                        series.overflow = overflow;
                         let new = Vec::new;
                         let row = Row::new(&family, &series, &names, &plan, &external, new());
                         let any = Row::of_any(&family, &series, &names, &external, new());
@@ -649,16 +600,8 @@ mod tests {
     ) -> Snapshot {
         let mut parts = parts(WriteVersion::Two, hash);
         let mut sink = SeriesSink::new(&mut parts, &[]);
-        let labels = [snapshot::Label { name: "n", values: None }];
-        let family = FamilyHeader {
-            name: "level",
-            help: "",
-            unit: "",
-            kind: Kind::Gauge,
-            labels: &labels,
-            groups: 1,
-            bare: false,
-        };
+        let labels = [snapshot::Label::new("n")];
+        let family = FamilyHeader::new(Kind::Gauge, "level", "").labels(&labels);
         for n in numbers {
             add(&mut sink, &family, Some(&n.to_string()), Value::Gauge(Number::Unsigned(n as u64)));
         }
@@ -702,8 +645,8 @@ mod tests {
     fn exemplars_are_sent_in_both_versions() {
         let texts = encoded(&["user", "ada", "id", "7"]);
         let (labels, time) = (Texts::new(&texts), Some(Timestamp(9_000_000)));
-        let one = Exemplar { labels, value: 0.5, time };
-        let of = |texts| Some(Exemplar { labels: Texts::new(texts), ..one });
+        let one = Exemplar::new(labels, 0.5).time(time);
+        let of = |texts| Some(Exemplar::new(Texts::new(texts), 0.5).time(time));
         let long = ["\u{e9}".repeat(124), "e".repeat(125)];
         let [dotted, twice, longest, longer] = [
             encoded(&["trace.id", "a:b", "user", "ada"]),
@@ -711,23 +654,17 @@ mod tests {
             encoded(&["name", &long[0]]),
             encoded(&["name", &long[1]]),
         ];
-        let bare = Exemplar { labels: Texts::default(), value: 0.0, ..one };
-        let later = Exemplar { time: Some(Timestamp(10_000_000)), ..bare };
-        let timeless = Exemplar { time: None, ..one };
-        let bucket = |bound, exemplar| Bucket { bound, le: None, count: 1, exemplar };
+        let bare = Exemplar::new(Texts::default(), 0.0).time(time);
+        let later = bare.time(Timestamp(10_000_000));
+        let timeless = one.time(None);
+        let bucket = |bound, exemplar| Bucket::new(bound, 1).exemplar(exemplar);
         let buckets = [bucket(1.0, Some(one)), bucket(f64::INFINITY, None)];
-        let native = Native {
-            schema: 3,
-            zero_threshold: 0.0,
-            zero_count: 1,
-            positive: &[],
-            negative: &[],
-            exemplars: &[one, later, bare],
-        };
+        let of_native = [one, later, bare];
+        let native = Native::new(3).zero(0.0, 1).exemplars(&of_native);
         let total = |exemplar| Value::Counter { total: Number::Unsigned(3), exemplar };
         let gauge = Value::Gauge(Number::Float(1.0));
         let histogram = |count, buckets, native| {
-            Value::Histogram(HistogramValue { count, sum: 1.0, buckets, native })
+            Value::Histogram(HistogramValue::new(count, 1.0).buckets(buckets).native(native))
         };
         for version in [WriteVersion::One, WriteVersion::Two] {
             let mut parts = parts(version, &SeededState::default());
@@ -744,16 +681,9 @@ mod tests {
                 ("e", Kind::Histogram, histogram(2, &buckets[..], None), None),
                 ("f", Kind::Histogram, histogram(1, &[], Some(native)), None),
             ] {
-                let (help, unit) = ("", "");
-                let family =
-                    FamilyHeader { name, help, unit, kind, labels: &[], groups: 1, bare: false };
-                let (group, escape_free, overflow, start) = (0, true, false, None);
-                let texts = Texts::default();
+                let family = FamilyHeader::new(kind, name, "");
                 sink.family(&family);
-                sink.series(
-                    &family,
-                    &Series { group, texts, escape_free, overflow, start, value, exemplar },
-                );
+                sink.series(&family, &Series::new(Texts::default(), value).exemplar(exemplar));
             }
             let ada = r#"[("id", "7"), ("user", "ada")] 0.5 9"#;
             let expected = [

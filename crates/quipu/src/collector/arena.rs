@@ -6,7 +6,7 @@ use std::ops::Deref;
 use quipu_arena::{Allocator, LimitedAllocator, Policy, Pool, SharedArena};
 
 use super::Collector;
-use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
+use crate::snapshot::{FamilyHeader, Kind, Sink};
 
 /// Collects `arena_*`: the memory that arenas have taken, and its limit. Each arena has a name.
 ///
@@ -87,42 +87,22 @@ impl Collector for Arenas {
             |usage| usage.peak,
             |usage| usage.limit,
         ];
-        let mut text = Vec::new();
-        for (family, value) in FAMILIES.iter().zip(values) {
+        for (family, value) in FAMILIES.into_iter().zip(values) {
             if usages.iter().all(|usage| value(usage).is_none()) {
                 continue;
             }
-            sink.family(family);
+            let mut family = sink.begin(family, ["arena"]);
             for ((name, _), usage) in self.arenas.iter().zip(&usages) {
-                let Some(bytes) = value(usage) else { continue };
-                text.clear();
-                Texts::push(&mut text, name);
-                let series = Series {
-                    group: 0,
-                    texts: Texts::new(&text),
-                    escape_free: !name.contains(['"', '\\', '\n']),
-                    overflow: false,
-                    start: None,
-                    value: Value::Gauge(Number::Unsigned(bytes as u64)),
-                    exemplar: None,
-                };
-                sink.series(family, &series);
+                if let Some(bytes) = value(usage) {
+                    family.sample([name], bytes);
+                }
             }
         }
     }
 }
 
 const fn family(name: &'static str, help: &'static str) -> FamilyHeader<'static> {
-    const ARENA: &[Label<'static>] = &[Label { name: "arena", values: None }];
-    FamilyHeader {
-        name,
-        help,
-        unit: "bytes",
-        kind: Kind::Gauge,
-        labels: ARENA,
-        groups: 1,
-        bare: false,
-    }
+    FamilyHeader::new(Kind::Gauge, name, help).unit("bytes")
 }
 
 const FAMILIES: [FamilyHeader<'static>; 4] = [

@@ -1,7 +1,7 @@
 //! Callbacks: a gauge or a counter whose value is returned by a function.
 
 use crate::collector::Collector;
-use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
+use crate::snapshot::{FamilyHeader, Kind, Label, Series, Sink, Texts, Value};
 
 /// A gauge or a counter whose value is the result of a function.
 pub(crate) struct Callback {
@@ -13,7 +13,6 @@ pub(crate) struct Callback {
     labels: Vec<String>,
     /// Their values, encoded.
     texts: Vec<u8>,
-    escape_free: bool,
     value: Box<dyn Fn() -> f64 + Send + Sync>,
     reset: Option<Box<dyn Fn() + Send + Sync>>,
 }
@@ -29,9 +28,8 @@ impl Callback {
     ) -> Self {
         let mut texts = Vec::new();
         labels.iter().for_each(|(_, value)| Texts::push(&mut texts, value));
-        let escape_free = !texts.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
         let labels = labels.into_iter().map(|(name, _)| name).collect();
-        Self { name, help, unit, kind, labels, texts, escape_free, value, reset: None }
+        Self { name, help, unit, kind, labels, texts, value, reset: None }
     }
 
     /// Sets a function to call when the registry is reset.
@@ -54,21 +52,15 @@ impl Collector for Callback {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let labels: Vec<Label<'_>> =
-            self.labels.iter().map(|name| Label { name, values: None }).collect();
-        let Self { name, help, unit, kind, .. } = self;
-        let family =
-            FamilyHeader { name, help, unit, kind: *kind, labels: &labels, groups: 1, bare: false };
+        let labels: Vec<Label<'_>> = self.labels.iter().map(|name| Label::new(name)).collect();
+        let header = FamilyHeader::new(self.kind, &self.name, &self.help);
+        let family = header.unit(&self.unit).labels(&labels);
         sink.family(&family);
-        let number = Number::Float((self.value)());
-        let value = match kind {
-            Kind::Counter => Value::Counter { total: number, exemplar: None },
-            _ => Value::Gauge(number),
+        let value = (self.value)();
+        let value = match self.kind {
+            Kind::Counter => Value::counter(value),
+            _ => Value::gauge(value),
         };
-        let texts = Texts::new(&self.texts);
-        let (group, overflow, start, exemplar) = (0, false, None, None);
-        let escape_free = self.escape_free;
-        let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-        sink.series(&family, &series);
+        sink.series(&family, &Series::new(Texts::new(&self.texts), value));
     }
 }

@@ -18,6 +18,37 @@ use crate::snapshot::Sink;
 
 /// A source of families whose values are obtained at every scrape, such as the system's statistics
 /// of this process.
+///
+/// ```
+/// use std::sync::Mutex;
+///
+/// use quipu::collector::Collector;
+/// use quipu::snapshot::Sink;
+///
+/// /// The names of queues, and their jobs.
+/// static QUEUES: Mutex<Vec<(&str, usize)>> = Mutex::new(vec![]);
+///
+/// struct QueueLengths;
+///
+/// impl Collector for QueueLengths {
+///     fn names(&self) -> Vec<String> {
+///         vec!["queue_length".into()]
+///     }
+///
+///     fn collect(&self, sink: &mut dyn Sink) {
+///         let mut lengths = sink.gauge("queue_length", "Jobs in the queue.", ["queue"]);
+///         for (queue, jobs) in QUEUES.lock().unwrap().iter() {
+///             lengths.sample([queue], *jobs);
+///         }
+///     }
+/// }
+///
+/// let registry = quipu::Registry::new();
+/// registry.register_collector(QueueLengths)?;
+/// QUEUES.lock().unwrap().push(("mail", 7));
+/// assert_eq!(registry.value("queue_length", &[("queue", "mail")]), Some(7.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub trait Collector: Send + Sync {
     /// The names of its families. Registration checks them for duplicates.
     fn names(&self) -> Vec<String>;

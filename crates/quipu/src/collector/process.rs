@@ -7,7 +7,7 @@ use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
 use super::Collector;
-use crate::snapshot::{FamilyHeader, Kind, Number, Series, Sink, Texts, Timestamp, Value};
+use crate::snapshot::{FamilyHeader, Kind, Sink, Timestamp};
 
 /// Collects `process_*`. A scrape costs some system calls: about 50 microseconds.
 ///
@@ -55,18 +55,9 @@ impl Collector for Process {
             self.start,
         ];
         let start = self.start.map(|start| Timestamp((start * 1e9) as u64));
-        for (family, value) in FAMILIES.iter().zip(values) {
+        for (family, value) in FAMILIES.into_iter().zip(values) {
             let Some(value) = value else { continue };
-            let number = Number::Float(value);
-            let value = match family.kind {
-                Kind::Counter => Value::Counter { total: number, exemplar: None },
-                _ => Value::Gauge(number),
-            };
-            sink.family(family);
-            let texts = Texts::default();
-            let (group, escape_free, overflow, exemplar) = (0, true, false, None);
-            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-            sink.series(family, &series);
+            sink.begin(family, []).start(start).sample([], value);
         }
     }
 }
@@ -77,7 +68,7 @@ const fn family(
     kind: Kind,
     help: &'static str,
 ) -> FamilyHeader<'static> {
-    FamilyHeader { name, help, unit, kind, labels: &[], groups: 1, bare: false }
+    FamilyHeader::new(kind, name, help).unit(unit)
 }
 
 /// The help texts are those of `client_golang`.

@@ -5,7 +5,7 @@ use super::page::{Omissions, Page};
 use super::protobuf::Protobuf;
 use super::style::{Dialect, Style};
 use super::{Escaping, Format};
-use crate::snapshot::{FamilyHeader, FamilyKey, Kind, Label, Number, Series, Sink, Texts, Value};
+use crate::snapshot::{FamilyHeader, FamilyKey, Kind, Label, Series, Sink, Texts, Value};
 
 /// Writes a snapshot in one of the formats. After one scrape, it does not allocate for later
 /// scrapes of the same size. It keeps the headers and the labels that it rendered for the families
@@ -119,17 +119,8 @@ impl Encoder {
                     return;
                 }
             }
-            texts.clear();
-            Texts::push(&mut texts, rule.name());
-            let series = Series {
-                group: 0,
-                texts: Texts::new(&texts),
-                escape_free: true,
-                overflow: false,
-                start: None,
-                value: Value::Gauge(Number::Unsigned(count)),
-                exemplar: None,
-            };
+            let texts = Texts::encode([rule.name()], &mut texts);
+            let series = Series::checked(texts, true, Value::gauge(count));
             self.any_series(&OMITTED, &series);
         }
     }
@@ -186,12 +177,9 @@ impl Sink for Encoder {
     }
 }
 
-const OMITTED: FamilyHeader<'static> = FamilyHeader {
-    name: "quipu_series_omitted",
-    help: "Series that this page omits, because a scraper would refuse the page with them.",
-    unit: "",
-    kind: Kind::Gauge,
-    labels: &[Label { name: "reason", values: None }],
-    groups: 1,
-    bare: false,
-};
+const OMITTED: FamilyHeader<'static> = FamilyHeader::new(
+    Kind::Gauge,
+    "quipu_series_omitted",
+    "Series that this page omits, because a scraper would refuse the page with them.",
+)
+.labels(&[Label::new("reason")]);

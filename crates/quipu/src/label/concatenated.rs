@@ -20,7 +20,7 @@ impl ConcatenatedLabels {
     /// # Panics
     /// At compile time, if a label appears twice or there are more than 64 labels.
     pub const fn new(lists: &[&[Label<'static>]]) -> Self {
-        let mut labels = [Label { name: "", values: None }; MAX_LABELS];
+        let mut labels = [Label::new(""); MAX_LABELS];
         let mut count = 0;
         let mut list = 0;
         while list < lists.len() {

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exposition::ShownNames;
 use crate::kind::{Processes, Scratch};
 use crate::registry::Registry;
-use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
+use crate::snapshot::{FamilyHeader, Kind, Label, Series, Sink, Texts, Timestamp, Value};
 
 /// A walk over what a registry shows, in steps, for programs that show more beside it. It sees the
 /// families that the registry had when it began.
@@ -226,15 +226,7 @@ impl Walk {
             return;
         }
         sink.family(&UNREADABLE);
-        let series = Series {
-            group: 0,
-            texts: Texts::new(&[]),
-            escape_free: true,
-            overflow: false,
-            start: None,
-            value: Value::Gauge(Number::Unsigned(count as u64)),
-            exemplar: None,
-        };
+        let series = Series::new(Texts::default(), Value::gauge(count));
         sink.series(&UNREADABLE, &series);
     }
 
@@ -259,21 +251,12 @@ impl Walk {
             if !std::mem::replace(&mut is_begun, true) {
                 sink.family(shown);
             }
-            self.texts.clear();
-            Texts::push(&mut self.texts, name);
-            let number = Number::Unsigned(number);
-            let series = Series {
-                group: 0,
-                texts: Texts::new(&self.texts),
-                escape_free: !name.contains(['"', '\\', '\n']),
-                overflow: false,
-                start: Some(Timestamp(reader.in_segment().created())),
-                value: match shown.kind {
-                    Kind::Counter => Value::Counter { total: number, exemplar: None },
-                    _ => Value::Gauge(number),
-                },
-                exemplar: None,
+            let value = match shown.kind {
+                Kind::Counter => Value::counter(number),
+                _ => Value::gauge(number),
             };
+            let texts = Texts::encode([name], &mut self.texts);
+            let series = Series::new(texts, value).start(Timestamp(reader.in_segment().created()));
             sink.series(shown, &series);
         }
     }
@@ -329,32 +312,22 @@ fn is_hidden(hidden: &[Arc<str>], name: &str) -> bool {
     hidden.binary_search_by(|other| (**other).cmp(name)).is_ok()
 }
 
-const OVERFLOWED: FamilyHeader<'static> = FamilyHeader {
-    name: "quipu_series_overflowed",
-    help: "Updates that were counted in an overflow series, by family.",
-    unit: "",
-    kind: Kind::Counter,
-    labels: &[Label { name: "family", values: None }],
-    groups: 1,
-    bare: false,
-};
+const OVERFLOWED: FamilyHeader<'static> = FamilyHeader::new(
+    Kind::Counter,
+    "quipu_series_overflowed",
+    "Updates that were counted in an overflow series, by family.",
+)
+.labels(&[Label::new("family")]);
 
-const UNREADABLE: FamilyHeader<'static> = FamilyHeader {
-    name: "quipu_families_unreadable",
-    help: "Families that are not shown, because their settings are damaged or their kind is unknown.",
-    unit: "",
-    kind: Kind::Gauge,
-    labels: &[],
-    groups: 1,
-    bare: false,
-};
+const UNREADABLE: FamilyHeader<'static> = FamilyHeader::new(
+    Kind::Gauge,
+    "quipu_families_unreadable",
+    "Families that are not shown, because their settings are damaged or their kind is unknown.",
+);
 
-const NOT_SHOWN: FamilyHeader<'static> = FamilyHeader {
-    name: "quipu_variants_not_shown",
-    help: "Variants of a name that are not shown, because their type or labels contradict others.",
-    unit: "",
-    kind: Kind::Gauge,
-    labels: &[Label { name: "family", values: None }],
-    groups: 1,
-    bare: false,
-};
+const NOT_SHOWN: FamilyHeader<'static> = FamilyHeader::new(
+    Kind::Gauge,
+    "quipu_variants_not_shown",
+    "Variants of a name that are not shown, because their type or labels contradict others.",
+)
+.labels(&[Label::new("family")]);

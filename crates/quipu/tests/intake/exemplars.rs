@@ -21,7 +21,7 @@ impl Sink for Seen {
     fn family(&mut self, _: &FamilyHeader<'_>) {}
 
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
-        let Some(Exemplar { labels, value, time }) = series.exemplar else { return };
+        let Some(Exemplar { labels, value, time, .. }) = series.exemplar else { return };
         assert!(matches!(series.value, Value::Gauge(_) | Value::Unknown(_)));
         let (name, time) = (family.name, time.unwrap().0 / 1_000_000_000 - *BEGIN);
         let texts = series.texts.chain(labels).filter(|text| !text.is_empty());

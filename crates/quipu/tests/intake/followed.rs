@@ -72,8 +72,10 @@ fn a_source_may_change_its_buckets() {
     let mut intake = intake(&registry);
     let mut native = |schema: i8, positive: &[(i32, u64)]| {
         let (zero_threshold, zero_count, exemplars) = (0.0, 0, &[][..]);
-        let buckets =
-            Native { schema, zero_threshold, zero_count, positive, negative: &[], exemplars };
+        let buckets = Native::new(schema)
+            .zero(zero_threshold, zero_count)
+            .positive(positive)
+            .exemplars(exemplars);
         let input = InputValue::Native { buckets, sum: 1.0 };
         intake.take(metric("n"), &[], &input, Mode::Follow, None)
     };
@@ -116,14 +118,7 @@ fn take_at(
 fn a_series_keeps_the_order_of_its_samples_over_the_end_of_a_process() {
     const HOUR: u64 = 3_600_000_000_000;
     let (now, directory) = (times()(0).unwrap().0, tempfile::tempdir().unwrap());
-    let native = |n: u64| Native {
-        schema: 3,
-        zero_threshold: 0.0,
-        zero_count: n,
-        positive: &[],
-        negative: &[],
-        exemplars: &[],
-    };
+    let native = |n: u64| Native::new(3).zero(0.0, n);
     let kinds: [(&str, &dyn Fn(f64) -> InputValue<'static>); 4] = [
         ("c{a=\"b\"}", &InputValue::Counter),
         ("c{a=\"b\"}", &InputValue::Gauge),

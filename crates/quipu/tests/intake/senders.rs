@@ -41,7 +41,11 @@ fn an_increment_that_is_sent_again_counts_once() {
     let mut intake = intake(&registry);
     let (zero_threshold, zero_count, exemplars) = (0.0, 1, &[][..]);
     let (positive, negative) = (&[(1, 2)][..], &[][..]);
-    let native = Native { schema: 0, zero_threshold, zero_count, positive, negative, exemplars };
+    let native = Native::new(0)
+        .zero(zero_threshold, zero_count)
+        .positive(positive)
+        .negative(negative)
+        .exemplars(exemplars);
     let buckets = &[(1.0, 2.0), (f64::INFINITY, 1.0)];
     let values = [
         ("c_total", InputValue::Counter(2.0)),

@@ -15,7 +15,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use quipu::collector::Collector;
-use quipu::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
+use quipu::snapshot::{FamilyHeader, Kind, Sink};
 use quipu_arena::Scope;
 use quipu_segment::printable;
 use rustix::fs::{Dir, FlockOperation, OFlags, flock};
@@ -483,33 +483,15 @@ impl fmt::Debug for Directories {
 /// Emits the collector's own metrics.
 fn emit_own(found: &[FoundFile], state: &ScrapeState, sink: &mut dyn Sink) {
     let count = |is_ruby: bool| {
-        let is_of = |found: &&FoundFile| found.name.ends_with(".bin") == is_ruby;
-        Number::Unsigned(found.iter().filter(is_of).count() as u64)
+        found.iter().filter(|found| found.name.ends_with(".bin") == is_ruby).count()
     };
-    sink.family(&FILES);
-    labelled(&FILES, "client_python", Value::Gauge(count(false)), sink);
-    labelled(&FILES, "client_ruby", Value::Gauge(count(true)), sink);
-    let total = |count| Value::Counter { total: Number::Unsigned(count), exemplar: None };
-    sink.family(&SKIPPED);
+    let mut files = sink.begin(FILES, ["format"]);
+    files.sample(["client_python"], count(false)).sample(["client_ruby"], count(true));
+    let mut skipped = sink.begin(SKIPPED, ["reason"]);
     for reason in ["damaged", "empty", "foreign", "old_format", "truncated", "unreadable"] {
-        let count = state.skipped.get(reason).copied().unwrap_or(0);
-        labelled(&SKIPPED, reason, total(count), sink);
+        skipped.sample([reason], state.skipped.get(reason).copied().unwrap_or(0));
     }
-    sink.family(&ENTRIES);
-    let (texts, value) = (Texts::default(), total(state.entries));
-    sink.series(&ENTRIES, &series(texts, value));
-}
-
-fn labelled(family: &FamilyHeader<'_>, label: &str, value: Value<'_>, sink: &mut dyn Sink) {
-    let mut texts = Vec::new();
-    Texts::push(&mut texts, label);
-    let texts = Texts::new(&texts);
-    sink.series(family, &series(texts, value));
-}
-
-fn series<'s>(texts: Texts<'s>, value: Value<'s>) -> Series<'s> {
-    let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
-    Series { group, texts, escape_free, overflow, start, value, exemplar }
+    sink.begin(ENTRIES, []).sample([], state.entries);
 }
 
 /// The names of the collector's own families and samples.
@@ -521,33 +503,20 @@ const OWN: [&str; 5] = [
     "quipu_scrape_entries_skipped_total",
 ];
 
-const FILES: FamilyHeader<'static> = FamilyHeader {
-    name: "quipu_scrape_files",
-    help: "Files of processes in the directories, by the client that writes such files.",
-    unit: "",
-    kind: Kind::Gauge,
-    labels: &[Label { name: "format", values: None }],
-    groups: 1,
-    bare: false,
-};
+const FILES: FamilyHeader<'static> = FamilyHeader::new(
+    Kind::Gauge,
+    "quipu_scrape_files",
+    "Files of processes in the directories, by the client that writes such files.",
+);
 
-const SKIPPED: FamilyHeader<'static> = FamilyHeader {
-    name: "quipu_scrape_files_skipped",
-    help: "How often a scrape left out a file, in whole or from where it is damaged.",
-    unit: "",
-    kind: Kind::Counter,
-    labels: &[Label { name: "reason", values: None }],
-    groups: 1,
-    bare: false,
-};
+const SKIPPED: FamilyHeader<'static> = FamilyHeader::new(
+    Kind::Counter,
+    "quipu_scrape_files_skipped",
+    "How often a scrape left out a file, in whole or from where it is damaged.",
+);
 
-const ENTRIES: FamilyHeader<'static> = FamilyHeader {
-    name: "quipu_scrape_entries_skipped",
-    help: "How often a scrape left out a series because its key is damaged or contradicts \
-           another file.",
-    unit: "",
-    kind: Kind::Counter,
-    labels: &[],
-    groups: 1,
-    bare: false,
-};
+const ENTRIES: FamilyHeader<'static> = FamilyHeader::new(
+    Kind::Counter,
+    "quipu_scrape_entries_skipped",
+    "How often a scrape left out a series because its key is damaged or contradicts another file.",
+);

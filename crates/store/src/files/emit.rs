@@ -17,10 +17,9 @@ pub(super) fn emit(families: &mut Families, sink: &mut dyn Sink) {
 fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
     // A series without one of these labels gets it with an empty value, which means the same.
     let names: Vec<String> = family.labels().into_iter().map(str::to_owned).collect();
-    let labels: Vec<Label<'_>> = names.iter().map(|name| Label { name, values: None }).collect();
+    let labels: Vec<Label<'_>> = names.iter().map(|name| Label::new(name)).collect();
     let (help, kind) = (&*family.help, family.kind);
-    let shown =
-        FamilyHeader { name, help, unit: "", kind, labels: &labels, groups: 1, bare: false };
+    let shown = FamilyHeader::new(kind, name, help).labels(&labels);
     sink.family(&shown);
     let mut out = Out { family: &shown, names: &names, texts: Vec::new(), sink };
     for series in &mut family.series {
@@ -45,11 +44,11 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
                         let count = whole(*count);
                         // Files may spell infinity differently.
                         let le = if *bound == f64::INFINITY { "+Inf" } else { le };
-                        Bucket { bound: *bound, le: Some(le), count, exemplar: None }
+                        Bucket::new(*bound, count).le(le)
                     })
                     .collect();
                 let count = buckets.iter().fold(0_u64, |sum, b| sum.saturating_add(b.count));
-                let histogram = HistogramValue { count, sum, buckets: &buckets, native: None };
+                let histogram = HistogramValue::new(count, sum).buckets(&buckets);
                 out.series(labels, None, Shown::Histogram(histogram));
             }
         }
@@ -67,7 +66,7 @@ impl Out<'_> {
     fn number(&mut self, labels: &Labels, pid: Option<&str>, value: f64) {
         let number = Number::Float(value);
         let value = match self.family.kind {
-            Kind::Counter => Shown::Counter { total: number, exemplar: None },
+            Kind::Counter => Shown::counter(number),
             Kind::Gauge => Shown::Gauge(number),
             _ => Shown::Unknown(number),
         };
@@ -76,19 +75,14 @@ impl Out<'_> {
 
     fn series(&mut self, labels: &Labels, pid: Option<&str>, value: Shown<'_>) {
         self.texts.clear();
-        let mut escape_free = true;
         let mut rest = labels.iter().peekable();
         for name in self.names {
             // Both lists are sorted.
             let own = rest.next_if(|(label, _)| *label == name).map(|(_, value)| &**value);
             let text = own.or(pid.filter(|_| name == "pid")).unwrap_or("");
-            escape_free &= !text.contains(['"', '\\', '\n']);
             Texts::push(&mut self.texts, text);
         }
-        let texts = Texts::new(&self.texts);
-        let (group, overflow, start, exemplar) = (0, false, None, None);
-        let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-        self.sink.series(self.family, &series);
+        self.sink.series(self.family, &Series::new(Texts::new(&self.texts), value));
     }
 }
 

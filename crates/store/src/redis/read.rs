@@ -225,17 +225,9 @@ impl Total {
                 names.push(name);
             }
         }
-        let labels: Vec<Label<'_>> =
-            names.iter().map(|name| Label { name, values: None }).collect();
-        let family = FamilyHeader {
-            name: &self.name,
-            help: &self.help,
-            unit: &self.unit,
-            kind: self.kind,
-            labels: &labels,
-            groups: 1,
-            bare: false,
-        };
+        let labels: Vec<Label<'_>> = names.iter().map(|name| Label::new(name)).collect();
+        let family =
+            FamilyHeader::new(self.kind, &self.name, &self.help).unit(&self.unit).labels(&labels);
         sink.family(&family);
         let mut series: BTreeMap<Vec<&str>, Vec<&Part>> = BTreeMap::new();
         for part in &self.parts {
@@ -244,15 +236,8 @@ impl Total {
         }
         let mut texts = Vec::new();
         for (values, parts) in &series {
-            texts.clear();
-            values.iter().for_each(|value| Texts::push(&mut texts, value));
-            let escape_free = !values.iter().any(|value| value.contains(['"', '\\', '\n']));
-            let mut emit = |value: Shown<'_>| {
-                let (group, overflow, start, exemplar) = (0, false, None, None);
-                let texts = Texts::new(&texts);
-                let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-                sink.series(&family, &series);
-            };
+            let texts = Texts::encode(values, &mut texts);
+            let mut emit = |value: Shown<'_>| sink.series(&family, &Series::new(texts, value));
             let of = |name: &str| parts.iter().find(|part| part.part == name).map(|p| p.value);
             let sum = of("sum").map_or(0.0, Number::as_f64);
             let count = of("count").map_or(0, unsigned);
@@ -262,13 +247,12 @@ impl Total {
                         parts.iter().filter_map(|part| part.bucket()).collect();
                     buckets.sort_by(|a, b| a.bound.total_cmp(&b.bound));
                     let count = buckets.iter().fold(count, |all, b| all.wrapping_add(b.count));
-                    let (buckets, native) = (&buckets[..], None);
-                    emit(Shown::Histogram(HistogramValue { count, sum, buckets, native }));
+                    emit(Shown::Histogram(HistogramValue::new(count, sum).buckets(&buckets)));
                 }
                 Kind::Summary => emit(Shown::Summary { quantiles: &[], count, sum }),
                 Kind::Counter => {
                     let total = parts.first().map_or(Number::Unsigned(0), |part| part.value);
-                    emit(Shown::Counter { total, exemplar: None });
+                    emit(Shown::counter(total));
                 }
                 Kind::Gauge => parts.iter().for_each(|part| emit(Shown::Gauge(part.value))),
                 _ => parts.iter().for_each(|part| emit(Shown::Unknown(part.value))),
@@ -285,7 +269,7 @@ impl Part {
 
     fn bucket(&self) -> Option<Bucket<'static>> {
         let bound = self.label("le").filter(|_| self.part == "bucket")?.parse().ok()?;
-        Some(Bucket { bound, le: None, count: unsigned(self.value), exemplar: None })
+        Some(Bucket::new(bound, unsigned(self.value)))
     }
 }
 

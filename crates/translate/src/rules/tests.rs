@@ -131,8 +131,7 @@ fn native_histograms_that_are_followed_are_summed() {
         ("a", 0, 3, &[(1, 2)], 5.0, [12, 11]),
     ] {
         let zero_threshold = if pod == "a" { 0.0 } else { 1e-9 };
-        let (negative, exemplars) = (&[][..], &[][..]);
-        let buckets = Native { schema, zero_threshold, zero_count, positive, negative, exemplars };
+        let buckets = Native::new(schema).zero(zero_threshold, zero_count).positive(positive);
         bench.take("size", &[("pod", pod)], InputValue::Native { buckets, sum }, Mode::Follow);
         let [count, sum] = expected;
         let shown = bench.shown(false);
