@@ -1,4 +1,4 @@
-//! `quipu compare`: the size and the time that the messages of a file take in every format.
+//! `quipu compare`: measures the size and the time of a file's messages in every format.
 
 mod measure;
 mod plot;
@@ -68,7 +68,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// A file that cannot be read or has no messages, or output that cannot be written.
+/// Fails if the file is unreadable or contains no messages, or if the output cannot be written.
 pub fn run(arguments: &Compare) -> Result<(), Error> {
     let input = Input::open(&arguments.file)?;
     if let Some(svg) = &arguments.svg

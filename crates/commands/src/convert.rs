@@ -1,7 +1,7 @@
 //! `quipu convert`: converts a stream of messages from one format to another, in constant memory.
 //!
-//! Output is written when 64 KiB have accumulated, and whenever the input pauses, so a slow pipe
-//! delays no message.
+//! We write the output when 64 KiB have accumulated, and whenever the input pauses, so a slow pipe
+//! never delays a message.
 
 mod output;
 mod stop;
@@ -67,7 +67,7 @@ pub struct Convert {
     pub keep_going: bool,
 }
 
-/// Returns whether a message has a value, and not only an id.
+/// Returns whether a message contains a value, and not only an id.
 fn has_value(message: &Message<'_>) -> bool {
     let union = message.to_union();
     let typed = message.kind() == Kind::MetricUnion && union.metric_type != MetricType::UNKNOWN;
@@ -78,10 +78,10 @@ fn has_value(message: &Message<'_>) -> bool {
 ///
 /// # Errors
 ///
-/// Anything that cannot be opened, read or written; skipped messages; a signal that ended the
-/// conversion. Everything converted before the error has been written.
+/// Fails if a file cannot be opened, read or written, if messages were skipped, or if a signal
+/// ended the conversion. Everything that was converted before the error is written.
 pub fn run(arguments: &Convert) -> Result<(), Error> {
-    // Opening a FIFO waits for its other end; until then, a signal ends the program by itself.
+    // Opening a FIFO waits for its other end. Until then, a signal can end the program directly.
     let input = Input::open(&arguments.file)?;
     let path = arguments.output.as_deref().unwrap_or(Path::new("-"));
     let stream = Output::open_stream(path)?;
@@ -103,11 +103,11 @@ enum End {
     Stopped(i32),
     /// The reader of the output closed it.
     Closed,
-    /// A message cannot be read. `has_length` is true if the start of the next message is known.
+    /// A message is unreadable. `has_length` is true if the start of the next message is known.
     Unreadable { fault: quipu_wire::Error, has_length: bool },
     /// The target format cannot carry a message.
     Unwritable(quipu_wire::Error),
-    /// The first message has no value if it is read as the given kind, but has one as this kind.
+    /// The first message contains no value in the given kind, but one in this kind.
     OtherKind(MessageKind),
     /// Reading the input failed.
     Input(Error),
@@ -231,7 +231,7 @@ impl<'a> Conversion<'a> {
             let fault = match written {
                 Ok(written) => written.err(),
                 Err(fault) => {
-                    // If the decoder can continue after the message, it has advanced.
+                    // If the decoder has advanced, it can continue after this message.
                     let has_length = self.decoder.position() > position;
                     if !has_length || !self.arguments.keep_going {
                         return Err(End::Unreadable { fault, has_length });
@@ -305,7 +305,7 @@ impl<'a> Conversion<'a> {
             End::Unreadable { fault, has_length } => {
                 let Convert { from: format, message: kind, from_framing: framing, .. } =
                     *self.arguments;
-                // Messages that were read already suggest that format and framing are right.
+                // If messages were read before, the format and the framing are probably right.
                 let hint = match converted {
                     0 => self.head.hint(Reading { format, kind, framing }),
                     _ => None,
@@ -353,7 +353,7 @@ impl<'a> Conversion<'a> {
         }
         if is_terminal {
             let Convert { from, to, .. } = self.arguments;
-            // The summary is only for terminals.
+            // Print the summary only on terminals.
             let _ = writeln!(
                 io::stderr(),
                 "{count}, {} of {} to {} of {}, in {:.1} s",
@@ -368,7 +368,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// A progress line on the terminal, unless the messages go there themselves.
+/// Creates a progress line on the terminal, unless the messages are written there.
 fn progress(output: &Output) -> ProgressBar {
     match output.is_terminal() {
         true => ProgressBar::hidden(),

@@ -1,9 +1,9 @@
-//! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`: shells and cron jobs count in a
-//! file, which programs can have open at the same time.
+//! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`: you can use them to count from
+//! shells and cron jobs in a file, even while programs keep this file open.
 //!
-//! Each command opens the file like any program, changes one series, and ends. A killed command has
-//! either changed the series or not. A command does not wait for the disk when it ends; a mark in
-//! the file shows that it was left in order.
+//! Each command opens the file like any program, changes one series, and ends. A killed command
+//! either changed the series or not. A command does not wait for the disk when it ends, but a mark
+//! in the file shows that it was closed in order.
 
 mod series_name;
 mod timed;
@@ -121,7 +121,7 @@ pub struct Time {
 #[derive(Args, Clone, Debug)]
 pub struct Bounds {
     /// Upper bounds of a new histogram's buckets, such as 0.1,1,10. The default of observe is
-    /// 0.005 to 10, that of time 0.01 to 3600
+    /// 0.005 to 10, and of time, 0.01 to 3600
     #[arg(long, value_name = "BOUNDS", value_delimiter = ',', value_parser = number)]
     buckets: Option<Vec<f64>>,
 }
@@ -138,37 +138,37 @@ QUIPU_FILE names the file if --file does not, and QUIPU_MODE its mode.";
 
 /// The default bounds of the clients of Prometheus, in seconds.
 const OBSERVED: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// Bounds for commands, which may take hours.
+/// The bounds for commands, which can take hours.
 const TIMED: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
 
-/// `quipu inc`.
+/// Runs `quipu inc`.
 ///
 /// # Errors
-/// A file that cannot be used, or a metric that does not accept the number.
+/// Fails if the file is unusable, or if the metric does not accept the number.
 pub fn inc(arguments: &Inc) -> Result<(), Error> {
     change(&arguments.flags, &arguments.series, &Change::Add(arguments.n))
 }
 
-/// `quipu set`.
+/// Runs `quipu set`.
 ///
 /// # Errors
-/// The errors of [`inc`].
+/// Returns the errors of [`inc`].
 pub fn set(arguments: &Set) -> Result<(), Error> {
     change(&arguments.flags, &arguments.series, &Change::Set(arguments.value))
 }
 
-/// `quipu observe`.
+/// Runs `quipu observe`.
 ///
 /// # Errors
-/// The errors of [`inc`].
+/// Returns the errors of [`inc`].
 pub fn observe(arguments: &Observe) -> Result<(), Error> {
     let Observe { flags, bounds, series, value } = arguments;
     let shape = bounds.shape(&OBSERVED);
     change(flags, series, &Change::Observe(*value, bounds.buckets(&shape)))
 }
 
-/// `quipu time`. Returns the exit code of the command. A time that cannot be counted is reported,
-/// and does not change the exit code.
+/// Runs `quipu time`. Returns the exit code of the command. If the time cannot be counted, this is
+/// reported but does not change the exit code.
 pub fn time(arguments: &Time) -> u8 {
     let Time { flags, bounds, series, command } = arguments;
     // clap requires a command.
@@ -212,7 +212,7 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
     }
     let segment = Options::new().shared().mode(*mode).open_or_create(file);
     let registry = Registry::from_segment(segment.map_err(Error::new)?);
-    // A refusal does not leave the file like a killed command, either.
+    // Even after a refusal, the file should not look like after a killed command.
     registry.segment().leave_in_order();
     let fail = |error: quipu::Error| Error::new(format_args!("{}: {error}", printable(file)));
     let metric = Metric { help: help_text, unit, ..Metric::new(name) };
@@ -227,7 +227,7 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
     Ok(())
 }
 
-/// Reads a number. A whole number must be exact as a float.
+/// Parses a number. A whole number must be exact as a float.
 fn number(text: &str) -> Result<f64, String> {
     let number: f64 =
         text.parse().map_err(|_| "expected a number, such as 1 or 0.25".to_owned())?;
@@ -241,7 +241,7 @@ fn number(text: &str) -> Result<f64, String> {
     Err("a whole number beyond 2^53 cannot be counted exactly: give a smaller one".into())
 }
 
-/// Reads permission bits in octal. The owner of the file must be able to use it.
+/// Parses permission bits in octal. The owner must be able to use the file.
 fn mode(text: &str) -> Result<u32, String> {
     const EXAMPLE: &str = "such as 0660 for this user and its group";
     let bits = u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8);

@@ -1,5 +1,6 @@
-//! `quipu diff`: the differences between two looks at metrics, or between two moments of the same
-//! metrics: families and series that are new or gone, the growth of sums, and changed values.
+//! `quipu diff`: shows the differences between two looks at metrics, or between two moments of the
+//! same metrics. These are new and missing families and series, the growth of sums, and changed
+//! values.
 
 mod changes;
 mod json;
@@ -51,7 +52,7 @@ pub struct Diff {
 /// Compares A with B. Returns whether all of A and B could be read.
 ///
 /// # Errors
-/// A target that cannot be read, or output that cannot be written.
+/// Fails if a target is unreadable, or if the output cannot be written.
 pub fn run(arguments: &Diff) -> Result<Coverage, Error> {
     let mut source = Source::new(Target::parse(&arguments.a));
     let mut problems = Problems::default();
@@ -78,7 +79,7 @@ pub fn run(arguments: &Diff) -> Result<Coverage, Error> {
     written.map(|_| coverage)
 }
 
-/// The files and lines that could not be read. Each problem is reported once.
+/// The unreadable files and lines. Each problem is reported only once.
 #[derive(Default)]
 struct Problems(Vec<String>);
 

@@ -1,6 +1,6 @@
-//! `quipu inspect`: shows the contents of a segment file, whose process runs, is stopped, or died,
-//! and also of a damaged file. With `--history`, it shows the recording of the flight recorder.
-//! `quipu_segment::inspect` reads the file; this module only shows it.
+//! `quipu inspect`: shows the contents of a segment file, even if the file is damaged, and whether
+//! its process runs, is stopped, or died. With `--history`, it shows the recording of the flight
+//! recorder. `quipu_segment::inspect` reads the file, and this module only shows it.
 
 mod history;
 pub(crate) mod json;
@@ -71,7 +71,7 @@ pub enum InspectFormat {
     Openmetrics,
 }
 
-/// The most bytes in use of a file that is copied: the default of `--segments-bytes`.
+/// The maximum used bytes of a file that is copied: the default of `--segments-bytes`.
 pub(crate) const MAX_COPY: u64 = 1 << 30;
 
 /// Returns a message about series that are not shown; `None` if all are shown.
@@ -83,14 +83,14 @@ pub(crate) fn left_out_message(count: u64) -> Option<String> {
 /// Shows a file. Returns whether all of it could be read.
 ///
 /// # Errors
-/// A file that cannot be read or is not a segment, or output that cannot be written.
+/// Fails if the file is unreadable or not a segment, or if the output cannot be written.
 pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
     let Inspect { file, format, history, metric, last } = arguments;
     if *history && *format == InspectFormat::Openmetrics {
         return Err(Error::usage("--history has no OpenMetrics form; use text or json"));
     }
     let inspection = match history {
-        // A copy does not keep the order in which a recording is written.
+        // Don't copy a recording, because a copy does not preserve the order of its writes.
         true => Inspection::of_file(file),
         false => Inspection::of_copy(file, MAX_COPY),
     };
@@ -108,7 +108,7 @@ pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
         let shown = print(|out| write_values(&inspection, *format, file, out));
         (shown, left_out_message(inspection.left_out()))
     };
-    // A reader that has gone has not waited for the damage.
+    // Assume no damage if the reader closed the output early.
     let is_sound = shown?.unwrap_or(true);
     if let Some(message) = &left_out {
         warn(&format_args!("{}: {message}", printable(file)));
@@ -144,7 +144,7 @@ fn write_values(
             out.write_all(encoder.buffer())?;
             Ok(damage.is_empty())
         }
-        // `run` has refused the other formats.
+        // `run` already refused the other formats.
         _ => text::write(inspection, file, out),
     }
 }

@@ -1,5 +1,5 @@
-//! The commands: each file is a command, except for `look`, `output` and `wire`, which several
-//! commands use.
+//! The commands. Each file is a command, except `look`, `output` and `wire`, because several
+//! commands use them.
 
 pub mod compare;
 pub mod convert;

@@ -1,6 +1,6 @@
-//! `quipu check metrics`: finds the faults of an exposition: lines that no scraper reads, and
-//! metrics that break Prometheus' conventions. `promlint` contains the nine rules of Prometheus'
-//! `promtool check metrics`; `metric` and `all` contain further rules.
+//! `quipu check metrics`: finds the faults of an exposition. These are lines that no scraper can
+//! read, and metrics that break Prometheus' conventions. `promlint` contains the nine rules of
+//! Prometheus' `promtool check metrics`, and `metric` and `all` contain additional rules.
 
 mod all;
 mod findings;
@@ -38,8 +38,8 @@ Examples:
 The exit code is 0 if nothing was found, 1 if a line or the input cannot be read, or a line was too \
 long to be checked, and 3 if all lines can be read, but something was found.")]
 pub struct Metrics {
-    /// Exposition in Prometheus' text format or OpenMetrics: a file, a URL (http; without a path,
-    /// that of /metrics), or - for standard input
+    /// Exposition in Prometheus' text format or OpenMetrics: a file, a URL (http; the default path
+    /// is /metrics), or - for standard input
     #[arg(value_name = "FILE|URL|-")]
     source: OsString,
 
@@ -74,14 +74,14 @@ pub enum InputFormat {
 pub enum Outcome {
     /// The check found no fault.
     Sound,
-    /// Lines cannot be read, or were too long to be checked.
+    /// Lines were unreadable, or too long to be checked.
     Unreadable,
-    /// The check found a fault, or ignored that a line was too long.
+    /// The check found a fault, or a long line whose rule is ignored.
     Found,
 }
 
 impl Outcome {
-    /// Returns the exit code of the process, which is the code of `promtool check metrics`.
+    /// Returns the exit code of the process, like `promtool check metrics`.
     pub fn code(self) -> u8 {
         match self {
             Self::Sound => 0,
@@ -91,11 +91,11 @@ impl Outcome {
     }
 }
 
-/// The most bytes of an exposition.
+/// The maximum size of an exposition in bytes.
 const MAX_BYTES: u64 = 256 << 20;
-/// The most bytes of a line that is checked.
+/// The maximum length of a checked line in bytes.
 const MAX_LINE: usize = 1 << 20;
-/// The most labels of a series that is checked.
+/// The maximum number of labels of a checked series.
 const MAX_LABELS: usize = 64;
 /// The longest wait for a server.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -103,7 +103,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Checks an exposition, and writes the findings.
 ///
 /// # Errors
-/// An input that cannot be read, or output that cannot be written.
+/// Fails if the input is unreadable, or if the output cannot be written.
 pub fn run(arguments: &Metrics) -> Result<Outcome, Error> {
     let mut text = read(&arguments.source)
         .map_err(|error| Error::new(format_args!("{}: {error}", printable(&arguments.source))))?;
@@ -166,7 +166,7 @@ fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
     lint.findings
 }
 
-/// A check that runs.
+/// A check in progress.
 struct Lint {
     format: TextFormat,
     max_series: usize,
@@ -174,12 +174,12 @@ struct Lint {
     names: Names,
     /// The line of the first sample of the current family.
     line: Option<u64>,
-    /// The number of the last line whose name was looked up, and where it begins.
+    /// The number of the last line whose name was looked up, and the position of this line.
     reached: (u64, usize),
 }
 
 impl Lint {
-    /// Adds a line that cannot be read, or was not checked.
+    /// Adds a line that is unreadable, or was not checked.
     fn fault(&mut self, error: &TextLineError, text: &[u8]) {
         match error.reason() {
             TextReason::TooLong => {
@@ -196,7 +196,7 @@ impl Lint {
         }
     }
 
-    /// Returns the name of the metric in a line of samples. Call this with rising numbers.
+    /// Returns the name of the metric in a line of samples. You must call this with rising numbers.
     fn name_of_line(&mut self, number: u64, text: &[u8]) -> String {
         let (at, begin) = &mut self.reached;
         let mut rest = text.get(*begin..).unwrap_or_default();
@@ -205,7 +205,7 @@ impl Lint {
             (*at, *begin, rest) = (*at + 1, *begin + end + 1, &rest[end + 1..]);
         }
         let line = rest.trim_ascii_start();
-        // A name in quotes is the first thing in braces.
+        // If the name is quoted, it is the first part in braces.
         let quoted = line.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
         let (name, end) = match quoted.and_then(|quoted| quoted.strip_prefix(b"\"")) {
             Some(name) => (name, b'"'),
@@ -274,7 +274,7 @@ impl Lint {
     /// Checks a complete family.
     fn family(&mut self, family: Family<'_>) {
         let line = self.line.take();
-        // OpenMetrics leaves these suffixes out of the name of the family.
+        // Add the suffix, because OpenMetrics omits it in the name of the family.
         let suffix = match (self.format, family.kind()) {
             (TextFormat::OpenMetrics, FamilyType::Counter) => "_total",
             (TextFormat::OpenMetrics, FamilyType::Info) => "_info",
@@ -297,7 +297,7 @@ impl Lint {
     }
 }
 
-/// The most bytes that a value of a label should have.
+/// The recommended maximum length of a label's value in bytes.
 const MAX_VALUE: usize = 256;
 
 #[cfg(test)]

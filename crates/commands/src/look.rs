@@ -1,8 +1,9 @@
-//! One look at metrics, wherever they are: segments, files of other clients, expositions. `quipu
-//! top` shows looks, and `quipu diff` compares them.
+//! One look at metrics, in any source: segments, files of other clients, expositions. `quipu top`
+//! shows looks, and `quipu diff` compares them.
 //!
-//! A look is flat: families, series that name their family by number, and the texts and buckets of
-//! all series in one allocation each, so that 100,000 series cost a few allocations.
+//! This struct is flat: families, series that refer to their family by number, and one allocation
+//! each for the labels and the buckets of all series. For example, 100,000 series need only a few
+//! allocations.
 
 mod client_files;
 mod exponential;
@@ -31,7 +32,7 @@ pub(crate) use quantile::quantile;
 pub(crate) use recording::{Moment, Recording, Writer};
 pub(crate) use source::{Source, Target};
 
-/// The series that a target showed at one moment.
+/// The series of a target at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     families: Vec<Family>,
@@ -40,11 +41,11 @@ pub(crate) struct Look {
     texts: String,
     /// The buckets and quantiles of all series.
     points: Vec<(f64, f64)>,
-    /// The numbers of the families.
+    /// The numbers of the families, by name and type.
     numbers: HashMap<(String, Kind), u32>,
     /// A label that distinguishes the sources of a directory.
     source: Option<String>,
-    /// The name of the target, for problems of the target itself; empty if there is none.
+    /// The name of the target, for problems of the target itself; can be empty.
     name: String,
     problems: Vec<String>,
     more_problems: usize,
@@ -54,7 +55,7 @@ pub(crate) struct Look {
 /// A family of series.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
-    /// The name as Prometheus' text format shows it.
+    /// The name in Prometheus' text format.
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) help: String,
@@ -64,22 +65,23 @@ pub(crate) struct Family {
 /// A series.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Series<'l> {
-    /// The number of its family.
+    /// The number of the series' family.
     pub(crate) family: u32,
-    /// `name="value",name="value"`, escaped as in the text formats.
+    /// The labels as `name="value",name="value"`, escaped like in the text formats.
     pub(crate) labels: &'l str,
-    /// Nanoseconds of Unix time since which it counts, if that is known.
+    /// The start of counting in nanoseconds of Unix time, if it is known.
     pub(crate) start: Option<u64>,
     pub(crate) value: Value<Points<'l>>,
 }
 
-/// The value of a series, with its points: a slice or, in a look, their places.
+/// The value of a series. Its points are a slice, or positions within a look.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Value<P> {
     /// The value of a counter, a gauge, an info, a state, or a series of an unknown type.
     Number(Number),
-    /// Upper bounds, each with the number of observations in only this bucket. The exponential
-    /// buckets of a native histogram are the buckets in use: two series may have different bounds.
+    /// Upper bounds, each with the number of observations in only this bucket. For a native
+    /// histogram, these are only the exponential buckets in use, so two series can use different
+    /// bounds.
     Histogram { count: f64, sum: f64, buckets: P, is_exponential: bool },
     /// Quantiles with their values.
     Summary { count: f64, sum: f64, quantiles: P },
@@ -100,10 +102,10 @@ impl<P> Value<P> {
     }
 }
 
-/// Bounds with counts, or quantiles with values.
+/// The bounds with counts, or the quantiles with values.
 pub(crate) type Points<'l> = &'l [(f64, f64)];
 
-/// A series as the look stores it.
+/// A series in the storage of a look.
 #[derive(Debug)]
 struct SeriesEntry {
     family: u32,
@@ -112,15 +114,15 @@ struct SeriesEntry {
     value: Value<PointRange>,
 }
 
-/// The first and the last index of a series' points; the last one is exclusive.
+/// The first index of a series' points, and the index after the last one.
 type PointRange = (u32, u32);
 
-/// The most series, bytes of labels, and buckets of a look. Further series are omitted and
-/// counted.
+/// The maximum numbers of series, of bytes of labels, and of buckets in a look. Further series are
+/// omitted and counted.
 const MAX_SERIES: usize = 4 << 20;
 const MAX_TEXTS: usize = 1 << 30;
 const MAX_POINTS: usize = 64 << 20;
-/// The most problems that are stored as strings.
+/// The maximum number of problems that are stored as strings.
 const MAX_PROBLEMS: usize = 100;
 
 impl Look {
@@ -146,7 +148,7 @@ impl Look {
         &self.points[begin as usize..end as usize]
     }
 
-    /// Returns whether a histogram has no bucket with a bound.
+    /// Returns whether a histogram contains no bucket with a bound.
     fn has_boundless_histograms(&self) -> bool {
         self.histograms().any(|(buckets, _)| buckets.iter().all(|(bound, _)| bound.is_infinite()))
     }
@@ -163,7 +165,7 @@ impl Look {
         })
     }
 
-    /// Returns the files and lines that could not be read, in one sentence each.
+    /// Returns the unreadable files and lines, each in a sentence.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.problems.clone();
         if self.left_out > 0 {
@@ -195,18 +197,18 @@ impl Look {
         }
     }
 
-    /// Gives all later series the label `segment` with this value.
+    /// Adds the label `segment` with this value to all later series.
     fn set_source(&mut self, name: Option<String>) {
         self.source = name;
     }
 
-    /// Returns the number of a family, and adds the family if it is new.
+    /// Returns the number of a family. A new family is added.
     pub(crate) fn family(&mut self, family: Family) -> u32 {
         let key = (family.name.clone(), family.kind);
         if let Some(&number) = self.numbers.get(&key) {
             return number;
         }
-        // Each family has its own series, record or line in the input.
+        // This fits, because each family needs a series, record or line in the input.
         let number =
             u32::try_from(self.families.len()).expect("there are fewer than 2^32 families");
         self.numbers.insert(key, number);
@@ -253,7 +255,8 @@ impl Look {
     }
 
     fn keep(&mut self, points: Points<'_>) -> PointRange {
-        // A look is full long before, and a series has at most some thousands.
+        // This fits, because a look is full long before, and a series contains at most some
+        // thousands.
         let end = |points: &[_]| u32::try_from(points.len()).expect("there are fewer than 2^32");
         let begin = end(&self.points);
         self.points.extend_from_slice(points);
@@ -264,7 +267,7 @@ impl Look {
 /// Looks at an exposition.
 ///
 /// # Errors
-/// An exposition without a line that can be read.
+/// Fails if an exposition contains no readable line.
 #[cfg(test)]
 pub(crate) fn read_text(text: &quipu_client::Text) -> Result<Look, String> {
     let mut look = Look::default();
@@ -275,7 +278,7 @@ pub(crate) fn read_text(text: &quipu_client::Text) -> Result<Look, String> {
 /// Looks at an exposition in protobuf.
 ///
 /// # Errors
-/// A message that cannot be read.
+/// Fails if a message is unreadable.
 #[cfg(test)]
 pub(crate) fn read_protobuf(bytes: &[u8]) -> Result<Look, String> {
     let mut look = Look::default();
@@ -283,7 +286,7 @@ pub(crate) fn read_protobuf(bytes: &[u8]) -> Result<Look, String> {
     Ok(look)
 }
 
-/// The label that names the segment of a series, where several segments are shown at once.
+/// The label with the segment of a series, for a look at several segments.
 const SOURCE: &str = "segment";
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use quipu_segment::printable;
 /// Standard output, with a buffer.
 pub type BufferedStdout = BufWriter<StdoutLock<'static>>;
 
-/// The failure of a command: a message with the way out for people, and an exit code for scripts.
+/// The failure of a command: a message with the remedy for people, and an exit code for scripts.
 #[derive(Debug)]
 pub struct Error {
     text: String,
@@ -26,7 +26,7 @@ impl Error {
         Self { text: text.to_owned(), code: 2 }
     }
 
-    /// Creates the error for the end by a signal. The exit code is 128 plus its number.
+    /// Creates the error for an end by a signal. The exit code is 128 plus the signal's number.
     pub(crate) fn signal(number: i32, text: impl fmt::Display) -> Self {
         Self { text: text.to_string(), code: 128u8.saturating_add(number as u8) }
     }
@@ -45,13 +45,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The part of the sources that a command has shown.
+/// The part of the sources that a command could show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Coverage {
     /// All sources.
     Whole,
-    /// Some sources could not be read, or not in full. Standard error names them.
+    /// Some sources were unreadable, or only readable in part. Standard error names them.
     Part,
 }
 
@@ -92,8 +92,8 @@ pub fn warn_lines(message: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "quipu: {}", lines.join("\n"));
 }
 
-/// Reports that the command reads standard input, if this is a terminal: the command seems to hang
-/// otherwise.
+/// Reports that the command reads standard input, if this is a terminal, because the command would
+/// otherwise seem to hang.
 pub(crate) fn announce_input() {
     if io::stdin().is_terminal() {
         warn(&"reading standard input, which is a terminal: name a file, or end it with Ctrl-D");
@@ -101,10 +101,10 @@ pub(crate) fn announce_input() {
 }
 
 /// Writes to standard output, flushes it, and returns the result of `write`. Returns `None` if the
-/// reader has gone: a reader that has seen enough, such as `head`, is not a failure.
+/// reader closed the pipe. This is not a failure, because for example `head` can have seen enough.
 ///
 /// # Errors
-/// Output that cannot be written, such as to a full disk.
+/// Fails if the output cannot be written, for example to a full disk.
 pub fn print<T>(
     write: impl FnOnce(&mut BufferedStdout) -> io::Result<T>,
 ) -> Result<Option<T>, Error> {

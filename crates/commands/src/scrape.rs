@@ -104,7 +104,8 @@ fn hint(text: &str) -> Result<(String, Hint), String> {
 ///
 /// # Errors
 ///
-/// Unusable paths, output that cannot be written, or an address that cannot be listened on.
+/// Fails if the paths are unusable, if the output cannot be written, or if the address cannot be
+/// used.
 pub fn run(arguments: &Scrape) -> Result<Coverage, Error> {
     let hints = arguments.metric.iter().cloned();
     let sources = Sources::open(&arguments.paths, hints)?;
@@ -136,7 +137,7 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
     let failed = |error: &dyn fmt::Display| Error::new(format_args!("{address}: {error}"));
     let signals = Signals::watch().map_err(|error| failed(&error))?;
     if let Err(error) = sources.refuse_nothing() {
-        // The application may be about to start.
+        // Only warn, because the application may be about to start.
         warn(&error);
     }
     let registry = BackgroundSources::registry(sources)?;

@@ -1,8 +1,8 @@
 //! `quipu snapshot` and `quipu restore`: the whole state as a stream in quipu's own format, whose
-//! blocks have checks.
+//! blocks contain checks.
 //!
-//! A snapshot is a copy of the state file as it is, whether the daemon runs, is stopped, or died.
-//! The stream has these messages:
+//! A snapshot is a copy of the state file, whether the daemon runs, is stopped, or died. The stream
+//! consists of these messages:
 //!
 //! | message | id | value |
 //! |---|---|---|
@@ -11,11 +11,12 @@
 //! | counter | `end` | the sum of the FNV-1a hashes of offsets and words, as a signed word |
 //! | batch timer | `words` | an offset in words, and the words from there |
 //!
-//! Offsets and words have 64 bits, and are stored as the doubles with these bits. A stream keeps
-//! the order of messages only within a kind, so `end` can precede the last words. Words that are
-//! zero are omitted in blocks. A copy of a file in use has pages of different times, as after a
-//! power loss. So the copy is marked as the copy of another boot: the daemon that opens it repairs
-//! torn words. It is opened once before it is written, and copied again if it is damaged.
+//! Offsets and words are 64 bits long, and are stored as the doubles with these bits. A stream
+//! preserves the order of messages only within a kind, so `end` can precede the last words. Blocks
+//! of zero words are omitted. Like after a power loss, the pages in a copy of a file in use are
+//! from different times. The copy is therefore marked as the copy of another boot, because the
+//! daemon that opens it then repairs torn words. We open the copy once before it is written, and
+//! copy again if it is damaged.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -60,25 +61,26 @@ pub struct Restore {
     pub input: PathBuf,
 }
 
-/// The words of a block: it is left out if all of them are zero.
+/// The number of words in a block. A block of zeros is omitted.
 const BLOCK: usize = 4096;
 const WORD: usize = 8;
-/// The bytes of a segment's header, and the words in it that a copy changes: see `docs/formats.md`.
+/// The size of a segment's header in bytes, and the words in it that a copy changes: see
+/// `docs/formats.md`.
 const HEADER: usize = 256;
 const SIZE: usize = 64;
 const CURSOR: usize = 72;
 const CLEAN: usize = 88;
 const BOOT: std::ops::Range<usize> = 128..144;
-/// The most bytes of a segment.
+/// The maximum size of a segment in bytes.
 const MAX_BYTES: u64 = 1 << 40;
-/// The bytes of holes from which on a file is sparse.
+/// A file is sparse if its holes contain at least this number of bytes.
 const MANY_BYTES: u64 = 64 << 20;
-/// How often a file in use is copied until the copy is whole.
+/// How many times a file in use is copied until the copy is whole.
 const TRIES: usize = 5;
 const VERSION: i64 = 2;
 /// The first bytes of a snapshot, which contain its name.
 const HEAD: usize = 64;
-/// The ids of the messages.
+/// The IDs of the messages.
 const NAME: &[u8] = b"quipu-snapshot";
 const BYTES: &[u8] = b"bytes";
 const WORDS: &[u8] = b"words";
@@ -87,9 +89,9 @@ const END: &[u8] = b"end";
 /// Writes a snapshot.
 ///
 /// # Errors
-/// [`Error`], which names the file and the remedy.
+/// Returns an [`Error`] that names the file and the remedy.
 pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
-    // Before the work, and again before it counts.
+    // Check this before the work, and again before the rename.
     let out = target(&arguments.out)?;
     if arguments.out.as_os_str() == "-" && io::stdout().is_terminal() {
         let message = "a snapshot is not text: name a file, or redirect the output";
@@ -98,12 +100,12 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     let file = copy_whole(&arguments.state)?;
     if arguments.out.as_os_str() == "-" {
         let written = print(|out| write(&file, out))?;
-        // A stream that is cut off is not a snapshot.
+        // A truncated stream is not a snapshot.
         let gone = || failed("standard output", &"its reader has gone: the snapshot is cut off");
         return written.ok_or_else(gone);
     }
     let name = printable(&arguments.out).to_string();
-    // A snapshot that is there is replaced once the new one is complete.
+    // An existing snapshot is replaced only after the new one is complete.
     let (unfinished, new) = Temporary::next_to(&out).map_err(|error| failed(&name, &error))?;
     let written = write(&file, &new).and_then(|()| new.sync_all());
     written.map_err(|error| failed(&name, &error))?;
@@ -112,8 +114,8 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     renamed.map_err(|error| failed(&name, &error))
 }
 
-/// Returns the path of the snapshot's file; of a symbolic link, its target. A file that is not a
-/// snapshot is not replaced, above all not a state file that was named in the wrong place.
+/// Returns the path of the snapshot's file, after following a symbolic link. Only a snapshot can be
+/// replaced, because a user could name a state file by mistake.
 fn target(out: &Path) -> Result<PathBuf, Error> {
     let name = printable(out).to_string();
     let found = match fs::symlink_metadata(out) {
@@ -129,7 +131,7 @@ fn target(out: &Path) -> Result<PathBuf, Error> {
         )));
     }
     let mut head = [0; HEAD];
-    // A file that may not be read may be important.
+    // An unreadable file may be important.
     let read = File::open(&path).and_then(|file| read_up_to(&file, &mut head, 0));
     let read = read.map_err(|error| failed(&name, &error))?;
     if read == 0 || is_snapshot(&head[..read]) {
@@ -153,7 +155,7 @@ pub(crate) fn is_snapshot(head: &[u8]) -> bool {
 /// Creates a state file from a snapshot.
 ///
 /// # Errors
-/// [`Error`], which names the file and the remedy.
+/// Returns an [`Error`] that names the file and the remedy.
 pub fn restore(arguments: &Restore) -> Result<(), Error> {
     let state = &arguments.state;
     let exists = || {
@@ -187,7 +189,7 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
     };
     drop(opened.map_err(unusable)?);
     target.sync_all().map_err(|error| failed(&state_name, &error))?;
-    // Fails if the file exists by now, where a rename would replace it.
+    // Link instead of renaming, because this fails if the file exists by now.
     let linked = fs::hard_link(unfinished.path(), state).and_then(|()| sync_directory(state));
     linked.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(),
@@ -199,8 +201,8 @@ fn failed(name: &str, message: &dyn fmt::Display) -> Error {
     Error::new(format_args!("{name}: {message}"))
 }
 
-/// Copies a segment, and opens the copy to check that it is whole. A file that changes during the
-/// copy is copied again. The copy has no name in the end.
+/// Copies a segment, and opens the copy to check that it is whole. If the file changes during the
+/// copy, this copies again. The copy has no name in the end.
 fn copy_whole(from: &Path) -> Result<File, Error> {
     let name = printable(from).to_string();
     let source = open_regular(from).map_err(|error| failed(&name, &error))?;
@@ -219,7 +221,7 @@ fn copy_whole(from: &Path) -> Result<File, Error> {
         })?;
         copy(&source, &target).map_err(|error| failed(&name, &error))?;
         let is_sparse = is_sparse(&source).map_err(|error| failed(&name, &error))?;
-        // To open a file allocates its holes on the disk.
+        // Copy a sparse file again, because opening a file allocates its holes on the disk.
         let checked = if is_sparse {
             Segment::copy_of(copied.path(), &target, u64::MAX)
         } else {
@@ -234,30 +236,31 @@ fn copy_whole(from: &Path) -> Result<File, Error> {
     Err(Error::new(format_args!("{name}: a copy of it cannot be used: {fault}")))
 }
 
-/// Describes an error of a file with a temporary name, and omits the name.
+/// Describes an error of a file with a temporary name, without this name.
 fn fault(error: &quipu_segment::Error) -> String {
     match error.kind() {
-        // The file is removed: it cannot be moved away or restored.
+        // Give no other remedy, because the file is removed and cannot be moved or restored.
         ErrorKind::Damaged(message) => format!("it is damaged: {message}"),
         kind => kind.to_string(),
     }
 }
 
-/// Returns whether a file has holes of many bytes. A state has none, because opening it allocates
+/// Returns whether a file contains large holes. A state contains none, because opening it allocates
 /// all bytes.
 fn is_sparse(file: &File) -> io::Result<bool> {
     let data = file.metadata()?;
     Ok(data.blocks().saturating_mul(512).saturating_add(MANY_BYTES) < data.len())
 }
 
-/// Copies a segment from its beginning to its end. New records go to the end of a segment, so all
-/// that the copied part refers to is copied later, or was copied before it was referred to.
+/// Copies a segment from its beginning to its end. New records are appended to a segment, so
+/// everything that the copied part refers to is copied later, or was copied before the reference
+/// existed.
 fn copy(source: &File, target: &File) -> io::Result<()> {
     let mut header = [0; HEADER];
     source.read_exact_at(&mut header, 0)?;
     let length = each_block(source, |block, at| target.write_all_at(block, at))?;
     target.set_len(length)?;
-    // The size is of the end of the copy, and the records are of its beginning.
+    // Use the size at the end of the copy, but the list of records at its beginning.
     let mut later = [0; HEADER];
     source.read_exact_at(&mut later, 0)?;
     for word in [SIZE, CURSOR] {
@@ -265,7 +268,7 @@ fn copy(source: &File, target: &File) -> io::Result<()> {
     }
     let size = u64::from_le_bytes(header[SIZE..][..WORD].try_into().unwrap_or_default());
     header[SIZE..][..WORD].copy_from_slice(&size.min(length).to_le_bytes());
-    // In use at one of both times: its pages may be of different times.
+    // If the file was in use at one of these times, its pages can be from different times.
     let is_clean = |header: &[u8; HEADER]| header[CLEAN] == 1;
     if !is_clean(&header) || !is_clean(&later) || header[BOOT] != later[BOOT] {
         header[CLEAN..][..WORD].fill(0);
@@ -274,17 +277,17 @@ fn copy(source: &File, target: &File) -> io::Result<()> {
     target.write_all_at(&header, 0)
 }
 
-/// Calls `take` with each block that is not all zeros, and with its offset. Returns where the file
-/// ends. The holes of a sparse file are not read.
+/// Calls `take` with each block that is not all zeros, and with its offset. Returns the end of the
+/// file. The holes of a sparse file are not read.
 fn each_block(file: &File, mut take: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<u64> {
     let mut block = vec![0; BLOCK * WORD];
     let bytes = block.len() as u64;
     let mut at = 0;
     loop {
-        // Before the search: what is added later is not a part of the copy.
+        // Read this before the search, because later additions are not part of the copy.
         let length = file.metadata()?.len();
         let Some(data) = next_data(file, at)? else { return Ok(length.max(at)) };
-        // The blocks are the same as in a file without holes.
+        // Align the offset, because the blocks must be the same as in a file without holes.
         at = at.max(data / bytes * bytes);
         let read = read_up_to(file, &mut block, at)?;
         if read == 0 {
@@ -303,14 +306,14 @@ fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
         Ok(data) => return Ok(Some(data)),
         Err(rustix::io::Errno::NXIO) => return Ok(None),
-        // Its file system knows no holes.
+        // The file system does not support holes.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => {}
         Err(error) => return Err(error.into()),
     }
     Ok((at < file.metadata()?.len()).then_some(at))
 }
 
-/// Fills the buffer from offset `at` on, as far as the file reaches.
+/// Fills the buffer from offset `at` on, up to the end of the file.
 fn read_up_to(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -339,7 +342,7 @@ fn write(file: &File, mut out: impl Write) -> io::Result<()> {
     stream.counter(length, size.cast_signed(), &mut bytes).map_err(invalid)?;
     let mut sum = 0;
     each_block(file, |block, at| {
-        // A segment's length is a multiple of 64.
+        // This is exact, because a segment's length is a multiple of 64.
         let (chunks, _) = block.as_chunks::<WORD>();
         let first = at / WORD as u64;
         let values = chunks.iter().map(|word| f64::from_le_bytes(*word));
@@ -469,7 +472,7 @@ mod tests {
             options.open(home.path().join(name)).unwrap()
         };
         let [source, copied, restored] = ["source", "copied", "restored"].map(file);
-        // It would take minutes to read a terabyte of zeros.
+        // Reading a terabyte of zeros would take minutes.
         let length = MAX_BYTES;
         source.set_len(length).unwrap();
         let mut header = [7; HEADER];
@@ -493,7 +496,7 @@ mod tests {
             }
         }
         assert!(is_sparse(&source).unwrap() && is_sparse(&copied).unwrap());
-        // A file that ends in a hole keeps its length, and one without holes is read as a whole.
+        // A file that ends in a hole keeps its length, and a file without holes is read as a whole.
         let [short, whole] = ["short", "whole"].map(file);
         short.write_all_at(&[1; 100], 0).unwrap();
         short.set_len(1 << 20).unwrap();

@@ -1,6 +1,6 @@
-//! `quipu top`: live metrics in the terminal, or one frame as text. A thread looks, `model` turns
-//! looks into rows with rates, `list` chooses the items, `app` holds the place of the user, and
-//! `view` draws. `replay` shows the recording of a flight recorder instead.
+//! `quipu top`: live metrics in the terminal, or one frame as plain output. A thread looks, `model`
+//! converts looks to rows with rates, `list` selects the items, `app` stores the user's place, and
+//! `view` draws. With `--replay`, `replay` shows the recording of a flight recorder instead.
 
 mod app;
 mod filter;
@@ -49,7 +49,7 @@ Examples:
 Press ? for the keys. Nothing is changed, and no process waits.")]
 pub struct Top {
     /// Segment file, directory of segments or of files of other clients, URL of an exposition
-    /// (http; without a path, that of /metrics), or ID of a process that has mapped segments
+    /// (http; the default path is /metrics), or ID of a process that has mapped segments
     #[arg(value_name = "FILE|DIR|URL|PID")]
     target: OsString,
 
@@ -105,7 +105,7 @@ pub struct Top {
 /// Shows metrics.
 ///
 /// # Errors
-/// A target that cannot be read at first, or a terminal that cannot be used.
+/// Fails if the target is unreadable at first, or if the terminal is unusable.
 pub fn run(arguments: &Top) -> Result<End, Error> {
     if !arguments.once && !io::stdout().is_terminal() {
         return Err(Error::new("standard output is not a terminal: use --once"));
@@ -118,10 +118,10 @@ pub fn run(arguments: &Top) -> Result<End, Error> {
     if arguments.replay { replay(arguments) } else { live(arguments) }
 }
 
-/// Terminals that have no screen, as `TERM` names them.
+/// The values of `TERM` for terminals without a screen.
 const WITHOUT_SCREEN: [&str; 2] = ["dumb", "unknown"];
 
-/// Reads the time from one look to the next.
+/// Parses the time between two looks.
 fn interval(text: &str) -> Result<Time, String> {
     let time: Time = text.parse()?;
     if (INTERVALS[0]..=INTERVALS[1]).contains(&time.0) {
@@ -134,7 +134,8 @@ fn interval(text: &str) -> Result<Time, String> {
 fn live(arguments: &Top) -> Result<End, Error> {
     let interval = arguments.interval.0;
     let target = Target::parse(&arguments.target);
-    // A server may be about to start, and may be slow: its errors are shown on the screen.
+    // Start anyway, because a server may be about to start, and may be slow. Its errors are shown
+    // on the screen.
     let is_awaited =
         matches!(target, Target::Url(_)) && !arguments.once && arguments.family.is_none();
     let mut app = app(arguments, target.name());
@@ -199,7 +200,7 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
     };
     let families = app.model.families();
     let found = families.iter().find(|family| family.name == *wanted);
-    // A counter is also found by its name without the suffix, like in the history of a segment.
+    // You can also name a counter without its suffix, like in the history of a segment.
     let is_counter = |name: &str| name.strip_suffix("_total") == Some(wanted);
     let found = found.or_else(|| families.iter().find(|family| is_counter(&family.name)));
     let Some(found) = found else {
@@ -222,7 +223,7 @@ fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
     written.map(|_| End::Frame(coverage))
 }
 
-/// Returns whether the terminal shows more than ASCII, by the locale.
+/// Returns whether the locale's terminal can show more than ASCII.
 fn is_utf8() -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let set =

@@ -1,7 +1,7 @@
-//! Parts that `quipu convert` and `quipu compare` share: formats, kinds and framings as arguments,
-//! inputs, and hints for inputs that cannot be read.
+//! The parts that `quipu convert` and `quipu compare` share: formats, kinds and framings as
+//! arguments, inputs, and hints for unreadable inputs.
 //!
-//! Formats come from [`AnyFormat::all`]: this code knows none of them by name.
+//! All formats are from [`AnyFormat::all`], so you can add a format without changing this code.
 
 mod hint;
 mod input;
@@ -14,7 +14,7 @@ use quipu_wire::{AnyFormat, Framing, Kind};
 pub(crate) use hint::{Head, Reading, name};
 pub(crate) use input::{CHUNK, Input};
 
-/// A clap parser for the names of formats.
+/// Returns a clap parser for the names of formats.
 pub(crate) fn formats() -> impl TypedValueParser<Value = AnyFormat> {
     PossibleValuesParser::new(AnyFormat::all().map(|format| format.name()))
         .try_map(|name| name.parse::<AnyFormat>())
@@ -68,17 +68,18 @@ impl FramingName {
     }
 }
 
-/// A count with its noun in singular or plural, and commas between thousands.
+/// Formats a count with its noun in singular or plural, and commas between thousands.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", HumanCount(number), if number == 1 { one } else { many })
 }
 
-/// A number of messages.
+/// Formats a number of messages.
 pub(crate) fn messages(number: u64) -> String {
     count(number, "message", "messages")
 }
 
-/// A progress line on standard error, rewritten in place. Hidden unless that is a terminal.
+/// Creates a progress line on standard error, rewritten in place. It is hidden unless standard
+/// error is a terminal.
 pub(crate) fn progress_line() -> ProgressBar {
     let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     match ProgressStyle::with_template("{msg}") {

@@ -1,7 +1,7 @@
 //! Measures the size and the speed of every format of the build on a sample.
 //!
-//! Sizes are totals over the whole sample. Times are taken in rounds, each over one block of the
-//! sample: every format writes and reads the block in turn. A disturbance of the machine therefore
+//! Sizes are totals over the whole sample. Times are measured in rounds, each over one block of the
+//! sample: every format writes and reads this block in turn. A disturbance of the machine therefore
 //! affects all formats alike, and the median discards it.
 
 use std::hint::black_box;
@@ -14,14 +14,16 @@ use quipu_wire::{AnyFormat, Framing, Kind, Message};
 use super::sample::{self, Sample};
 use crate::wire::{CHUNK, progress_line};
 
-/// A block has at most this many messages, and about this many bytes of them.
+/// The maximum number of messages in a block, and the approximate maximum number of their bytes.
 const BLOCK_MESSAGES: usize = 16_384;
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// A small block is repeated up to this many messages, so that its time is long enough to measure.
+/// A small block is repeated up to this number of messages, because its time must be long enough to
+/// measure.
 const MIN_MESSAGES: usize = 4_096;
 
-/// Rounds taken however short the time, and rounds before them that are discarded.
+/// The minimum number of rounds, however short the time, and the number of discarded rounds before
+/// them.
 const MIN_ROUNDS: usize = 3;
 const WARM_UP: usize = 1;
 
@@ -35,10 +37,11 @@ pub(super) struct Measurement {
 /// A format that carries the sample.
 pub(super) struct Entry {
     pub(super) format: AnyFormat,
-    /// Total bytes of the messages in a stream, and of the messages encoded one by one.
+    /// The total bytes of the messages in a stream, and of the messages encoded separately.
     pub(super) stream: u64,
     pub(super) alone: u64,
-    /// The number of the first message that does not survive a round trip, and how many do not.
+    /// The number of the first message that does not survive a round trip, and the number of such
+    /// messages.
     pub(super) changed: Option<(u64, u64)>,
     /// Nanoseconds per message.
     pub(super) write: f64,
@@ -48,7 +51,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Nanoseconds to write and read one message.
+    /// Returns the nanoseconds to write and read one message.
     pub(super) fn both(&self) -> f64 {
         self.write + self.read
     }
@@ -137,7 +140,7 @@ fn sizes(format: AnyFormat, kind: Kind, messages: &[Message<'_>]) -> Result<Entr
     Ok(entry)
 }
 
-/// Whether two messages are the same bit for bit.
+/// Returns whether two messages are equal bit for bit.
 fn is_same(a: &Message<'_>, b: &Message<'_>) -> bool {
     let bits = |value: &f64| value.to_bits();
     let (x, y) = (a.to_union(), b.to_union());
@@ -162,7 +165,7 @@ fn blocks<'s, 'm>(messages: &'s [Message<'m>]) -> Vec<&'s [Message<'m>]> {
         blocks.push(block);
         rest = behind;
     }
-    // A short last block would have a higher cost per message than the others.
+    // Drop a short last block, because its cost per message would be higher than in the others.
     if let [first, .., last] = blocks[..]
         && last.len() < first.len() / 4
     {
@@ -177,7 +180,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Nanoseconds to write, and to read, one message of a block.
+    /// Returns the nanoseconds to write, and to read, one message of a block.
     fn round(&mut self, format: AnyFormat, kind: Kind, block: &[Message<'_>]) -> (f64, f64) {
         let Bench { arena, out } = self;
         let bytes: usize = block.iter().map(sample::size).sum();
@@ -190,7 +193,7 @@ impl Bench {
         let mut encoder = format.encoder(Framing::Own);
         for _ in 0..times {
             for message in block {
-                // This cannot fail: `sizes` has encoded the same message.
+                // This cannot fail, because `sizes` encoded the same message before.
                 let _ = encoder.append(black_box(message), out);
             }
         }
@@ -225,7 +228,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Whether no other format is at least as small and as fast, and better in one of the two.
+/// Returns whether no other format is at least as small and as fast, and better in one of the two.
 fn is_best(entry: &Entry, others: &[Entry]) -> bool {
     !others.iter().any(|other| {
         other.stream <= entry.stream

@@ -1,7 +1,8 @@
 //! A plot of formats as SVG: size across, time up. The best formats are in the lower left corner.
 //!
 //! An axis is logarithmic if its values differ by more than a factor of [`LINEAR_SPAN`]. Each name
-//! is placed near its point where it covers nothing; a line connects names that are further away.
+//! is placed near its point, where it does not cover other names or points. If a name is further
+//! away, a line connects it with its point.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -9,7 +10,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::Comparison;
 
-/// The largest ratio of two values for which the scale is linear.
+/// The largest ratio of two values on a linear scale.
 const LINEAR_SPAN: f64 = 10.0;
 
 const WIDTH: i32 = 960;
@@ -19,8 +20,8 @@ const RIGHT: i32 = WIDTH - 24;
 const TOP: i32 = 76;
 const BOTTOM: i32 = HEIGHT - 64;
 const RADIUS: i32 = 5;
-/// Estimated height of a name, and width of one of its characters: the viewer of an SVG chooses
-/// the font.
+/// The estimated height of a name, and the width of one of its characters. We can only estimate
+/// them, because the viewer of an SVG chooses the font.
 const LINE: i32 = 15;
 const CHARACTER: f64 = 7.2;
 
@@ -103,7 +104,7 @@ struct Label {
     top: i32,
     right: i32,
     bottom: i32,
-    /// Whether a line connects it to its point.
+    /// Whether a line connects the name to its point.
     is_far: bool,
 }
 
@@ -112,7 +113,7 @@ impl Label {
         (self.top + self.bottom) / 2
     }
 
-    /// The area that two boxes share.
+    /// Returns the area that two boxes share.
     fn overlap(&self, other: &Label) -> i64 {
         let width = self.right.min(other.right) - self.left.max(other.left);
         let height = self.bottom.min(other.bottom) - self.top.max(other.top);
@@ -156,7 +157,7 @@ fn place(points: &[(i32, i32)], names: &[&str]) -> Vec<Label> {
     placed
 }
 
-/// Returns candidate boxes around a point, nearest first: next to it, above and below, and
+/// Returns candidate boxes around a point, nearest first: next to the point, above and below, and
 /// diagonally.
 fn places((x, y): (i32, i32), width: i32) -> impl Iterator<Item = Label> {
     const RINGS: i32 = 24;
@@ -226,12 +227,13 @@ impl Axis {
 }
 
 fn number(tick: f64) -> String {
-    // Ticks have one significant digit, up to the rounding error of a float.
+    // Three digits are enough for a tick with one significant digit and the rounding error of a
+    // float.
     let text = format!("{tick:.3}");
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// Draws a text whose vertical middle is at the point.
+/// Draws a string whose vertical middle is at the point.
 fn text(
     area: &Area<'_>,
     text: &str,

@@ -9,7 +9,7 @@ use super::sample::Sample;
 use crate::wire::{count, messages};
 use quipu_process::json::escaped;
 
-/// The result of a comparison, as it is printed.
+/// The result of a comparison, in the form in which it is printed.
 #[derive(Serialize)]
 pub(super) struct Comparison {
     pub(super) file: String,
@@ -17,7 +17,7 @@ pub(super) struct Comparison {
     /// The kind of every message.
     pub(super) message: String,
     pub(super) messages: u64,
-    /// The bytes that the messages take in the file.
+    /// The size of the messages in the file, in bytes.
     pub(super) bytes: u64,
     /// Whether the messages are the whole file.
     pub(super) whole_file: bool,
@@ -104,7 +104,7 @@ impl Comparison {
     }
 
     pub(super) fn to_json(&self) -> String {
-        // Serialising numbers and text cannot fail.
+        // Serializing numbers and strings cannot fail.
         escaped(&serde_json::to_string_pretty(self).unwrap_or_default()) + "\n"
     }
 

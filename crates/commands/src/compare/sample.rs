@@ -7,10 +7,10 @@ use super::Compare;
 use crate::output::Error;
 use crate::wire::{CHUNK, FramingName, Head, Input, MessageKind, Reading, messages};
 
-/// The most messages of a sample.
+/// The maximum number of messages in a sample.
 const MESSAGES: usize = 1_000_000;
 
-/// The most bytes of memory that the messages take.
+/// The maximum memory of the messages, in bytes.
 const BYTES: usize = 256 << 20;
 
 /// The messages to compare, and their file.
@@ -20,7 +20,7 @@ pub(super) struct Sample<'m> {
     pub(super) name: String,
     pub(super) format: AnyFormat,
     pub(super) kind: MessageKind,
-    /// The bytes that the messages take in the file.
+    /// The size of the messages in the file, in bytes.
     pub(super) bytes: u64,
     /// Whether the sample contains all messages of the file.
     pub(super) is_all: bool,
@@ -36,7 +36,8 @@ impl<'m> Sample<'m> {
         let Compare { message: kind, from_framing: framing, .. } = *arguments;
         let mut buffer = vec![0; CHUNK];
         let mut head = Head::default();
-        // Guessing the format needs a full head, and a slow pipe delivers only a line at first.
+        // Fill the head, because guessing the format needs all of it, and a slow pipe delivers only
+        // a line at first.
         while head.room() > 0 {
             let len = input.read(&mut buffer[..head.room()])?;
             if len == 0 {
@@ -107,7 +108,8 @@ impl<'m> Sample<'m> {
     }
 }
 
-/// Returns the format that the file's extension names, or else the only one that can read its head.
+/// Returns the format that the file's extension names, or else the only format that can read its
+/// head.
 fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, Error> {
     let Compare { file, message: kind, from_framing: framing, .. } = arguments;
     let extension = file.extension().and_then(|extension| extension.to_str());

@@ -1,4 +1,5 @@
-//! The output of a conversion: standard output, or a file that gets its name once it is complete.
+//! The output of a conversion: standard output, or a file that gets its final name only when it is
+//! complete.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -22,8 +23,8 @@ pub(super) struct Output {
 
 impl Output {
     /// Opens an output that is a stream: standard output (`-`), a device or a pipe. A device or a
-    /// pipe has no contents to lose, and must not be replaced by a file. Waits for the reader of a
-    /// FIFO. Returns `None` if the output is a file.
+    /// pipe contains no data to protect, and must not be replaced by a file. Waits for the reader
+    /// of a FIFO. Returns `None` if the output is a file.
     pub(super) fn open_stream(path: &Path) -> Result<Option<Output>, Error> {
         let (name, file) = if path == Path::new("-") {
             let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
@@ -49,7 +50,7 @@ impl Output {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        // Follow a symbolic link: it stays, and then points to the new file.
+        // Follow a symbolic link, because the link should stay and point to the new file.
         let path =
             if permissions.is_some() { path.canonicalize().map_err(failed)? } else { path.into() };
         let mut temporary = OsString::from(&path);
@@ -77,7 +78,7 @@ impl Output {
         Ok(Output { file, name, paths: Some((temporary, path)) })
     }
 
-    /// Returns the name of the output in messages to the user.
+    /// Returns the name of the output in messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -94,7 +95,7 @@ impl Output {
                 Ok(len) => bytes = &bytes[len..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // Ignore the result: an error shows at the next write.
+                    // Ignore the result, because the next write reports the error.
                     let _ = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None);
                 }
                 Err(error) => return Err(error),
@@ -120,7 +121,7 @@ impl Output {
     }
 
     /// Keeps an incomplete file under its temporary path, and returns words for the error message.
-    /// Removes the file if it is empty.
+    /// If the file is empty, this removes it.
     pub(super) fn keep_part(self) -> Result<String, Error> {
         let Some((temporary, _)) = self.paths else { return Ok(String::new()) };
         if self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
@@ -132,7 +133,7 @@ impl Output {
         Ok(format!(", into {}", printable(&temporary)))
     }
 
-    /// Closes the output after its reader has gone.
+    /// Closes the output after its reader closed it.
     pub(super) fn discard(self) -> Result<(), Error> {
         self.keep_part().map(drop)
     }

@@ -1,5 +1,5 @@
-//! Signals of a conversion. The first SIGINT or SIGTERM ends it between two messages, the second at
-//! once.
+//! The signals of a conversion. The first SIGINT or SIGTERM ends it between two messages, and the
+//! second one ends it immediately.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -24,11 +24,11 @@ pub(super) struct Stop {
 
 /// The reason for the end of a wait.
 pub(super) enum Wait {
-    /// The input has bytes, or has ended.
+    /// The input contains bytes, or is at its end.
     Ready,
-    /// The timeout has passed.
+    /// The timeout is over.
     Paused,
-    /// A signal with this number has arrived.
+    /// A signal with this number arrived.
     Stopped(i32),
 }
 

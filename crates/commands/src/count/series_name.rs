@@ -1,8 +1,8 @@
 //! The name of a series in a shell: `name`, `name{label="value",...}`, or, for a name with other
 //! characters, `{"any name",label="value"}`.
 //!
-//! The form is the form of the text format, and is parsed strictly: an error names the column and
-//! the expected text.
+//! This syntax is the syntax of the text format, and is parsed strictly. An error names the column
+//! and the expected characters.
 
 use quipu_segment::printable;
 
@@ -11,7 +11,7 @@ use quipu_segment::printable;
 pub struct SeriesName {
     /// The name.
     pub name: String,
-    /// Names and values. No name occurs twice.
+    /// The names and values. Each name occurs only once.
     pub labels: Vec<(String, String)>,
 }
 
@@ -31,7 +31,7 @@ impl std::str::FromStr for SeriesName {
     }
 }
 
-/// Returns the reason why a label cannot have this name, which a metric may have.
+/// Returns the reason why a label cannot use this name, although a metric can.
 fn fault(name: &str) -> Option<&'static str> {
     match name {
         "quipu_overflow" => Some("it marks the overflow series: choose another"),
@@ -40,7 +40,7 @@ fn fault(name: &str) -> Option<&'static str> {
     }
 }
 
-/// A parser at a place in the text.
+/// A parser at a position in a string.
 struct Reader<'t> {
     text: &'t str,
     /// The offset of the next byte.
@@ -63,9 +63,9 @@ impl Reader<'_> {
         match self.peek() {
             None => Ok(series),
             Some(c) if !self.text[..self.at].contains('{') => {
-                // Spaces before it were skipped.
+                // The spaces before this position were skipped.
                 let c = if self.text[..self.at].ends_with(' ') { ' ' } else { c };
-                // The name ends where labels begin.
+                // The name ends before the labels.
                 let (name, labels) = match self.text.split_once('{') {
                     Some((name, _)) => (name, ",LABEL=\"VALUE\""),
                     None => (self.text, ""),
@@ -127,7 +127,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads letters, digits, underscores, and the characters of `more`. A digit cannot be first.
+    /// Reads letters, digits, underscores, and the characters in `more`. A digit cannot be first.
     fn word(&mut self, more: &str) -> String {
         let rest = &self.text[self.at..];
         let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || more.contains(c);

@@ -1,5 +1,5 @@
-//! Runs a command transparently: it gets the standard streams of this program and the signals that
-//! should end it, and this program returns its exit code.
+//! Runs a command transparently. The command gets the standard streams of this program and the
+//! signals that should end it, and this program returns the command's exit code.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,9 +19,9 @@ use quipu_process::signals::not_ignored;
 
 /// The exit of a command.
 pub(super) struct Exit {
-    /// The exit code, or 128 and the number of the signal that ended it.
+    /// The exit code, or 128 plus the number of the signal that ended the command.
     pub(super) code: u8,
-    /// The time from its start to its end.
+    /// The time from the start to the end of the command.
     pub(super) took: Duration,
 }
 
@@ -34,7 +34,7 @@ const NOT_RUN: u8 = 126;
 /// Runs a command, and waits for its end.
 ///
 /// # Errors
-/// The error of a command that cannot be started or waited for, and the exit code.
+/// Returns the error of a command that cannot be started or awaited, and the exit code.
 pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Exit, (io::Error, u8)> {
     let code_of = |error: &io::Error| match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
@@ -48,22 +48,23 @@ pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Exit, (i
     Ok(Exit { code: code(status), took: begun.elapsed() })
 }
 
-/// Returns the signals that are passed on. It omits signals that this process ignores, for example
-/// under `nohup`. It adds the signal of a child's end, because a parent may have ignored it, and
-/// then the child could not be waited for.
+/// Returns the signals to pass on. This omits signals that this process ignores, for example under
+/// `nohup`. It adds the signal of a child's end, because a parent may have ignored it, and we could
+/// then not wait for the child.
 fn watched() -> Vec<i32> {
     let mut watched = not_ignored(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP]);
     watched.push(SIGCHLD);
     watched
 }
 
-/// Waits for the end of a command, and passes signals on to it in the meantime.
+/// Waits for the end of a command, and passes on signals in the meantime.
 fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
-    // A process id is positive, and fits.
+    // A process ID is positive, and fits.
     let id = Pid::from_child(child);
     let handle = signals.handle();
     thread::Builder::new().spawn(move || {
-        // Leaves it as a zombie: no other process gets its id while a signal is passed on.
+        // Leave the process as a zombie, because no other process may get its ID while a signal is
+        // passed on.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while waitid(WaitId::Pid(id), options).is_err_and(|error| error == Errno::INTR) {}
         handle.close();
@@ -72,15 +73,15 @@ fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
         if is_for_the_command(&origin)
             && let Some(signal) = Signal::from_named_raw(origin.signal)
         {
-            // Fails if the command has just ended.
+            // Ignore the error: it only means that the command has just ended.
             let _ = kill_process(id, signal);
         }
     }
     child.wait()
 }
 
-/// Returns whether a signal is to be passed on. The command gets the kernel's signals itself: the
-/// terminal sends the signals of its keys to all processes in its foreground.
+/// Returns whether a signal must be passed on. The command receives the kernel's signals itself,
+/// because the terminal sends the signals of its keys to all processes in the foreground.
 fn is_for_the_command(origin: &Origin) -> bool {
     origin.signal != SIGCHLD && origin.cause != Cause::Kernel
 }

@@ -6,7 +6,7 @@ use quipu::snapshot::{Kind, Number};
 
 use crate::look::{Look, Points, Series, Value, began_again, growth};
 
-/// The changes, and the number of families and series without one.
+/// The changes, and the number of unchanged families and series.
 #[derive(Debug, Default)]
 pub(super) struct Changes<'l> {
     /// Sorted by name.
@@ -23,11 +23,11 @@ pub(super) struct FamilyChange<'l> {
     pub(super) name: &'l str,
     pub(super) kind: Kind,
     pub(super) change: ChangeKind,
-    /// In the order of the second look; series that are gone are last.
+    /// The series in the order of the second look, followed by the missing ones.
     pub(super) series: Vec<SeriesChange<'l>>,
-    /// The growth of all series together.
+    /// The total growth of all series.
     pub(super) growth: Option<f64>,
-    /// The number of series that did not change.
+    /// The number of unchanged series.
     pub(super) same: usize,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct SeriesChange<'l> {
     pub(super) change: ChangeKind,
     pub(super) before: Option<Value<Points<'l>>>,
     pub(super) after: Option<Value<Points<'l>>>,
-    /// The growth of a sum. A new series grew by its whole sum.
+    /// The growth of a sum. A new series counts with its whole sum.
     pub(super) growth: Option<f64>,
 }
 
@@ -71,7 +71,7 @@ struct Both<'l> {
 }
 
 impl<'l> Changes<'l> {
-    /// Compares two looks. The first of several series with the same name and labels counts.
+    /// Compares two looks. If several series share a name and labels, the first one counts.
     pub(super) fn between(before: &'l Look, after: &'l Look, seconds: Option<f64>) -> Self {
         let mut families: BTreeMap<&str, Vec<(Kind, Both<'_>)>> = BTreeMap::new();
         for (look, is_after) in [(before, false), (after, true)] {
@@ -110,8 +110,8 @@ impl<'l> Changes<'l> {
     }
 }
 
-/// Joins a type that is only in the first look with a type that is only in the second look, if
-/// formats show the same family under both types.
+/// Joins a type that occurs only in the first look with a type that occurs only in the second look,
+/// if two formats can show the same family under these types.
 fn join(variants: &mut Vec<(Kind, Both<'_>)>) {
     let mut at = 0;
     while at < variants.len() {
@@ -132,9 +132,9 @@ fn join(variants: &mut Vec<(Kind, Both<'_>)>) {
     }
 }
 
-/// The type of a family that two formats show as these two different types. Prometheus' text
-/// format shows an info and a state set as gauges, and OpenMetrics shows a counter as unknown if
-/// its name does not end in `_total`.
+/// Returns the common type of a family that two formats show under these different types. For
+/// example, Prometheus' text format shows an info or a state set as gauges, and OpenMetrics shows a
+/// counter as unknown if its name does not end in `_total`.
 fn common(one: Kind, other: Kind) -> Option<Kind> {
     match (one, other) {
         (Kind::Gauge, kind @ (Kind::Info | Kind::StateSet))
@@ -147,8 +147,9 @@ fn common(one: Kind, other: Kind) -> Option<Kind> {
     }
 }
 
-/// Whether a family is `x_created`, the start times of a family `x`. Some clients show it in
-/// Prometheus' text format. In OpenMetrics, the times belong to `x`, and only `x` is in both looks.
+/// Returns whether a family is `x_created`, with the start times of a family `x`. Some clients show
+/// this family in Prometheus' text format. In OpenMetrics, the times belong to `x`, so only `x` is
+/// in both looks.
 fn are_starts(name: &str, families: &BTreeMap<&str, Vec<(Kind, Both<'_>)>>) -> bool {
     let Some(base) = name.strip_suffix("_created") else { return false };
     let is_in_both = |name: &str| {
@@ -177,7 +178,7 @@ impl<'l> FamilyChange<'l> {
             _ => ChangeKind::Changed,
         };
         let mut family = Self { name, kind, change, series: Vec::new(), growth: None, same: 0 };
-        // A series, and whether the second look has it.
+        // Each series, and whether the second look contains it.
         let mut before: HashMap<&str, (&Series<'l>, bool)> = HashMap::new();
         for series in &both.before {
             before.entry(series.labels).or_insert((series, false));
@@ -216,8 +217,8 @@ impl<'l> FamilyChange<'l> {
 }
 
 impl<'l> SeriesChange<'l> {
-    /// Compares a series with itself in the first look, if it is there. Returns `None` if nothing
-    /// changed.
+    /// Compares a series with the same series in the first look, if there is one. Returns `None` if
+    /// it is unchanged.
     fn compare(kind: Kind, before: Option<&Series<'l>>, after: &Series<'l>) -> Option<Self> {
         let Some(before) = before else {
             return Some(Self {
@@ -248,19 +249,19 @@ impl<'l> SeriesChange<'l> {
     }
 }
 
-/// The part of a value that only grows: a counter, or a number of observations.
+/// Returns the part of a value that only grows: a counter, or a number of observations.
 fn count(kind: Kind, value: &Value<Points<'_>>) -> Option<Number> {
     match value {
         Value::Number(number) => (kind == Kind::Counter).then_some(*number),
-        // The count of some histograms and summaries is not known.
+        // The count can be unknown.
         Value::Histogram { count, .. } | Value::Summary { count, .. } => {
             (!count.is_nan()).then_some(Number::Float(*count))
         }
     }
 }
 
-/// Whether two values are the same, also if they are not numbers. Compares buckets and quantiles
-/// only if both formats show them.
+/// Returns whether two values are equal, where NaNs are equal too. Buckets and quantiles are
+/// compared only if both formats show them.
 fn is_same(a: &Value<Points<'_>>, b: &Value<Points<'_>>) -> bool {
     let float = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
     let points = |a: &[(f64, f64)], b: &[(f64, f64)]| {
@@ -279,7 +280,7 @@ fn is_same(a: &Value<Points<'_>>, b: &Value<Points<'_>>) -> bool {
                 is_exponential: is_other_exponential,
             },
         ) => {
-            // Only protobuf shows the exponential buckets of a native histogram. The text formats
+            // We can compare exponential buckets only within protobuf, because the text formats
             // show none, or only the bucket without a bound.
             let is_comparable =
                 is_exponential == is_other_exponential && has_bounds(buckets) == has_bounds(others);
@@ -337,7 +338,7 @@ mod tests {
             ("a", ChangeKind::Changed, Some(9.0)),
             ("gone", ChangeKind::Gone, None),
             ("h", ChangeKind::New, Some(3.0)),
-            // Its type changed.
+            // The type changed.
             ("t", ChangeKind::New, Some(1.0)),
             ("t", ChangeKind::Gone, None),
         ];

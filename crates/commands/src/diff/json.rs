@@ -1,4 +1,4 @@
-//! The form for programs: one JSON object. `docs/guide-cli.md` lists its fields.
+//! The output for programs: one JSON object. You can find its fields in `docs/guide-cli.md`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,14 +30,14 @@ struct Document<'c> {
     families: Families<'c>,
 }
 
-/// The numbers of families and series that did not change.
+/// The numbers of unchanged families and series.
 #[derive(Serialize)]
 struct UnchangedCounts {
     families: usize,
     series: usize,
 }
 
-/// All families with changes.
+/// All changed families.
 struct Families<'c>(&'c Changes<'c>);
 
 impl Serialize for Families<'_> {
@@ -70,7 +70,7 @@ impl<'c> Family<'c> {
     }
 }
 
-/// The series of a family that changed.
+/// The changed series of a family.
 struct SeriesList<'c> {
     changes: &'c [SeriesChange<'c>],
     seconds: Option<f64>,

@@ -1,4 +1,4 @@
-//! The form for people: a line for each family and each series that changed.
+//! The output for people: a line for each changed family and series.
 
 use std::io::{self, Write};
 
@@ -81,9 +81,9 @@ fn write_series(
     writeln!(out, "{}", if *change == ChangeKind::Reset { ", began again from zero" } else { "" })
 }
 
-/// A growth and its rate.
+/// Formats a growth and its rate.
 fn grown(growth: f64, seconds: Option<f64>) -> String {
-    // An infinite number has its sign.
+    // An infinite number already shows its sign.
     let sign = if growth.is_infinite() { "" } else { "+" };
     let growth_text = format!("{sign}{}", rounded(growth));
     match seconds {
@@ -92,7 +92,8 @@ fn grown(growth: f64, seconds: Option<f64>) -> String {
     }
 }
 
-/// A difference in 15 digits. Further digits are errors of the binary form of its two numbers.
+/// Rounds a difference to 15 digits, because further digits are errors of the binary form of the
+/// two numbers.
 fn rounded(n: f64) -> String {
     number(format!("{n:.14e}").parse().unwrap_or(n))
 }

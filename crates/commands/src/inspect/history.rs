@@ -1,8 +1,8 @@
-//! `quipu inspect --history`: the recording of a segment's flight recorder, as the samples that an
-//! exposition would have shown at each tick.
+//! `quipu inspect --history`: shows the recording of a segment's flight recorder, as the samples
+//! that an exposition would have shown at each tick.
 //!
-//! The file can be in use, and is not trusted: [`Recording`] reads it with bounds. This module
-//! bounds the number of values.
+//! The file can be in use, and is not trusted. [`Recording`] limits the reading, and this module
+//! limits the number of values.
 
 mod json;
 mod report;
@@ -24,20 +24,21 @@ use crate::look::{Look, Moment, Recording, Value, Writer};
 pub(super) struct History {
     recording: Recording,
     ticks: Vec<Moment>,
-    /// 1 if the first tick is not shown, and only starts the first rates; otherwise 0.
+    /// 1 if the first tick is hidden, because it only provides the start of the first rates;
+    /// otherwise 0.
     skipped: usize,
     samples: Vec<Sample>,
 }
 
-/// The values of a series. A histogram, for example, has several samples, such as its count and its
-/// sum, which follow each other.
+/// The values of a series. For example, a histogram consists of several adjacent samples, such as
+/// its count and its sum.
 struct Sample {
     /// The name of the metric, with the suffix of the value.
     metric: String,
-    /// The name with all labels, in the form of an exposition.
+    /// The name with all labels, in the syntax of an exposition.
     name: String,
     kind: SampleKind,
-    /// A value for each tick; NaN where a tick has none.
+    /// A value for each tick; NaN if there is none.
     values: Vec<f64>,
 }
 
@@ -50,7 +51,7 @@ enum SampleKind {
     Total,
     /// The number of observations.
     Count,
-    /// The sum of observations, after their number if that is known.
+    /// The sum of observations. It follows their number, if that is known.
     Sum,
     /// The number of observations up to a bound.
     Bucket,
@@ -58,14 +59,14 @@ enum SampleKind {
 
 /// The course of a value: the values of a gauge, or the growth of a total.
 struct Curve<'h> {
-    /// The part of the metric that is shown: `/s` for growth, `(mean)`, or nothing.
+    /// The shown aspect of the metric: `/s` for growth, `(mean)`, or empty.
     unit: &'static str,
     name: &'h str,
-    /// NaN where a tick has no point.
+    /// A point for each tick; NaN if there is none.
     points: Vec<f64>,
 }
 
-/// The most values of all ticks together: 256 MiB.
+/// The maximum number of values over all ticks, which take 256 MiB.
 const MAX_VALUES: usize = 1 << 25;
 
 impl History {
@@ -109,7 +110,7 @@ impl History {
                 "its history has more than {MAX_VALUES} values; use --last or --metric for a part"
             ));
         }
-        // The tick before may have been overwritten in the meantime.
+        // The previous tick can have been overwritten in the meantime.
         let skipped = usize::from(ticks.first().is_some_and(|tick: &Moment| tick.time < since));
         samples.retain(|sample| sample.values.len() > skipped);
         samples.iter_mut().for_each(|sample| sample.values.resize(ticks.len(), f64::NAN));
@@ -125,7 +126,7 @@ impl History {
     ) -> io::Result<bool> {
         match format {
             InspectFormat::Json => json::write(self, file, out)?,
-            // `run` has refused OpenMetrics.
+            // `run` already refused OpenMetrics.
             InspectFormat::Text | InspectFormat::Openmetrics => report::write(self, file, out)?,
         }
         Ok(self.recording.damage().next().is_none())
@@ -136,14 +137,14 @@ impl History {
         &self.ticks[self.skipped..]
     }
 
-    /// Returns the nanoseconds from the first tick that the recorder holds to the last one.
+    /// Returns the nanoseconds between the first and the last tick in the recorder.
     fn held(&self) -> u64 {
         let moments = self.recording.moments();
         let (first, last) = (moments.first(), moments.last());
         first.zip(last).map_or(0, |(first, last)| last.time.saturating_sub(first.time))
     }
 
-    /// Returns whether the process that records lives; `None` if it is not known.
+    /// Returns whether the recording process lives; `None` if this is unknown.
     fn is_alive(&self) -> Option<bool> {
         match self.recording.writer() {
             Writer::Lives => Some(true),
@@ -176,17 +177,17 @@ impl History {
         curves
     }
 
-    /// Returns the values at the tick before each tick and at the tick.
+    /// Returns the values at each tick, with the values at the previous tick.
     fn steps(&self, sample: &Sample) -> impl Iterator<Item = (f64, f64)> {
         let before = |at: usize| at.checked_sub(1).map_or(f64::NAN, |before| sample.values[before]);
         (self.skipped..self.ticks.len()).map(move |at| (before(at), sample.values[at]))
     }
 
-    /// Returns the growth of a total in a second; NaN if it is not known. A total that fell has
+    /// Returns the growth of a total per second; NaN if it is unknown. A total that fell has
     /// started again from zero.
     fn rates(&self, totals: &Sample) -> Vec<f64> {
         let ticks = self.skipped..self.ticks.len();
-        // Without a tick before the first one, the value before is NaN, and so is the first rate.
+        // If there is no previous tick, the previous value is NaN, and so is the first rate.
         let then = |at: usize| at.checked_sub(1).map_or(0, |before| self.ticks[before].time);
         let passed = ticks.map(|at| self.ticks[at].time.saturating_sub(then(at)));
         let rates = passed.zip(self.steps(totals)).map(|(passed, (before, now))| {
@@ -196,7 +197,7 @@ impl History {
         rates.collect()
     }
 
-    /// Returns the mean of the observations since the tick before; NaN if there were none.
+    /// Returns the mean of the observations since the previous tick; NaN if there were none.
     fn means(&self, sums: &Sample, counts: &Sample) -> Vec<f64> {
         let means = self.steps(sums).zip(self.steps(counts)).map(|(sums, counts)| {
             let count = counts.1 - counts.0;
@@ -206,7 +207,7 @@ impl History {
     }
 }
 
-/// Adds the values of the wanted families at a tick, whose number is given.
+/// Adds the values of the wanted families at a tick. `place` is the number of this tick.
 fn add(
     look: &Look,
     tick: usize,
@@ -247,7 +248,8 @@ fn add(
                     up_to += n;
                     put("_bucket", Some(*bound), SampleKind::Bucket, up_to);
                 }
-                // A recording has no exponential buckets: then the count is not known.
+                // The count is unknown for exponential buckets, because a recording does not
+                // contain them.
                 if !count.is_nan() {
                     put("_count", None, SampleKind::Count, count);
                 }

@@ -1,7 +1,7 @@
-//! The form for programs: one JSON object. `docs/guide-cli.md` lists its fields.
+//! The output for programs: one JSON object. You can find its fields in `docs/guide-cli.md`.
 //!
-//! Families and series are serialized while the file is read, so that no more than one series is in
-//! memory.
+//! Families and series are serialized while the file is read, because only one series should be in
+//! memory at a time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub(super) fn write(
     Ok(document.damage.into_inner().is_empty())
 }
 
-/// A float. Serialized as a string if JSON has no such number.
+/// A float. If JSON cannot represent it, it is serialized as a string.
 pub(crate) struct JsonFloat(pub(crate) f64);
 
 impl Serialize for JsonFloat {
@@ -46,7 +46,7 @@ impl Serialize for JsonFloat {
     }
 }
 
-/// A number with all of its digits. Serialized as a string if JSON has no such number.
+/// A number with all of its digits. If JSON cannot represent it, it is serialized as a string.
 pub(crate) struct JsonNumber(pub(crate) Number);
 
 impl Serialize for JsonNumber {
@@ -70,7 +70,7 @@ pub(super) struct DamageEntry<'d> {
 struct Document<'a> {
     inspection: &'a Inspection,
     file: &'a Path,
-    /// The damage that was found so far, because the walk over the series finds more.
+    /// The damage found so far. It is in a cell because the walk over the series finds more.
     damage: RefCell<Vec<Damage>>,
 }
 
@@ -93,7 +93,7 @@ impl Serialize for Document<'_> {
         object.serialize_field("claim_bytes", &report.claim_bytes)?;
         object.serialize_field("other_bytes", &report.other_bytes())?;
         object.serialize_field("families", &Families(self))?;
-        // The walk over the series is over: both are complete.
+        // Both are complete, because the walk over the series is over.
         object.serialize_field("left_out", &self.inspection.left_out())?;
         let mut damage = self.damage.borrow_mut();
         damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
@@ -317,7 +317,7 @@ enum SeriesValue<'a> {
     Number(JsonNumber),
     Histogram {
         sum: JsonFloat,
-        /// Upper bounds with counts; `None` if all buckets are exponential.
+        /// The upper bounds with counts; `None` if all buckets are exponential.
         buckets: Option<Vec<(JsonFloat, f64)>>,
     },
     Summary {
@@ -327,7 +327,7 @@ enum SeriesValue<'a> {
     StateSet(BTreeMap<String, bool>),
     /// Always 1.
     Info(u8),
-    /// The cells of a kind of a later version.
+    /// The raw cells of a kind from a later version.
     Cells {
         cells: &'a [u64],
     },
@@ -347,7 +347,7 @@ impl<'a> Series<'a> {
 }
 
 impl<'a> SeriesValue<'a> {
-    /// Reads a value from the cells of a series; `None` if a gauge was not set.
+    /// Reads a value from the cells of a series; `None` for a gauge that was never set.
     fn read(decoder: &mut Decoder, cells: &'a [u64]) -> Option<Self> {
         if !decoder.is_known() {
             return Some(Self::Cells { cells });

@@ -1,11 +1,11 @@
-//! Names, labels and numbers as the text formats write them.
+//! Names, labels and numbers in the syntax of expositions.
 
 use std::borrow::Cow;
 
 use quipu::exposition::is_legacy_name;
 use quipu::snapshot::Number;
 
-/// A series as the text formats write it.
+/// Returns a series in the syntax of an exposition, for example `jobs{queue="mail"}`.
 pub(super) fn series_text<'l, V: AsRef<str>>(
     name: &str,
     labels: impl Iterator<Item = (&'l str, V)>,
@@ -18,7 +18,7 @@ pub(super) fn series_text<'l, V: AsRef<str>>(
     series_name(name, &text)
 }
 
-/// Does the work of [`series_text`] with the labels as a text.
+/// Returns the same as [`series_text`], for formatted labels.
 pub(crate) fn series_name(name: &str, labels: &str) -> String {
     let name = quoted_name(name);
     match (name.starts_with('"'), labels.is_empty()) {
@@ -37,7 +37,7 @@ pub(crate) fn append_label(text: &mut String, name: &str, value: &str) {
     text.push('"');
 }
 
-/// A name, in quotes if it has other characters than names had before Prometheus 3.
+/// Returns a name, in quotes if it contains characters that were invalid before Prometheus 3.
 fn quoted_name(name: &str) -> Cow<'_, str> {
     match is_legacy_name(name) {
         true => name.into(),
@@ -52,7 +52,7 @@ fn escaped(text: &str) -> Cow<'_, str> {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").into()
 }
 
-/// A number with all of its digits.
+/// Formats a number with all of its digits.
 pub(crate) fn exact(n: Number) -> String {
     match n {
         Number::Unsigned(n) => n.to_string(),
@@ -61,7 +61,7 @@ pub(crate) fn exact(n: Number) -> String {
     }
 }
 
-/// A number as OpenMetrics writes it.
+/// Formats a number like OpenMetrics.
 pub(crate) fn number(n: f64) -> String {
     if n == f64::INFINITY {
         "+Inf".into()

@@ -1,5 +1,5 @@
-//! The processes that have the file open now, found in `/proc`, and the processes that gauges of
-//! processes name.
+//! The processes that keep the file open now, found in `/proc`, and the processes that gauges refer
+//! to.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use quipu_segment::printable;
 use quipu_sources::procfs;
 use quipu_sources::segment_file::file_id;
 
-/// A process that has the file open.
+/// A process that keeps the file open.
 #[derive(Debug)]
 pub(super) struct OpenProcess {
     pub(super) pid: u32,
@@ -21,7 +21,7 @@ pub(super) struct OpenProcess {
     pub(super) state: char,
 }
 
-/// Finds the processes that have the file open, as far as this user may see them.
+/// Finds the processes that keep the file open, as far as this user can see them.
 pub(super) fn find_open(file: &Path) -> Vec<OpenProcess> {
     let Ok(wanted) = fs::metadata(file) else { return Vec::new() };
     let wanted = Some(file_id(&wanted));
@@ -43,8 +43,7 @@ pub(super) fn find_open(file: &Path) -> Vec<OpenProcess> {
     found
 }
 
-/// The processes that gauges of processes name: by token, the process id, and whether the process
-/// lives.
+/// The processes that gauges refer to, by token: the process ID, and whether the process lives.
 pub(super) type GaugeProcesses = BTreeMap<u64, (u32, Option<bool>)>;
 
 /// Reads the processes of all gauges of processes.

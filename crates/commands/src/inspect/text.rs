@@ -1,4 +1,4 @@
-//! The form for people: columns, sizes with units, dates.
+//! The output for people: columns, sizes with units, dates.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -197,7 +197,7 @@ fn table(rows: &[Vec<String>], out: &mut impl Write) -> io::Result<()> {
     columns(&[&[head], rows].concat(), out)
 }
 
-/// Writes rows, each cell as wide as the widest of its column.
+/// Writes rows. Each cell is as wide as the widest cell in its column.
 pub(super) fn columns(rows: &[Vec<String>], out: &mut impl Write) -> io::Result<()> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {
@@ -221,14 +221,14 @@ fn values(
     let mut written = Ok(());
     let mut decoder = Decoder::new(&family.schema);
     let name = decoder.family(&[]).text_name();
-    // Many series start in the same second.
+    // Cached, because many series start in the same second.
     let mut since = (0, date(0));
     let damage = each_series(inspection, family, |series| {
         if written.is_err() {
             return;
         }
         let text = series_text(&name, decoder.labels(series));
-        // Most names need no look at each character.
+        // Most names need no escaping, so check this first.
         let is_plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         let text = if is_plain { text } else { shown(&text) };
         let value = value_text(&mut decoder, series.cells);
@@ -272,7 +272,7 @@ pub(super) fn shown(text: &str) -> String {
     printable(text).to_string()
 }
 
-/// Returns the id of this boot of the machine.
+/// Returns the ID of this boot of the machine.
 fn this_boot() -> Option<[u8; 16]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
@@ -303,11 +303,11 @@ pub(crate) fn date(nanos: u64) -> String {
     if nanos == 0 {
         return "never".into();
     }
-    // All times are before the year 2555.
+    // This cannot overflow, because all times are before the year 2555.
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(nanos)).to_string()
 }
 
-/// Formats nanoseconds as a length of time. Fractions of a second are shown up to a minute.
+/// Formats nanoseconds as a duration. Fractions of a second are shown up to a minute.
 pub(crate) fn duration(nanos: u64) -> String {
     let duration = Duration::from_nanos(nanos);
     let whole = match duration.as_secs() {

@@ -1,4 +1,4 @@
-//! The rules about all families together: names that occur twice or collide, units that are mixed.
+//! The rules about all families together: repeated or colliding names, and mixed units.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,14 +11,14 @@ use super::units;
 /// The names so far.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Families with a help text, and with a type.
+    /// The families with a help, and with a type.
     helped: HashSet<String>,
     typed: HashSet<String>,
-    /// Families, and where they began.
+    /// The families, and the lines where they began.
     families: HashMap<String, Option<u64>>,
-    /// Names of samples, and the families that they belong to.
+    /// The names of samples, and their families.
     samples: HashMap<String, String>,
-    /// Families by their names with the base unit: the unit, the name of the family, its line.
+    /// The families by their names in the base unit: the unit, the name of the family, its line.
     units: BTreeMap<String, Vec<(String, String, Option<u64>)>>,
 }
 
@@ -31,12 +31,12 @@ impl Names {
         self.typed.insert(name.to_owned());
     }
 
-    /// Returns whether a family has a help text, and whether it has a type.
+    /// Returns whether a family declares a help, and whether it declares a type.
     pub(super) fn described(&self, name: &str) -> (bool, bool) {
         (self.helped.contains(name), self.typed.contains(name))
     }
 
-    /// Adds a family, `name` with the suffix that its samples have.
+    /// Adds a family. `name` includes the suffix of its samples.
     pub(super) fn add(
         &mut self,
         name: &str,

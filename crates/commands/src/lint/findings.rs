@@ -84,7 +84,7 @@ impl Rule {
 /// A fault of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// The name of the family or sample; empty if the fault is of no metric.
+    /// The name of the family or sample; empty if the fault does not belong to a metric.
     pub(super) metric: String,
     pub(super) rule: Rule,
     pub(super) message: String,
@@ -94,7 +94,7 @@ pub(super) struct Finding {
     pub(super) count: u64,
 }
 
-/// A line that cannot be read.
+/// An unreadable line.
 #[derive(Debug, Clone)]
 pub(super) struct Unreadable {
     pub(super) line: u64,
@@ -105,11 +105,11 @@ pub(super) struct Unreadable {
 /// All findings.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// By metric, rule and text.
+    /// The findings by metric, rule and message.
     found: BTreeMap<(String, Rule, String), (Option<u64>, u64)>,
     unreadable: Vec<Unreadable>,
     ignored: Vec<Rule>,
-    /// The number of lines that were not checked, and of these, the number without an ignored rule.
+    /// The number of unchecked lines, and how many of these have no ignored rule.
     pub(super) unchecked: u64,
     missing: u64,
     pub(super) more: u64,
@@ -117,7 +117,7 @@ pub(super) struct Findings {
     pub(super) series: u64,
 }
 
-/// The most findings, and the most lines, that are kept.
+/// The maximum number of stored findings, and of stored lines.
 const MAX: usize = 10_000;
 
 impl Findings {
@@ -125,7 +125,7 @@ impl Findings {
         Self { ignored: ignored.to_vec(), ..Self::default() }
     }
 
-    /// Adds a finding, or counts it if it was added before.
+    /// Adds a finding, or counts a repeated one.
     pub(super) fn add(
         &mut self,
         metric: &str,
@@ -145,14 +145,14 @@ impl Findings {
         *count += 1;
     }
 
-    /// Adds a line that was not checked. No format has the limit, so the line can be right.
+    /// Adds an unchecked line. This is not a fault, because no format defines this limit.
     pub(super) fn unchecked(&mut self, metric: &str, rule: Rule, message: &str, line: u64) {
         self.add(metric, rule, format!("{message}, and was not checked"), Some(line));
         self.unchecked += 1;
         self.missing += u64::from(!self.ignored.contains(&rule));
     }
 
-    /// Adds a line that cannot be read.
+    /// Adds an unreadable line.
     pub(super) fn unreadable(&mut self, error: &TextLineError) {
         match self.unreadable.len() < MAX {
             true => self.unreadable.push(Unreadable {
@@ -164,7 +164,7 @@ impl Findings {
         }
     }
 
-    /// Returns the lines that cannot be read.
+    /// Returns the unreadable lines.
     pub(super) fn lines(&self) -> &[Unreadable] {
         &self.unreadable
     }

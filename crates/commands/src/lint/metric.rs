@@ -1,4 +1,4 @@
-//! The rules about a family that promlint does not contain: values, labels, the number of series.
+//! The additional rules about a family: values, labels, the number of series.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -127,7 +127,7 @@ fn label_name(name: &str, add: &mut impl FnMut(Rule, String)) {
     }
 }
 
-/// Adds a finding with the label that has the most values.
+/// Adds a finding that names the label with the most values.
 fn cardinality(family: Family<'_>, max_series: usize, add: &mut impl FnMut(Rule, String)) {
     let mut values: BTreeMap<&str, HashSet<&str>> = BTreeMap::new();
     for (name, value) in family.metrics().flat_map(FamilyMetric::labels) {
@@ -141,7 +141,7 @@ fn cardinality(family: Family<'_>, max_series: usize, add: &mut impl FnMut(Rule,
     add(Rule::Cardinality, format!("{count} series, more than {max_series}{largest}"));
 }
 
-/// Returns whether a name has only the characters that were allowed before Prometheus 3.
+/// Returns whether a name contains only characters that were allowed before Prometheus 3.
 fn is_plain(name: &str) -> bool {
     let is_first = name.as_bytes().first().is_some_and(|byte| !byte.is_ascii_digit());
     is_first && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:".contains(&byte))

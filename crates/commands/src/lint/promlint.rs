@@ -1,5 +1,5 @@
-//! The rules of Prometheus' promlint, with its texts. The caller checks whether a family has a help
-//! text, and whether its series are unique.
+//! The rules of Prometheus' promlint, with its messages. The caller checks whether a family
+//! declares a help, and whether its series are unique.
 //!
 //! <https://github.com/prometheus/client_golang/tree/main/prometheus/testutil/promlint>
 
@@ -70,7 +70,7 @@ fn reserved(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &str)) {
     }
 }
 
-/// Returns the name of a type in names of metrics. Only OpenMetrics has infos and state sets.
+/// Returns the word for a type in names of metrics. Only OpenMetrics supports infos and state sets.
 fn type_name(kind: FamilyType) -> Option<&'static str> {
     match kind {
         FamilyType::Counter => Some("counter"),

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Checks an exposition whose lines can all be read. Returns the metrics and rules of the findings.
+/// Checks an exposition without unreadable lines. Returns the metrics and rules of the findings.
 fn find(text: &str) -> Vec<(String, Rule)> {
     let findings = check(&Text::of_bytes(text.into()), 2, &[]);
     assert!(findings.lines().is_empty(), "{findings:?}");

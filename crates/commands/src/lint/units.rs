@@ -1,6 +1,6 @@
 //! The units in names that Prometheus' promlint knows.
 
-/// Units, and the base unit that a name should have instead.
+/// The units, each with the recommended base unit.
 const UNITS: [(&str, &str); 24] = [
     ("amperes", "amperes"),
     ("bytes", "bytes"),
@@ -33,7 +33,7 @@ const PREFIXES: [&str; 18] = [
     "mebi", "giga", "gibi", "tera", "tebi", "peta", "pebi",
 ];
 
-/// The abbreviations that names should not have.
+/// The abbreviations that names should avoid.
 pub(super) const ABBREVIATIONS: [&str; 14] =
     ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
 

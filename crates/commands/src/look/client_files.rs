@@ -1,4 +1,4 @@
-//! Looks at the files in which other clients' processes store their metrics, like `quipu scrape`.
+//! Looks at the metrics files of other clients' processes, like `quipu scrape`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +15,11 @@ pub(super) struct ClientFiles {
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
-/// The most warnings that are stored. Each one is reported once.
+/// The maximum number of stored warnings. Each one is reported only once.
 const MAX_WARNINGS: usize = 20;
 
 impl ClientFiles {
-    /// Creates a reader for a directory. It follows no symbolic link out of `root`.
+    /// Creates a reader for a directory. This reader follows no symbolic link out of `root`.
     pub(super) fn new(directory: &Path, root: &Path) -> Self {
         let warnings = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&warnings);

@@ -1,13 +1,14 @@
-//! The exponential buckets of native histograms, as upper bounds with counts.
+//! Converts the exponential buckets of native histograms to upper bounds with counts.
 
-/// The schemas whose bounds are powers.
+/// The schemas whose bounds are powers of two.
 const SCHEMAS: std::ops::RangeInclusive<i32> = -4..=8;
 
-/// Appends buckets by their upper bounds, each after its lower bound if that is not the one before.
-/// Bucket `i` has the absolute values up to `2^(i * 2^-schema)`, from the bound of bucket `i - 1`
-/// on. `zero` is the greatest absolute value of the zero bucket and its count, `sides` are the
-/// indexes and counts of the negative and the positive buckets, by index. Returns false, and
-/// appends nothing, if the bounds are not powers.
+/// Appends buckets by their upper bounds. If a bucket does not begin at the previous bound, its
+/// lower bound is added before, with an empty bucket. Bucket `i` contains the absolute values up to
+/// `2^(i * 2^-schema)`, starting at the bound of bucket `i - 1`. `zero` is the greatest absolute
+/// value of the zero bucket and its count. `sides` are the indexes and counts of the negative and
+/// the positive buckets, by index. If the bounds are not powers, this appends no bucket and returns
+/// false.
 pub(super) fn append<S>(
     schema: i32,
     zero: (f64, f64),

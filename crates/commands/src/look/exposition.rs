@@ -1,4 +1,4 @@
-//! Looks at expositions: Prometheus' text format and OpenMetrics.
+//! Looks at expositions in Prometheus' format, OpenMetrics and protobuf.
 
 use quipu::snapshot::{Kind, Number};
 use quipu_wire::remote::exposition::text::{Item, Options, TextFormat, TextReader};
@@ -11,7 +11,7 @@ use quipu_client::Text;
 /// Adds the series of an exposition. Unreadable lines are omitted and reported.
 ///
 /// # Errors
-/// An exposition without a line that can be read.
+/// Fails if an exposition contains no readable line.
 pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
     let mut reader = TextReader::new(&text.bytes, Options::new(text.format));
     let mut families = Families::new(text.format, Limits::default());
@@ -45,16 +45,16 @@ pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
 /// Adds the series of an exposition in Prometheus' protobuf format.
 ///
 /// # Errors
-/// A message that cannot be read. The rest is omitted.
+/// Fails if a message is unreadable. The rest is omitted.
 pub(super) fn read_protobuf(bytes: &[u8], look: &mut Look) -> Result<(), String> {
-    // Its names are the names of the text format.
+    // The names in protobuf are the same as in Prometheus' format.
     let each = |family: wire::Family<'_>| add_family(look, TextFormat::Prometheus, family);
     wire::read_families(bytes, Limits::default(), each).map_err(|error| error.to_string())
 }
 
 fn add_family(look: &mut Look, format: TextFormat, family: wire::Family<'_>) {
     let kind = type_of(family.kind());
-    // OpenMetrics leaves these suffixes out of the name of the family.
+    // Add the suffix, because OpenMetrics omits it in the name of the family.
     let suffix = match (format, kind) {
         (TextFormat::OpenMetrics, Kind::Counter) => "_total",
         (TextFormat::OpenMetrics, Kind::Info) => "_info",
@@ -99,8 +99,9 @@ fn add_family(look: &mut Look, format: TextFormat, family: wire::Family<'_>) {
     }
 }
 
-/// The buckets, each alone. That without a bound may be missing in the text. Returns whether they
-/// are exponential: only without others, so that all formats show the same.
+/// Fills in the buckets with non-cumulative counts, and adds the bucket without a bound if an
+/// exposition lacks it. Returns whether the buckets are exponential. Exponential buckets are used
+/// only if there are no others, because all formats should show the same.
 fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) -> bool {
     buckets.clear();
     let is_classic = histogram.buckets().any(|bucket| bucket.upper_bound.is_finite());

@@ -1,4 +1,4 @@
-//! Files that are not segments: names their format, and the command that reads it.
+//! Describes files that are not segments: their format, and the command that can read them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,11 +11,11 @@ use super::{Look, exposition};
 use crate::snapshot;
 use quipu_client::Text;
 
-/// The most bytes that are read of a file.
+/// The maximum number of bytes read from a file.
 const HEAD: u64 = 64 << 10;
 
-/// Returns a sentence about a file that does not begin like a segment; `None` if it does, or cannot
-/// be read.
+/// Returns a sentence about a file that does not begin like a segment. `None` if it does, or if it
+/// is unreadable.
 pub(crate) fn describe(path: &Path) -> Option<String> {
     let head = open_regular(path).and_then(read_head).ok()?;
     let message = match &head[..] {
@@ -39,7 +39,7 @@ fn read_head(file: File) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Whether the first lines are an exposition with samples. The last line may be cut.
+/// Returns whether the first lines are an exposition with samples. The last line can be incomplete.
 fn is_exposition(head: &[u8]) -> bool {
     let mut look = Look::default();
     let is_read = exposition::read(&Text::of_bytes(head.to_vec()), &mut look).is_ok();

@@ -1,15 +1,15 @@
-//! By how much sums grow.
+//! The growth of sums.
 
 use quipu::snapshot::Number;
 
-/// By how much a sum grew, and whether it started again from zero: then it grew by all that it has,
-/// as `increase` of Prometheus counts.
+/// Returns the growth of a sum, and whether the sum started again from zero. In this case, the
+/// growth is the whole sum, like with `increase` in Prometheus.
 pub(crate) fn growth(before: Number, now: Number, is_new: bool) -> (f64, bool) {
     let all = now.as_f64();
     if is_new {
         return (all, true);
     }
-    // Differences of large whole numbers are exact.
+    // Subtract as integers, because this is exact for large numbers.
     if let (Number::Unsigned(before), Number::Unsigned(now)) = (before, now) {
         return now.checked_sub(before).map_or((all, true), |growth| (growth as f64, false));
     }
@@ -17,8 +17,8 @@ pub(crate) fn growth(before: Number, now: Number, is_new: bool) -> (f64, bool) {
     if growth < 0.0 { (all, true) } else { (growth, false) }
 }
 
-/// Whether a series counts since a later time than before, if both times are known. Formats round
-/// times to milliseconds.
+/// Returns whether a series started counting later than before, if both times are known. This
+/// allows for formats that round times to milliseconds.
 pub(crate) fn began_again(before: Option<u64>, now: Option<u64>) -> bool {
     const ROUNDED: u64 = 2_000_000;
     before.zip(now).is_some_and(|(before, now)| now > before.saturating_add(ROUNDED))

@@ -1,9 +1,9 @@
-//! The labels of a series, from the string that `Look` stores.
+//! Parses the labels of a series from the string that `Look` stores.
 
 use std::borrow::Cow;
 
-/// The names and values in `name="value",name="value"`. Names that are quoted lose their quotes.
-/// Text of another form ends the labels.
+/// Returns the names and values in `name="value",name="value"`. Quoted names lose their quotes. The
+/// labels end at the first syntax error.
 pub(crate) fn labels(text: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let mut rest = text;
     std::iter::from_fn(move || {

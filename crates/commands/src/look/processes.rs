@@ -1,7 +1,7 @@
-//! The files that a process has mapped, as `/proc/PID/maps` lists them.
+//! The files that a process has mapped, from `/proc/PID/maps`.
 //!
-//! A path in that list may name another file by now: a file that was found is told from others by
-//! its device and its inode number.
+//! A path in this list can name another file by now, so we compare the device and the inode number
+//! of each file that we find.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
@@ -13,13 +13,14 @@ use quipu_segment::inspect::open_regular;
 use quipu_sources::procfs::{self, Mapping};
 use quipu_sources::segment_file::{FileId, file_id};
 
-/// The most bytes of a list that are read. A mapping takes about a hundred.
+/// The maximum number of bytes read from a list. A mapping takes about a hundred.
 const MAX_BYTES: u64 = 32 << 20;
-/// The mark that the kernel appends to the path of a removed file.
+/// The suffix that the kernel appends to the path of a removed file.
 const MARK: &str = " (deleted)";
 
-/// Returns the files that a process has mapped shared, each once: a unique name, which is the path
-/// in the process, and the file; `None` if it cannot be opened, or is not a regular file.
+/// Returns the files that a process has mapped shared, each once: a unique name, derived from the
+/// path in the process, and the file. The file is `None` if it cannot be opened, or is not a
+/// regular file.
 pub(super) fn mapped(
     pid: u32,
 ) -> Result<impl Iterator<Item = (String, Option<File>)> + use<>, String> {
@@ -44,7 +45,7 @@ pub(super) fn mapped(
     let mut open = FileOpener::new(pid);
     Ok(found.into_iter().map(move |((path, id), range)| {
         let file = open.file(&path, id, &range);
-        // Several that were removed may have had the same path.
+        // Add a number, because several removed files can share a path.
         let name = match names.insert(path.clone()) {
             true => path,
             false => format!("{path}, inode {}", id.1),
@@ -53,14 +54,14 @@ pub(super) fn mapped(
     }))
 }
 
-/// A shared mapping of a file, and what tells the file from others.
+/// Parses a shared mapping of a file, and the ID of this file.
 fn parse(line: &str) -> Option<(Mapping<'_>, FileId)> {
     let mapping = Mapping::parse(line)?;
     let is_shared = mapping.permissions.ends_with('s') && mapping.path.starts_with('/');
     mapping.file().filter(|_| is_shared).map(|file| (mapping, file))
 }
 
-/// The path without the mark of a file that was removed.
+/// Returns the path without the suffix for a removed file.
 pub(super) fn without_mark(path: &str) -> &str {
     path.strip_suffix(MARK).unwrap_or(path)
 }
@@ -68,7 +69,7 @@ pub(super) fn without_mark(path: &str) -> &str {
 /// Opens the files of mappings.
 struct FileOpener {
     pid: u32,
-    /// The links of the files that the process has open, by their path and inode number.
+    /// The links of the open files of the process, by their path and inode number.
     links: Option<HashMap<(String, u64), PathBuf>>,
 }
 
@@ -82,15 +83,15 @@ impl FileOpener {
         let pid = self.pid;
         let is_same = |found: FileId| found == id;
         let at = |path: &str| open_if(Path::new(&format!("/proc/{pid}/root{path}")), is_same);
-        // The name of a file may end with the mark, and another link to a file that was removed
-        // may have taken its place.
+        // The name of a file can itself end with this suffix, while another link to a removed file
+        // took its place.
         let found = at(path).or_else(|| path.strip_suffix(MARK).and_then(at));
-        // It was removed, or has another device here than in the list. Needs more rights.
+        // The file was removed, or the list shows another device. This needs more rights.
         let of_range = || open_if(Path::new(&format!("/proc/{pid}/map_files/{range}")), |_| true);
         found.or_else(of_range).or_else(|| self.by_link(path, id.1))
     }
 
-    /// Opens a file that the process has open, too, with the path and the inode number of the
+    /// Opens the link of an open file of the process, with the path and the inode number of the
     /// mapping.
     fn by_link(&mut self, path: &str, inode: u64) -> Option<File> {
         let links = self.links.get_or_insert_with(|| links(self.pid));
@@ -99,20 +100,20 @@ impl FileOpener {
     }
 }
 
-/// The links of the files that a process has open, by their path and inode number.
+/// Returns the links of the open files of a process, by their path and inode number.
 fn links(pid: u32) -> HashMap<(String, u64), PathBuf> {
     let all = procfs::open_files(pid).filter_map(|open| {
         let (_, inode) = open.id()?;
         let path = fs::read_link(open.link()).ok()?;
-        // As the list of mappings has it.
+        // Use the spelling of the list of mappings.
         let path = path.to_string_lossy().replace('\n', "\\012");
         Some(((path, inode), open.link().to_owned()))
     });
     all.collect()
 }
 
-/// Opens a regular file if it is the one that is meant. Nothing else is opened, since that may have
-/// effects.
+/// Opens a regular file if it is the intended file. Other files are not opened, because opening
+/// them can have effects.
 fn open_if(path: &Path, is_meant: impl Fn(FileId) -> bool) -> Option<File> {
     let before = fs::metadata(path).ok()?;
     if !before.is_file() || !is_meant(file_id(&before)) {
@@ -155,10 +156,10 @@ mod tests {
         let held = File::create(&path).unwrap();
         let id = file_id(&held.metadata().unwrap());
         let is_held = |found: Option<File>| file_id(&found.unwrap().metadata().unwrap()) == id;
-        // By the path, which the list escapes, it is not found.
+        // The escaped path in the list does not lead to the file.
         assert!(is_held(FileOpener::new(pid).file(&text, id, none)));
         assert!(is_held(FileOpener::new(pid).file(path.to_str().unwrap(), id, none)));
-        // Another device, as on btrfs.
+        // Another device, for example on btrfs.
         assert!(is_held(FileOpener::new(pid).file(&text, (id.0 + 1, id.1), none)));
         fs::remove_file(&path).unwrap();
         fs::write(&path, "other").unwrap();

@@ -1,11 +1,11 @@
-//! Quantiles from buckets, as `histogram_quantile` of Prometheus estimates them.
+//! Estimates quantiles from buckets, like `histogram_quantile` in Prometheus.
 
-/// The quantile `q` of observations in buckets: upper bounds with the number of observations in
-/// each alone, by bound. Within a bucket, observations count as evenly spread, and in an
-/// exponential one their logarithms; the first bucket begins at zero if its bound is positive. The
-/// bucket around zero ends there if all others are on one side of it.
-/// Observations beyond the last bound that is a number count as that bound. `None` if there are no
-/// observations.
+/// Returns the quantile `q` of observations in buckets, given as upper bounds with non-cumulative
+/// counts, ordered by bound. We assume that the observations are evenly spread within a bucket, or
+/// that their logarithms are, for an exponential bucket. The first bucket begins at zero if its
+/// bound is positive. If all other buckets are on one side of zero, the bucket around zero ends at
+/// zero. Observations beyond the last finite bound count with this bound. Returns `None` if there
+/// are no observations.
 pub(crate) fn quantile(
     q: f64,
     buckets: impl Iterator<Item = (f64, f64)> + Clone,
@@ -28,7 +28,7 @@ pub(crate) fn quantile(
                     false => (lower, bound),
                 };
                 let share = ((rank - below) / count).clamp(0.0, 1.0);
-                // Not in a bucket around zero.
+                // The logarithm is impossible in a bucket around zero.
                 return Some(match is_exponential && lower * bound > 0.0 {
                     true => lower * (bound / lower).powf(share),
                     false => lower + (bound - lower) * share,
@@ -42,8 +42,8 @@ pub(crate) fn quantile(
     last
 }
 
-/// The bounds of a bucket around zero, which is not the only one: with buckets on one side alone,
-/// its observations are taken as on that side as well.
+/// Returns the bounds of a bucket around zero, if there are other buckets. If these are all on one
+/// side, we assume that its observations are on this side too.
 fn zero_bucket(
     lower: f64,
     bound: f64,
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(classic(0.75, &buckets), Some(1.5));
         assert_eq!(classic(0.0, &buckets), Some(0.0));
         assert_eq!(classic(1.0, &buckets), Some(2.0));
-        // Beyond the last bound.
+        // Beyond the last finite bound.
         assert_eq!(classic(0.99, &[(1.0, 1.0), (inf, 9.0)]), Some(1.0));
         assert_eq!(classic(0.99, &[(inf, 9.0)]), None);
         assert_eq!(classic(0.5, &[(-1.0, 4.0), (1.0, 4.0), (inf, 0.0)]), Some(-1.0));
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(native(0.5, &[(1.0, 0.0), (4.0, 10.0)]), Some(2.0));
         assert_eq!(native(0.5, &[(-4.0, 0.0), (-1.0, 10.0)]), Some(-2.0));
         assert_eq!(native(0.5, &[(-0.5, 0.0), (0.5, 10.0)]), Some(0.0));
-        // The bucket around zero, with others above it, below it, and on both sides.
+        // The bucket around zero, with other buckets above it, below it, and on both sides.
         let (below, zero, above) =
             ([(-2.0, 0.0), (-1.0, 2.0)], [(-0.5, 0.0), (0.5, 8.0)], (2.0, 2.0));
         let gap = (1.0, 0.0);

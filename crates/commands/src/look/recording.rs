@@ -1,7 +1,7 @@
 //! Looks at the past: the recording of a segment's flight recorder, tick by tick.
 //!
-//! The file can be in use, and is not trusted: `quipu_segment` reads it with bounds. Only the times
-//! of the ticks are stored; a look reads its tick again.
+//! The file can be in use, and is not trusted: `quipu_segment` limits the reading. Only the times
+//! of the ticks are stored, and a look reads its tick again.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
@@ -21,8 +21,8 @@ pub(crate) struct Recording {
     inspection: Inspection,
     families: HashMap<u64, Decoder>,
     moments: Vec<Moment>,
-    /// The series that were shown. A series that its program removes keeps its
-    /// labels here.
+    /// The series that were shown. If a program removes a series, its labels are still available
+    /// here.
     series: HashMap<SeriesId, SeriesInfo>,
     info: RecordingInfo,
 }
@@ -30,20 +30,20 @@ pub(crate) struct Recording {
 /// The time of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Moment {
-    /// Nanoseconds of the segment's time, which never goes back.
+    /// The segment's time in nanoseconds, which never goes back.
     pub(crate) time: u64,
-    /// Nanoseconds of Unix time by the wall clock.
+    /// The Unix time of the wall clock in nanoseconds.
     pub(crate) unix: u64,
 }
 
-/// The state of the process that records.
+/// The state of the recording process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writer {
     Lives,
     /// The process ended in good order.
     Ended,
     Died,
-    /// The state is not known.
+    /// The state is unknown.
     Unknown,
 }
 
@@ -51,26 +51,26 @@ pub(crate) enum Writer {
 #[derive(Default)]
 struct SeriesInfo {
     labels: Vec<(String, String)>,
-    /// Whether the series was not found, so that the labels are made up.
+    /// Whether the series was not found. Its labels are then invented.
     is_removed: bool,
     is_overflow: bool,
-    /// Nanoseconds of Unix time when the series began; 0 if the time is not known.
+    /// The start of the series in nanoseconds of Unix time; 0 if it is unknown.
     start: u64,
 }
 
-/// The most cells that are read of ticks that are not wanted: the cells of the largest chunk of a
-/// recorder, which has 4 words for each tick of 2^14 cells in a sixteenth of 64 MiB.
+/// The maximum number of cells read from unwanted ticks. This is the size of the largest chunk of a
+/// recorder, which contains 4 words for each tick of 2^14 cells in a sixteenth of 64 MiB.
 const MAX_OTHER_CELLS: u64 = 1 << 31;
-/// The most cells of a tick.
+/// The maximum number of cells in a tick.
 const CELLS_PER_TICK: u64 = 1 << 14;
-/// The most series that are kept although the last moments do not contain them.
+/// The maximum number of stored series that are missing in the last moments.
 const MAX_KNOWN_SERIES: usize = 1 << 12;
 
-/// The bounds of a walk over ticks.
+/// The limits of a walk over ticks.
 struct Bounds<'s> {
-    /// The number of cells that may still be read.
+    /// The number of cells that can still be read.
     cells: u64,
-    /// Whether the user waits for something else, such as the end of the program.
+    /// Whether the walk should stop, for example because the user ends the program.
     stop: &'s dyn Fn() -> bool,
     is_over: bool,
 }
@@ -93,7 +93,7 @@ impl Recording {
     /// Opens a file with at least one tick.
     ///
     /// # Errors
-    /// A file without a tick, or without a recorder; with the name of the file.
+    /// Fails if there is no tick or no recorder. The message contains the name of the file.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let with_name = |message: String| format!("{}: {message}", printable(path));
         let recording = inspect(path).and_then(|inspection| Self::new(path, inspection));
@@ -107,10 +107,10 @@ impl Recording {
         }
     }
 
-    /// Reads the times of the ticks in a file. There may be none.
+    /// Reads the times of the ticks in a file. There can be none.
     ///
     /// # Errors
-    /// A file without a flight recorder.
+    /// Fails if the file contains no flight recorder.
     pub(crate) fn new(path: &Path, inspection: Inspection) -> Result<Self, String> {
         let mut recording = Self {
             path: path.to_owned(),
@@ -129,17 +129,17 @@ impl Recording {
         &self.info
     }
 
-    /// Returns the times of all ticks. After [`Self::open`] there is at least one.
+    /// Returns the times of all ticks. After [`Self::open`], there is at least one.
     pub(crate) fn moments(&self) -> &[Moment] {
         &self.moments
     }
 
-    /// Returns the nanoseconds from one tick to the next, which the last writer has set.
+    /// Returns the nanoseconds from one tick to the next, in the settings of the last writer.
     pub(crate) fn interval(&self) -> u64 {
         self.info.interval
     }
 
-    /// Returns the state of the process that records.
+    /// Returns the state of the recording process.
     pub(crate) fn writer(&self) -> Writer {
         match (self.info.owner, self.inspection.is_alive(self.info.owner)) {
             (0, _) => Writer::Ended,
@@ -152,7 +152,7 @@ impl Recording {
     /// Returns the longest time between two ticks that is not a gap.
     pub(crate) fn longest_step(&self) -> u64 {
         match self.info.interval {
-            // The interval is not known, in a damaged file.
+            // The interval is unknown in a damaged file.
             0 => u64::MAX,
             interval => interval.saturating_add(interval / 2),
         }
@@ -173,17 +173,17 @@ impl Recording {
         all.take(MAX_PROBLEMS).collect()
     }
 
-    /// Returns a sentence with the number of series that the recorder had no room for.
+    /// Returns a sentence with the number of series that did not fit into the recorder.
     pub(crate) fn dropped(&self) -> Option<String> {
         let count = self.info.dropped;
         let message = "series are not recorded, beyond the recorder's limits";
         (count > 0).then(|| format!("{count} {message}"))
     }
 
-    /// Reads the ticks since the file was opened, until `stop` returns true.
+    /// Reads the new ticks in the file, until `stop` returns true.
     ///
     /// # Errors
-    /// A file that cannot be read, with its name. Earlier ticks stay.
+    /// Fails if the file is unreadable. The message contains its name. Earlier ticks remain.
     pub(crate) fn refresh(&mut self, stop: &dyn Fn() -> bool) -> Result<(), String> {
         let failed = |message: String| format!("{}: {message}", printable(&self.path));
         let inspection = inspect(&self.path).map_err(failed)?;
@@ -197,18 +197,19 @@ impl Recording {
         }
         self.families = families(&inspection);
         self.inspection = inspection;
-        // A series that was made after the last inspection was read is there now.
+        // Look them up again, because a series that was created after the last inspection can be
+        // found now.
         self.series.retain(|_, info| !info.is_removed);
         self.read_moments(stop).map_err(|message| format!("{}: {message}", printable(&self.path)))
     }
 
-    /// Reads the times of new ticks, and forgets ticks that were overwritten.
+    /// Reads the times of new ticks, and removes overwritten ticks.
     fn read_moments(&mut self, stop: &dyn Fn() -> bool) -> Result<(), String> {
         let known = self.moments.last().map_or(0, |last| last.time);
         let moments = &mut self.moments;
         let mut bounds = Bounds { cells: MAX_OTHER_CELLS, stop, is_over: false };
         let info = self.inspection.history_while(known..=u64::MAX, |tick| {
-            // In a damaged file, times may go back.
+            // Times can go back in a damaged file.
             if moments.last().is_none_or(|last| tick.time > last.time) {
                 moments.push(Moment { time: tick.time, unix: tick.unix });
                 bounds.cells = bounds.cells.saturating_add(tick.cells() as u64);
@@ -216,21 +217,21 @@ impl Recording {
             bounds.take(tick)
         });
         let mut info = info.ok_or(NO_RECORDER)?;
-        // A chunk of an earlier time is not read again: its damage is kept.
+        // Keep the damage of earlier chunks, because they are not read again.
         let is_new = |damage: &(u64, String)| !info.damage.contains(damage);
         let known: Vec<_> = self.info.damage.drain(..).filter(is_new).collect();
         info.damage.extend(known);
         info.damage.truncate(MAX_PROBLEMS);
         let gone = moments.partition_point(|moment| moment.time < info.begun);
-        // The last tick stays in any case.
+        // Always keep the last tick.
         moments.drain(..gone.min(moments.len().saturating_sub(1)));
         self.info = info;
         Ok(())
     }
 
-    /// Calls `act` with a look at each of these moments, which are given by their places. Returns
-    /// false if the walk ended before the last moment: because `stop` returned true, or because too
-    /// many cells of other ticks precede the moments, which happens only in damaged files.
+    /// Calls `act` with a look at each of these moments, which are given as indexes. Returns false
+    /// if the walk ended early, because `stop` returned true, or because too many cells of other
+    /// ticks precede the moments, which happens only in damaged files.
     pub(crate) fn visit(
         &mut self,
         places: Range<usize>,
@@ -295,7 +296,7 @@ impl Recording {
                 }
             });
         }
-        // The other series were removed: a number distinguishes them.
+        // The other series were removed, so a number distinguishes them.
         self.series.extend(unknown.into_iter().map(|id| {
             let labels = vec![("quipu_removed".to_owned(), format!("{:x}", id.id))];
             (id, SeriesInfo { labels, is_removed: true, ..SeriesInfo::default() })

@@ -1,5 +1,5 @@
-//! Looks into segment files: nothing in them is changed, locked or trusted. A copy of the file is
-//! read like a segment in a scrape. The cells of a damaged file are read as far as possible.
+//! Looks into segment files, without changing, locking or trusting them. A copy of the file is read
+//! like a segment in a scrape. The cells of a damaged file are read as far as possible.
 
 use std::fs::File;
 use std::io;
@@ -14,8 +14,8 @@ use super::Look;
 use super::sink::LookSink;
 use crate::inspect::{MAX_COPY, left_out_message};
 
-/// Passes on the series of a segment file that scrapes show. Returns the number of series that were
-/// left out, and the damage.
+/// Passes on the series of a segment file that scrapes show. Returns the number of omitted series,
+/// and the damage.
 pub(crate) fn visit(
     file: File,
     name: &Path,
@@ -29,7 +29,7 @@ pub(crate) fn visit(
     Ok((inspection.left_out(), damage))
 }
 
-/// Adds the series of a segment file. Damaged series are left out and reported with the name.
+/// Adds the series of a segment file. Damaged series are omitted, and reported with the name.
 pub(super) fn read(file: File, name: &Path, look: &mut Look) -> Result<(), String> {
     let visited = visit(file, name, &mut LookSink::new(look));
     let (count, damage) = visited.map_err(|error| error.to_string())?;

@@ -9,7 +9,8 @@ pub(super) struct LookSink<'l> {
     look: &'l mut Look,
     family: u32,
     points: Vec<(f64, f64)>,
-    /// Whether the series are from a recording, which has no exponential buckets and no quantiles.
+    /// Whether the series are from a recording, which contains no exponential buckets and no
+    /// quantiles.
     is_recorded: bool,
 }
 
@@ -32,7 +33,7 @@ fn histogram<'p>(
     points.clear();
     points.extend(buckets.iter().map(|bucket| (bucket.bound, bucket.count as f64)));
     let native = native.filter(|_| buckets.is_empty());
-    // Where exponential buckets are not known, their count is not known either.
+    // If exponential buckets are unknown, their count is unknown too.
     let count = if is_recorded && native.is_some() { f64::NAN } else { count as f64 };
     let native = native.filter(|_| !is_recorded);
     if let Some(native) = native {
@@ -40,7 +41,7 @@ fn histogram<'p>(
         let sides = [native.negative, native.positive];
         let sides = sides.map(|side| side.iter().map(|&(index, n)| (index, n as f64)));
         exponential::append(native.schema.into(), zero, sides, points);
-        // NaN is in none of them.
+        // Observations of NaN are in no bucket.
         let beyond = count - points.iter().map(|(_, count)| count).sum::<f64>();
         if beyond > 0.0 {
             points.push((f64::INFINITY, beyond));

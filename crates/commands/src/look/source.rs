@@ -16,7 +16,7 @@ use quipu_client::fetch::{fetch, fetch_protobuf, with_path};
 use quipu_sources::places::{self, Kind, SourceEntry};
 use quipu_sources::segment_file::{SegmentFile, begins_like_one};
 
-/// A target that an argument of the command line names.
+/// A target of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A segment, or a saved exposition.
@@ -25,39 +25,40 @@ pub(crate) enum Target {
     Directory(PathBuf),
     /// The URL of an exposition.
     Url(String),
-    /// A process that has mapped segments.
+    /// A process that mapped segments.
     Process(u32),
 }
 
-/// A target that is looked at again and again, and the state between the looks.
+/// A target for repeated looks, with the state between the looks.
 pub(crate) struct Source {
     target: Target,
-    /// The directories with files of other clients that were read before.
+    /// The known directories with files of other clients.
     files: HashMap<PathBuf, ClientFiles>,
     /// Whether the file was a segment before. A damaged segment is still read like a segment.
     was_segment: bool,
     protobuf: Protobuf,
 }
 
-/// Whether a server shows more in protobuf than in text: the buckets of native histograms.
+/// Whether a server shows more in protobuf than elsewhere, for example the buckets of native
+/// histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protobuf {
-    /// The server has shown no histogram without buckets so far.
+    /// The server showed no histogram without buckets so far.
     Unknown,
     ShowsMore,
     ShowsNoMore,
 }
 
-/// The longest wait for the response of a server.
+/// The time limit for a response of a server.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The most bytes of an exposition in a file.
+/// The maximum size of an exposition in a file, in bytes.
 const MAX_TEXT: u64 = 256 << 20;
-/// The most segments, and directories with files of other clients, that are read.
+/// The maximum number of segments, and of directories with files of other clients.
 const MAX_SOURCES: usize = 1000;
 
 impl Target {
-    /// Reads an argument. A URL without a path gets the path `/metrics`. A number names a process,
-    /// unless a file has that name. Anything else is a path.
+    /// Parses an argument. If a URL contains no path, this adds `/metrics`. A number names a
+    /// process, unless there is a file of this name. Anything else is a path.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let path = PathBuf::from(argument);
         let text = argument.to_str().unwrap_or_default();
@@ -90,7 +91,7 @@ impl Source {
     /// Takes a look.
     ///
     /// # Errors
-    /// A failure, with the name of the target. The next look can succeed.
+    /// Returns a failure with the name of the target. The next look can succeed.
     pub(crate) fn look(&mut self) -> Result<Look, String> {
         let mut look = Look::at(self.target.name());
         let result = match &self.target {
@@ -127,7 +128,7 @@ fn read_url(url: &str, protobuf: &mut Protobuf, look: &mut Look) -> Result<(), S
 }
 
 fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(), String> {
-    // A pipe, a device or a socket is refused without a wait.
+    // A pipe, a device or a socket is refused without waiting.
     let file = open_regular(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound if is_host_and_port(path) => {
             format!("{error}; if it is a server, use http://{}", path.display())
@@ -154,7 +155,7 @@ fn is_host_and_port(path: &Path) -> bool {
     port.is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
-/// Reads the sources that the daemon finds in a directory, under the names that the daemon uses.
+/// Reads the sources that the daemon would find in a directory, under the same names.
 fn read_directory(
     path: &Path,
     files: &mut HashMap<PathBuf, ClientFiles>,
@@ -184,7 +185,7 @@ fn read_directory(
     }
     let mut names = HashSet::new();
     for SourceEntry { path, root, name, kind, .. } in found {
-        // A segment and a directory may have the same name.
+        // Add a number, because a segment and a directory can share a name.
         let name = match names.insert(name.clone()) {
             true => name,
             false => path.to_string_lossy().into_owned(),
@@ -206,7 +207,7 @@ fn read_directory(
     Ok(())
 }
 
-/// Opens and reads a segment that was found in a directory.
+/// Opens and reads a segment from a directory.
 fn read_found_segment(root: &Path, path: &Path, look: &mut Look) -> Result<(), String> {
     read_open_file(
         SegmentFile::open_below(root, path).map_err(|error| error.to_string())?,
@@ -218,9 +219,9 @@ fn read_found_segment(root: &Path, path: &Path, look: &mut Look) -> Result<(), S
 /// Reads a segment from its open file.
 fn read_open_file(file: SegmentFile, path: &Path, look: &mut Look) -> Result<(), String> {
     match file.is_segment() {
-        // The open file, although its path can name another one by now.
+        // Use the open file, because its path can name another file by now.
         Ok(true) => segment::read(file.into_file(), path, look),
-        // Its process has just created it.
+        // An empty file is normal, because its process has only just created it.
         Ok(false) if file.is_empty() => Ok(()),
         Ok(false) => Err("it is not a segment".into()),
         Err(error) => Err(error.to_string()),

@@ -1,5 +1,5 @@
 //! The files that `quipu record` knows, and the threads that look for files and join their
-//! programs: one thread for each place.
+//! programs, one thread for each place.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -38,7 +38,7 @@ pub(super) struct Table {
     changes: Vec<StateChange>,
 }
 
-/// The state of a file, and when a thread found it.
+/// The state of a file, and the time when a thread found it.
 #[derive(Debug)]
 struct FileStatus {
     id: FileId,
@@ -46,25 +46,25 @@ struct FileStatus {
     reason: String,
     /// The time since when the file is in this state.
     since: Instant,
-    /// The number of the thread that looked at the file last.
+    /// The number of the thread that last looked at the file.
     thread: usize,
 }
 
 /// The state of a file that is not recorded, and the reason.
 pub(super) type Refusal = (State, String);
 
-/// The most changes that wait to be reported. Further changes are not reported.
+/// The maximum number of pending changes. Further changes are not reported.
 const MAX_CHANGES: usize = 10_000;
 
 impl Files {
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        // No change of the table can panic half way.
+        // A poisoned mutex is fine, because no change of the table can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Table {
-    /// Notes that a file is no longer recorded.
+    /// Records that a file is no longer recorded.
     pub(super) fn end_recording(&mut self, path: &Path, refusal: Refusal) {
         if let Some((id, thread)) = self.files.get(path).map(|status| (status.id, status.thread)) {
             self.note(path, id, thread, refusal);
@@ -97,7 +97,7 @@ impl Table {
         }
     }
 
-    /// Returns the number of files that are recorded.
+    /// Returns the number of recorded files.
     fn recorded(&self) -> usize {
         self.files.values().filter(|status| status.state == State::Recorded).count()
     }
@@ -113,8 +113,8 @@ impl Table {
     }
 }
 
-/// A thread that looks for files. Each place has its own thread, so a file system that hangs stops
-/// no other place.
+/// A thread that looks for files. Each place uses a separate thread, because a file system that
+/// hangs should not stop other places.
 #[derive(Debug)]
 pub(super) struct Finder {
     /// The number of this thread.
@@ -123,25 +123,26 @@ pub(super) struct Finder {
     arguments: Record,
     files: Arc<Files>,
     sender: Sender<Event>,
-    /// The number of threads whose first look is not over, or has found a file.
+    /// The number of threads that have not finished their first look, or found a file.
     empty: Arc<AtomicUsize>,
-    /// The times when files that are not recorded yet were first seen open.
+    /// The times when unrecorded files were first seen open.
     opened: HashMap<FileId, Instant>,
 }
 
-/// The least time that a file must be open: a file is not recorded for a command that counts and
-/// ends.
+/// The minimum time that a file must be open, because a command that counts and ends should not
+/// start a recording.
 const LEAST_OPEN: Duration = Duration::from_millis(500);
-/// The least time from one look to the next, and the least pause in multiples of a look's time.
+/// The minimum time between two looks, and the minimum pause in multiples of a look's duration.
 const PERIOD: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
-/// The longest pause between looks, also after a look during which a file system hung.
+/// The maximum pause between looks, even after a look during which a file system hung.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The most bytes in use of a recorded segment, because its series are visited once a second.
+/// The maximum used bytes of a recorded segment. This is limited because its series are visited
+/// once a second.
 const MOST_USED: u64 = 1 << 30;
-/// A recording takes at most this part of the free room: a fourth.
+/// The maximum share of the free space for a recording: a fourth.
 const PART: u64 = 4;
-/// The kind of the record that holds a recording.
+/// The kind of the record that contains a recording.
 const RECORD: Kind = Kind::new(*b"FREC", 1);
 
 impl Finder {
@@ -166,7 +167,7 @@ impl Finder {
         watchers.into_iter().enumerate().map(each).collect()
     }
 
-    /// Looks until the thread that records has ended.
+    /// Looks until the recording thread has ended.
     pub(super) fn run(mut self) {
         let mut is_first = true;
         loop {
@@ -179,7 +180,7 @@ impl Finder {
             }
             is_first = false;
             for (path, reason) in self.watcher.new_faults(&look) {
-                // The daemon reports it itself.
+                // Say nothing, because the daemon reports this itself.
                 if !self.arguments.child {
                     warn(&format_args!("{}: {reason}", printable(path)));
                 }
@@ -193,7 +194,7 @@ impl Finder {
         }
     }
 
-    /// Joins the programs of new files. Returns false if the thread that records has ended.
+    /// Joins the programs of new files. Returns false if the recording thread has ended.
     fn look_at(&mut self, entries: &[SourceEntry], is_incomplete: bool) -> bool {
         self.forget(entries, is_incomplete);
         let ids: HashSet<FileId> = entries.iter().map(|entry| entry.id).collect();
@@ -206,18 +207,19 @@ impl Finder {
                 }
                 table.recorded()
             };
-            // The file was written by others: a flaw of a reader must not end the looks.
+            // Catch panics, because others wrote the file: a bug in a reader must not end the
+            // looks.
             let outcome = catch_unwind(AssertUnwindSafe(|| self.join(entry, recorded)));
             let outcome = outcome.unwrap_or_else(|_| Err((State::Unusable, FLAW.to_owned())));
             if !self.note(entry, outcome) {
                 return false;
             }
         }
-        // There is nothing to send most of the time.
+        // Most of the time, this is the only event.
         self.sender.send(Event::Looked).is_ok()
     }
 
-    /// Forgets files of this thread that are gone.
+    /// Removes the missing files of this thread from the table.
     fn forget(&self, entries: &[SourceEntry], is_incomplete: bool) {
         let paths: HashSet<&PathBuf> = entries.iter().map(|entry| &entry.path).collect();
         let is_gone = |path: &PathBuf, status: &FileStatus| {
@@ -228,7 +230,7 @@ impl Finder {
             let paths = table.files.iter().filter(|(path, status)| is_gone(path, status));
             paths.map(|(path, _)| path.clone()).collect()
         };
-        // An incomplete look can have missed a file. No thread waits for these calls.
+        // An incomplete look can miss a file, so check each path. No thread waits for these calls.
         gone.retain(|path| !is_incomplete || places::is_missing(path));
         let mut table = self.files.table();
         for path in gone {
@@ -238,11 +240,11 @@ impl Finder {
         }
     }
 
-    /// Notes the outcome of a join, and sends the segment to the thread that records. Returns false
-    /// if that thread has ended.
+    /// Stores the outcome of a join, and sends the segment to the recording thread. Returns false
+    /// if this thread has ended.
     fn note(&self, entry: &SourceEntry, outcome: Result<Option<RecordedSegment>, Refusal>) -> bool {
         let mut table = self.files.table();
-        // Another thread, whose place has the same file, may have been faster.
+        // Another thread, whose place contains the same file, may have been faster.
         let is_recorded =
             table.files.get(&entry.path).is_some_and(|status| status.state == State::Recorded);
         let refusal = match outcome {
@@ -255,7 +257,8 @@ impl Finder {
                 return self.sender.send(Event::Joined(Box::new(segment))).is_ok();
             }
             Ok(Some(segment)) => {
-                // Others were faster. The segment is closed while no thread waits for the table.
+                // Another thread was faster. Close the segment after unlocking the table, because
+                // other threads should not wait.
                 drop(table);
                 drop(segment);
                 table = self.files.table();
@@ -266,8 +269,8 @@ impl Finder {
         true
     }
 
-    /// Joins the program of a file, unless the program has opened the file just now. `recorded` is
-    /// the number of files that are recorded.
+    /// Joins the program of a file, unless the program has opened the file only just now.
+    /// `recorded` is the number of recorded files.
     fn join(
         &mut self,
         entry: &SourceEntry,
@@ -312,14 +315,14 @@ impl Finder {
         let options = RecordingOptions::new().bytes(bytes).series(self.arguments.series.into());
         let recorder = Registry::from_segment(segment.clone()).recorder(&options.give_way());
         let recorder = recorder.map_err(|error| refusal(&error))?;
-        // The first tick is made here, so that a slow file, or a file system that hangs, does not
-        // delay the thread that records.
+        // Make the first tick here, because a slow file or a hanging file system should not delay
+        // the recording thread.
         let mut segment = RecordedSegment::new(entry.path.clone(), segment, recorder);
         segment.tick()?;
         Ok(Some(segment))
     }
 
-    /// Returns the bytes for a new recording, which leave enough room for the program.
+    /// Returns the size of a new recording, which leaves enough space for the program.
     fn room(&self, segment: &Segment, free: Option<u64>) -> Result<u64, Refusal> {
         let bytes = self.arguments.bytes;
         if segment.find(RECORD, "").is_ok_and(|record| record.is_some()) {
@@ -329,18 +332,19 @@ impl Finder {
         let room = free.map_or(within_limit, |free| free.min(within_limit));
         match bytes.min(room / PART) / 64 * 64 {
             bytes if bytes >= LEAST_BYTES => Ok(bytes),
-            // Without the number of bytes: a reason that changes would be reported again and again.
+            // The message contains no number of bytes, because a changing reason would be reported
+            // repeatedly.
             _ => Err((State::NoRoom, "its program may need all of the room that is left".into())),
         }
     }
 }
 
-/// The refusal of a file beyond the limit on their number.
+/// Returns the refusal of a file beyond the limit on their number.
 fn too_many_files() -> Refusal {
     (State::LeftOut, "more files are recorded than may be".to_owned())
 }
 
-/// Returns the pause after a look that took this time.
+/// Returns the pause after a look with this duration.
 fn pause(took: Duration) -> Duration {
     PERIOD.max(took.saturating_mul(SHARE)).min(LONGEST)
 }
@@ -349,8 +353,8 @@ fn pause(took: Duration) -> Duration {
 pub(super) const FLAW: &str = "its reader failed: report that";
 const CLOSED: &str = "no process has it open";
 
-/// Checks that the path still names the open file, and that the file was not cut. Call this before
-/// anything is read.
+/// Checks that the path still names the open file, and that the file was not truncated. Call this
+/// before every reading.
 pub(super) fn check(segment: &Segment) -> Result<(), Refusal> {
     segment.check_file().map_err(|error| refusal(&error))?;
     #[cfg(target_os = "linux")]
@@ -360,7 +364,7 @@ pub(super) fn check(segment: &Segment) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that a program still has the file open.
+/// Checks that a program still keeps the file open.
 pub(super) fn check_program(segment: &Segment) -> Result<(), Refusal> {
     match segment.is_last() {
         Some(false) => Ok(()),
@@ -369,7 +373,7 @@ pub(super) fn check_program(segment: &Segment) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the free bytes of a file's file system; `None` if they are not known.
+/// Returns the free bytes of a file's file system; `None` if they are unknown.
 fn free_on_disk(file: &File) -> Option<u64> {
     let system = fstatvfs(file).ok().filter(|system| system.f_blocks > 0)?;
     Some(system.f_bavail.saturating_mul(system.f_frsize))
@@ -392,7 +396,7 @@ fn refusal(error: &quipu_segment::Error) -> Refusal {
         ErrorKind::Moved => "it was removed or replaced".to_owned(),
         ErrorKind::Locked => "its program has it open for itself alone".to_owned(),
         ErrorKind::Joined => "another quipu record records it".to_owned(),
-        // The path is shown before it.
+        // The path is shown before this.
         kind => kind.to_string(),
     };
     (state, reason)
@@ -438,7 +442,7 @@ mod tests {
         }
         threads[1].forget(&[], false);
         assert_eq!(known(), 2);
-        // An incomplete look can have missed a file.
+        // An incomplete look can miss a file.
         threads[0].forget(&[], true);
         assert_eq!(known(), 1);
         assert!(files.table().files.contains_key(&there));

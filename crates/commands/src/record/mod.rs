@@ -1,12 +1,12 @@
-//! `quipu record`: runs a flight recorder in the segments of other programs, which need no change.
-//! `quipu serve --segments-record` runs this command in a separate process.
+//! `quipu record`: runs a flight recorder in the segments of other programs, without changing these
+//! programs. `quipu serve --segments-record` runs this command in a separate process.
 //!
-//! The command joins the processes that have a file open, as their guest: the program opens,
-//! repairs and closes its file, and the command leaves a file alone that no program has open. A
-//! thread for each place looks for files and joins (`files.rs`), where it can wait for a disk.
-//! Another thread records (`rounds.rs`): it uses only files that responded a moment ago, and leaves
-//! slow files, but a file system that hangs under one of them stops it. A file that is cut ends
-//! only its own recording.
+//! The command joins the processes of a file as their guest. The program opens, repairs and closes
+//! its file, and the command does not touch a file that no program keeps open. A thread for each
+//! place looks for files and joins them (`files.rs`), because these steps can wait for a disk.
+//! Another thread records (`rounds.rs`). This thread uses only files that responded recently, and
+//! gives up slow files, but it stops if the file system under a file hangs. If a file is truncated,
+//! only its own recording ends.
 //!
 //! The daemon starts this command as a process, reads its reports (`report.rs`), and ends a process
 //! that is stuck.
@@ -84,21 +84,22 @@ pub struct Record {
     except: Option<PathBuf>,
 }
 
-/// The least bytes of a recording.
+/// The minimum size of a recording in bytes.
 const LEAST_BYTES: u64 = 256 << 10;
-/// The most segments that are recorded by default. Each of them takes a few open files.
+/// The default maximum number of recorded segments. This is limited because each segment needs a
+/// few open files.
 pub const DEFAULT_COUNT: u16 = 100;
-/// The greatest number that a setting may allow instead of [`DEFAULT_COUNT`].
+/// The greatest number that you can set instead of [`DEFAULT_COUNT`].
 pub const MOST_COUNT: u16 = 1000;
 
 /// The signals that end the process, unless the daemon started it.
 const END: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
-/// Records until a signal, or for the time that the arguments give.
+/// Records until a signal arrives, or for the time in the arguments.
 ///
 /// # Errors
-/// A system that refuses a thread, signals, or the handler for cut files; standard output that
-/// cannot be written; and an end before any file was recorded.
+/// Fails if the system refuses a thread, signals, or the handler for truncated files, if standard
+/// output cannot be written, or if the end is before any file was recorded.
 pub fn run(arguments: &Record) -> Result<(), Error> {
     let refused = |action: &'static str| {
         move |error: io::Error| {
@@ -120,7 +121,7 @@ pub fn run(arguments: &Record) -> Result<(), Error> {
             .spawn(move || finder.run())
             .map_err(refused("start a thread"))?;
     }
-    // A recording ends with the threads that look.
+    // Drop this, because the recording must end when no thread looks any more.
     drop(sender);
     let until = arguments.time.and_then(|time| Instant::now().checked_add(time.0));
     let reporter = match arguments.child {
@@ -146,22 +147,23 @@ fn survive_cuts() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Gives the process the name of its program, for `ps` and `quipu inspect`: the daemon starts it by
-/// the link `/proc/self/exe`, so its name is `exe`.
+/// Sets the name of the process for `ps` and `quipu inspect`. This is necessary because the daemon
+/// starts it by the link `/proc/self/exe`, so its name would be `exe`.
 fn set_name() {
-    // A system without this file shows another name; nothing else depends on it.
+    // Ignore the error, because a system without this file only shows another name.
     let _ = std::fs::write("/proc/self/comm", "quipu");
 }
 
-/// Sends an event when the daemon has closed standard input, and has the system end this process
-/// when the daemon dies, also if this process is stopped.
+/// Sends an event when the daemon closes standard input. Also makes the system end this process
+/// when the daemon dies, even if this process is stopped.
 fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Signal, set_parent_process_death_signal};
         set_parent_process_death_signal(Some(Signal::KILL))?;
     }
-    // A signal to all processes of a unit must not end this one before the daemon, which drains.
+    // We ignore these signals because they can be sent to all processes of a unit, for example, but
+    // this process must not end before the daemon, which drains first.
     let ignored = Arc::new(AtomicBool::new(false));
     for number in END {
         flag::register(number, Arc::clone(&ignored))?;
@@ -169,7 +171,7 @@ fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
     let watch = move || {
         let mut bytes = [0; 64];
         let mut input = io::stdin();
-        // An interrupted read is tried again; after any other end, the daemon has gone.
+        // An interrupted read is repeated. After any other end, the daemon is gone.
         while match input.read(&mut bytes) {
             Ok(count) => count > 0,
             Err(error) => error.kind() == io::ErrorKind::Interrupted,
@@ -179,7 +181,7 @@ fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
     thread::Builder::new().name("parent".into()).spawn(watch).map(drop)
 }
 
-/// Sends an event with the first signal that ends the process; the second one ends it at once.
+/// Sends an event on the first signal. The second one ends the process immediately.
 fn end_by_signal(sender: Sender<Event>) -> io::Result<()> {
     exit_at_second(&END)?;
     let mut signals = iterator::Signals::new(END)?;

@@ -1,4 +1,4 @@
-//! The reports of `quipu record`: lines for people, or JSON objects for the daemon that started it.
+//! The reports of `quipu record`: lines for people, or JSON objects for the daemon.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
@@ -17,21 +17,21 @@ use super::files::Files;
 pub enum State {
     /// The file is recorded.
     Recorded,
-    /// The program of the file records it.
+    /// The program of the file records the file itself.
     ByProgram,
-    /// No process has the file open.
+    /// No process keeps the file open.
     Closed,
     /// The program does not share the file.
     Exclusive,
     /// Another recorder records the file.
     Joined,
-    /// This user may not write to the file.
+    /// This user cannot write to the file.
     NotWritable,
-    /// The limit of the file, its disk or a limit of the process leaves no room for a recording.
+    /// The limit of the file, its disk or a limit of the process leaves no space for a recording.
     NoRoom,
-    /// There are more files than may be recorded.
+    /// There are more files than the limit allows.
     LeftOut,
-    /// The file is not a segment of this version, is damaged, was cut, or is too large.
+    /// The file is not a segment of this version, or is damaged, truncated, or too large.
     Unusable,
 }
 
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// Returns the time until a file in this state is looked at again.
+    /// Returns the time until the next look at a file in this state.
     pub fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Recorded | Self::Closed => 0,
@@ -83,7 +83,7 @@ pub struct StateChange {
     pub before: Option<State>,
     /// The state from now on.
     pub state: State,
-    /// The reason if the file is not recorded.
+    /// The reason, if the file is not recorded.
     pub reason: String,
 }
 
@@ -110,15 +110,15 @@ pub struct Line {
 /// Writes the changes to standard output.
 pub(super) struct Reporter {
     is_for_daemon: bool,
-    /// When the last line was made.
+    /// The time of the last line.
     written: Option<Instant>,
-    /// The part of the last line that is not written yet.
+    /// The unwritten part of the last line.
     pending: Vec<u8>,
 }
 
-/// The time from one line for the daemon to the next, if no state changes.
+/// The time between two lines for the daemon if no state changes.
 const BEAT: Duration = Duration::from_millis(900);
-/// The most changes in a line for the daemon.
+/// The maximum number of changes in a line for the daemon.
 const MOST_CHANGES: usize = 100;
 
 impl Reporter {
@@ -129,17 +129,17 @@ impl Reporter {
     /// Creates a reporter whose writes to the daemon's pipe never block.
     ///
     /// # Errors
-    /// The error of the system if standard output is closed.
+    /// Returns the system's error if standard output is closed.
     pub(super) fn for_daemon() -> io::Result<Self> {
         rustix::io::ioctl_fionbio(io::stdout(), true)?;
         Ok(Self { is_for_daemon: true, written: None, pending: Vec::new() })
     }
 
-    /// Writes the changes, as far as the reader takes them at this moment: a reader that is stopped
-    /// must not stop the recording. Returns false if the reader has gone.
+    /// Writes the changes that the reader accepts at this moment. We never wait, because a stopped
+    /// reader must not stop the recording. Returns false if the reader is gone.
     ///
     /// # Errors
-    /// Output that cannot be written.
+    /// Fails if the output cannot be written.
     pub(super) fn write(&mut self, files: &Files) -> io::Result<bool> {
         let written =
             if self.is_for_daemon { self.write_line(files) } else { print_changes(files) };

@@ -1,4 +1,4 @@
-//! The thread that records: it makes a tick of each segment once a second.
+//! The recording thread, which makes a tick of each segment once a second.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,9 +14,9 @@ use rustix::time::{ClockId, clock_gettime};
 use super::files::{FLAW, Files, Refusal, check, check_program};
 use super::report::{Reporter, State};
 
-/// A message of another thread.
+/// A message from another thread.
 pub(super) enum Event {
-    /// A segment was joined, and is to be recorded.
+    /// A joined segment that must be recorded.
     Joined(Box<RecordedSegment>),
     /// All files were looked at.
     Looked,
@@ -24,17 +24,17 @@ pub(super) enum Event {
     Stop,
 }
 
-/// A segment that is recorded.
+/// A segment that is being recorded.
 #[derive(Debug)]
 pub(super) struct RecordedSegment {
     path: PathBuf,
     segment: Segment,
     recorder: Recorder,
-    /// When the next tick is due.
+    /// The time of the next tick.
     due: Instant,
 }
 
-/// The segments that are recorded.
+/// The segments that are being recorded.
 pub(super) struct Rounds {
     events: Receiver<Event>,
     files: Arc<Files>,
@@ -42,15 +42,16 @@ pub(super) struct Rounds {
     segments: Vec<RecordedSegment>,
 }
 
-/// The most processor time of a tick. A longer tick is the last one of its segment.
+/// The maximum processor time of a tick. After a longer tick, its recording ends.
 const MOST_TIME: Duration = Duration::from_millis(100);
-/// The most time by the clock of a check and a tick together. Longer ones are the last ones of
-/// their segment, because its disk is slow and the other segments wait.
+/// The maximum real time of a check and a tick together. After a longer time, the recording of the
+/// segment ends, because its disk is slow and the other segments wait.
 const MOST_WAIT: Duration = Duration::from_secs(1);
-/// The least pause between ticks, in multiples of the time that the last ticks took, and its bound.
+/// The minimum pause between ticks, in multiples of the duration of the last ticks, and the maximum
+/// pause.
 const PAUSE: u32 = 3;
 const LONGEST: Duration = Duration::from_secs(10);
-/// The longest sleep: a heartbeat shows the daemon that this thread lives.
+/// The maximum sleep, because the daemon expects a heartbeat from this thread.
 const BEAT: Duration = Duration::from_secs(1);
 
 impl RecordedSegment {
@@ -61,7 +62,7 @@ impl RecordedSegment {
     /// Records a tick.
     ///
     /// # Errors
-    /// The reason why the tick was the last one.
+    /// Returns the reason why this tick was the last one.
     pub(super) fn tick(&mut self) -> Result<(), Refusal> {
         let began = Instant::now();
         self.record()?;
@@ -76,8 +77,8 @@ impl RecordedSegment {
     fn record(&mut self) -> Result<(), Refusal> {
         check(&self.segment)?;
         let began = processor_time();
-        // If a family cannot be read, the others are recorded. The file was written by others: a
-        // flaw of a reader must not end the recording of other files.
+        // If a family is unreadable, the others are still recorded. We catch panics, because others
+        // wrote the file: a bug in a reader must not end the recording of other files.
         let result = catch_unwind(AssertUnwindSafe(|| self.recorder.tick()));
         let took = processor_time().saturating_sub(began);
         let unusable = |reason: String| Err((State::Unusable, reason));
@@ -91,7 +92,7 @@ impl RecordedSegment {
             Ok(_) => return Err((State::ByProgram, "its program records it itself".to_owned())),
             Err(error) => return unusable(error.to_string()),
         }
-        // After the tick, so that the last tick shows how the program ended.
+        // We check this after the tick, because the last tick should show how the program ended.
         check_program(&self.segment)?;
         if took > MOST_TIME {
             return unusable(format!("reading its series takes too long, {took:?}"));
@@ -105,10 +106,10 @@ impl Rounds {
         Self { events, files, reporter, segments: Vec::new() }
     }
 
-    /// Records until another thread ends the recording, or up to `until`.
+    /// Records until another thread ends the recording, or until `until`.
     ///
     /// # Errors
-    /// A report that cannot be written.
+    /// Fails if a report cannot be written.
     pub(super) fn run(mut self, until: Option<Instant>) -> io::Result<()> {
         let mut rests_until = Instant::now();
         loop {
@@ -141,8 +142,8 @@ impl Rounds {
         due.map(|due| due.saturating_duration_since(now)).fold(BEAT, Duration::min)
     }
 
-    /// Ticks the segments that are due, and reports. Returns false if the reader of the report has
-    /// gone, and the time that the ticks took.
+    /// Ticks the segments that are due, and reports. Returns false if the reader of the report is
+    /// gone, and the duration of the ticks.
     fn round(&mut self, now: Instant) -> io::Result<(bool, Duration)> {
         let (mut at, mut took) = (0, Duration::ZERO);
         while let Some(segment) = self.segments.get_mut(at) {
@@ -156,12 +157,13 @@ impl Rounds {
             match result {
                 Ok(()) => at += 1,
                 Err(refusal) => {
-                    // The segment is closed before this is reported.
+                    // Close the segment before reporting this.
                     let path = self.segments.swap_remove(at).path;
                     self.files.table().end_recording(&path, refusal);
                 }
             }
-            // A round can be long, and the daemon waits for a heartbeat.
+            // Report after each segment, because a round can be long, and the daemon waits for a
+            // heartbeat.
             if !self.reporter.write(&self.files)? {
                 return Ok((false, took));
             }
@@ -170,7 +172,7 @@ impl Rounds {
     }
 }
 
-/// Returns the pause after ticks that took this time.
+/// Returns the pause after ticks with this duration.
 fn rest(took: Duration) -> Duration {
     took.saturating_mul(PAUSE).min(LONGEST)
 }

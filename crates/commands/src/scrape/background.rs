@@ -1,6 +1,6 @@
-//! The sources of a server. A separate thread looks at the paths, so that a file system that does
-//! not respond keeps no scrape waiting for long: the values that were read last are shown instead,
-//! until they are too old.
+//! The sources of a server. A separate thread looks at the paths, because a file system that does
+//! not respond must not block a scrape for long. In this case, the last values are shown until they
+//! are too old.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(super) struct BackgroundSources(Mutex<State>);
 #[derive(Debug)]
 struct State {
     reader: Apart<Reader>,
-    /// The families that were read last, and the time when the reading began.
+    /// The last families, and the start time of their reading.
     last: Option<(Instant, Vec<RecordedFamily>)>,
 }
 
@@ -32,14 +32,14 @@ struct Reader {
     read: Option<(Instant, Vec<RecordedFamily>)>,
 }
 
-/// How long a scrape waits for the thread: less than Prometheus waits for a scrape.
+/// How long a scrape waits for the thread. This is less than Prometheus waits for a scrape.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl BackgroundSources {
     /// Creates a registry that shows all sources.
     ///
     /// # Errors
-    /// A system that starts no thread.
+    /// Fails if the system cannot start a thread.
     pub(super) fn registry(sources: Sources) -> Result<Registry, Error> {
         let registry = Registry::new();
         let sources = Self::start(sources)?;
@@ -71,8 +71,8 @@ impl std::fmt::Debug for Reader {
 }
 
 impl State {
-    /// Lets the thread read the paths, and waits until `until`. This does not wait for a thread
-    /// that has been away since an earlier scrape.
+    /// Lets the thread read the paths, and waits until `until`. If the thread is busy since an
+    /// earlier scrape, this does not wait.
     fn read(&mut self, until: Instant) {
         let is_here = self.reader.wait(Instant::now()).is_some();
         self.take_read();
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Passes on the families that were read last, unless they are too old.
+    /// Passes on the last families, unless they are too old.
     fn pass(&self, now: Instant, sink: &mut dyn Sink) {
         let Some((begun, families)) = &self.last else { return };
         if now.saturating_duration_since(*begun) >= STALE {
@@ -114,7 +114,7 @@ impl Collector for BackgroundSources {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        // No change of the state can panic half way.
+        // A poisoned mutex is fine, because no change of the state can panic half way.
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.read(Instant::now() + PATIENCE);
         state.pass(Instant::now(), sink);
@@ -149,7 +149,7 @@ mod tests {
         let minute = Duration::from_secs(60);
         read(minute);
         assert_eq!(shown(Duration::ZERO).unwrap(), "jobs_total 1");
-        // It hangs, and is not waited for twice.
+        // The thread hangs, so the second scrape does not wait.
         let (release, wait) = channel::<()>();
         sources.0.lock().unwrap().reader.send(move |_| wait.recv().unwrap());
         jobs.inc();

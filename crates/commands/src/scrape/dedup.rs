@@ -1,4 +1,4 @@
-//! Passes on the families of several paths, each name once.
+//! Passes on the families of several paths, where each name occurs only once.
 
 use quipu::exposition::ShownNames;
 use quipu::snapshot::{FamilyHeader, Kind, Series, Sink};
@@ -6,30 +6,30 @@ use quipu_segment::printable;
 
 use quipu_sources::labels::{flaw, suffix};
 
-/// Passes on a family only if no other one has one of the names under which it is shown. Families
-/// of one path with the same name are variants of one, which differ in their labels: they follow
-/// each other, and formats show them together.
+/// Passes on a family only if its shown names are still free. If one path contains several families
+/// with the same name, these are variants with different labels: they are adjacent, and formats
+/// show them together.
 pub(super) struct DedupSink<'a> {
     sink: &'a mut dyn Sink,
     /// The names of the command's own families: of the family that this sink adds, and of the
     /// families that a reading of directories adds.
     own: [ShownNames; 2],
-    /// Whether the current path is a segment, whose reading adds no family.
+    /// Whether the current path is a segment. Reading a segment adds no own family.
     is_segment: bool,
-    /// The names that are shown, of each path. The current path is the last one.
+    /// The shown names of each path. The current path is the last one.
     shown: Vec<(String, ShownNames)>,
-    /// The name and the kind of the current path's last family, and whether it is left out.
+    /// The name and the kind of the current path's last family, and whether it is omitted.
     last: Option<(String, Kind, bool)>,
-    /// The first names of the current path that are left out, with the path that has them.
+    /// The first omitted names of the current path, with the path that shows them.
     names: Vec<String>,
-    /// How many names of the current path, and of all, are left out.
+    /// The number of omitted names of the current path, and of all paths.
     left_out: usize,
     repeated: u64,
-    /// Whether a scraper would refuse the current family, and all others with it.
+    /// Whether the current family would make a scraper refuse the whole page.
     is_refused: bool,
 }
 
-/// The most names in a warning.
+/// The maximum number of names in a warning.
 const MAX_NAMES: usize = 5;
 
 impl<'a> DedupSink<'a> {
@@ -50,7 +50,7 @@ impl<'a> DedupSink<'a> {
         }
     }
 
-    /// Begins a path, which is a segment, or several directories.
+    /// Begins a path: a segment, or several directories.
     pub(super) fn begin(&mut self, path: String, is_segment: bool) {
         self.is_segment = is_segment;
         self.shown.push((path, ShownNames::default()));
@@ -80,7 +80,7 @@ impl<'a> DedupSink<'a> {
         }
     }
 
-    /// Notes that a family is left out.
+    /// Records that a family is omitted.
     fn leave_out(&mut self, family: &FamilyHeader<'_>, reason: &str) {
         (self.left_out, self.repeated) = (self.left_out + 1, self.repeated + 1);
         if self.names.len() < MAX_NAMES {
@@ -107,7 +107,7 @@ impl<'a> DedupSink<'a> {
 
 impl Sink for DedupSink<'_> {
     fn family(&mut self, family: &FamilyHeader<'_>) {
-        // A file may have any name and any labels.
+        // Check this, because a file can contain any name and any labels.
         let refused = flaw(family, &Vec::new());
         self.is_refused = refused.is_some();
         if let Some(reason) = refused {
@@ -136,7 +136,7 @@ impl Sink for DedupSink<'_> {
     }
 }
 
-/// The families that a reading of directories adds. It shows no family of a file with their names.
+/// The families that a reading of directories adds. No family of a file can use their names.
 const DIRECTORY_FAMILIES: [(&str, Kind); 3] = [
     ("quipu_scrape_files", Kind::Gauge),
     ("quipu_scrape_files_skipped", Kind::Counter),

@@ -1,7 +1,7 @@
 //! The sources of metrics, directories and segments, as one registry.
 //!
-//! Each scrape looks at the paths again: a file may be made, replaced or removed at any time. A
-//! path of no use is left out, named and counted, and the others are shown.
+//! Each scrape looks at the paths again, because a file can be created, replaced or removed at any
+//! time. If a path is unusable, it is omitted, named and counted, and the others are shown.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -28,11 +28,11 @@ pub(super) struct Sources {
     first: InitialSources,
     /// The reader of the directories, which counts all skipped files.
     directories: Directories,
-    /// Whether a path could not be read.
+    /// Whether a path was unreadable.
     has_skipped: bool,
     /// Whether there was a warning about a file in a directory.
     has_warned: Arc<AtomicBool>,
-    /// Whether a scrape could read any of the sources.
+    /// Whether a scrape could read at least one source.
     pub(super) is_used: bool,
     /// The paths whose omitted families were reported on standard error.
     reported: HashSet<String>,
@@ -41,18 +41,19 @@ pub(super) struct Sources {
 /// A path that the user named.
 struct SourcePath {
     path: PathBuf,
-    /// The reason why the path is omitted, which standard error has reported.
+    /// The reported reason why the path is omitted.
     reported: Option<&'static str>,
 }
 
-/// The contents of the paths at first.
+/// The contents of the paths at the start.
 #[derive(Default)]
 struct InitialSources {
     segments: usize,
     directories: Vec<PathBuf>,
-    /// The files in the directories.
+    /// The number of files in the directories.
     files: usize,
-    /// The segments in one of the directories that were not named, with their directories.
+    /// Segments that are in one of the directories but not named by the user, with their
+    /// directories.
     unnamed: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -62,7 +63,7 @@ enum PathContents {
     Segment(SegmentFile),
 }
 
-/// The fault of a path that cannot be used.
+/// The fault of an unusable path.
 struct Fault {
     /// The label in `quipu_scrape_files_skipped_total`.
     reason: &'static str,
@@ -97,7 +98,7 @@ impl PathContents {
         if !data.is_file() {
             return Err(Fault::new("foreign", path, NEITHER));
         }
-        // Opening a device or a pipe can have effects, so the look at its type comes first.
+        // Check the type first, because opening a device or a pipe can have effects.
         let file = SegmentFile::open(path).map_err(|error| unreadable(&error))?;
         if file.id() != file_id(&data) {
             return Err(unreadable(&"another file took its place at this moment"));
@@ -121,7 +122,7 @@ impl Sources {
     /// Opens the directories and segments at these paths.
     ///
     /// # Errors
-    /// The last fault, if none of the paths can be used.
+    /// Returns the last fault if every path is unusable.
     pub(super) fn open(
         paths: &[PathBuf],
         hints: impl Iterator<Item = (String, Hint)>,
@@ -147,7 +148,7 @@ impl Sources {
         let has_warned = Arc::<AtomicBool>::default();
         let flag = Arc::clone(&has_warned);
         let mut directories = Directories::new([""; 0]).on_warning(move |warning| {
-            // Relaxed: it is read after the scrape, whose threads have ended then.
+            // Relaxed: this is read after the scrape, when its threads have ended.
             flag.store(true, Ordering::Relaxed);
             warn(warning);
         });
@@ -158,7 +159,7 @@ impl Sources {
         Ok(Self { paths: sources, first, directories, has_skipped, has_warned, is_used, reported })
     }
 
-    /// Refuses directories without a file of a process, unless there is a segment, and warns of
+    /// Refuses directories without files of a process, unless there is a segment. Warns about
     /// segments in the other directories.
     pub(super) fn refuse_nothing(&self) -> Result<(), Error> {
         let InitialSources { segments, directories, files, unnamed } = &self.first;
@@ -194,7 +195,7 @@ impl Sources {
         }
     }
 
-    /// Returns whether a scrape could not read some of the sources, or not in full.
+    /// Returns whether some sources were unreadable, or only readable in part.
     pub(super) fn is_part(&self) -> bool {
         // Relaxed: the threads of the scrape have ended.
         self.has_skipped || self.has_warned.load(Ordering::Relaxed)
@@ -241,17 +242,17 @@ impl Sources {
 }
 
 impl InitialSources {
-    /// Notes the contents of a path.
+    /// Adds the contents of a path.
     fn look(&mut self, path: &Path, paths: &[PathBuf]) -> Result<(), Fault> {
         match PathContents::open(path)? {
             PathContents::Segment(file) => {
-                // A segment that cannot be shown cannot be used.
+                // Check this, because a segment that cannot be shown is unusable.
                 read(&file, &mut NullSink)?;
                 self.segments += 1;
             }
             PathContents::Directory(_) => {
                 let files = Directories::new([path]).count();
-                // The error names the path.
+                // The message already names the path.
                 let message = |error: quipu_store::Error| error.to_string();
                 let failed = |error| Fault { reason: "unreadable", message: message(error) };
                 self.files += files.map_err(failed)?;
@@ -308,7 +309,7 @@ impl Sink for NullSink {
     fn series(&mut self, _: &FamilyHeader<'_>, _: &Series<'_>) {}
 }
 
-/// Sources that a registry collects, and whose owner then reads the outcome.
+/// Sources that a registry collects. Their owner then reads the outcome.
 pub(super) struct SharedSources(pub(super) Arc<Mutex<Sources>>);
 
 impl Collector for SharedSources {

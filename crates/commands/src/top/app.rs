@@ -1,5 +1,5 @@
-//! The state of the program: the place of the user, the selection, the prompt. Keys and looks
-//! change the state, and `view` draws it.
+//! The state of the program: the user's place, the selection, the prompt. Keys and looks change
+//! this state, and `view` draws it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -21,24 +21,24 @@ pub(super) struct App {
     /// The name of the target.
     pub(super) target: String,
     pub(super) model: Model,
-    /// The places of the user, the current one last. The list is never empty.
+    /// The user's places, the current one last. This list is never empty.
     places: Vec<Visit>,
     pub(super) sort: Sort,
     pub(super) is_reversed: bool,
     /// The filter as typed and as parsed.
     pub(super) filter: (String, Filter),
-    /// The text of the last search.
+    /// The words of the last search.
     search: String,
     pub(super) items: Vec<Item>,
     /// The first item or line on the screen.
     pub(super) offset: usize,
-    /// The number of items or lines that there is room for.
+    /// The number of items or lines that fit on the screen.
     room: usize,
     /// The prompt, while the user types.
     pub(super) prompt: Option<Prompt>,
-    /// The files and lines that the last look could not read.
+    /// The unreadable files and lines of the last look.
     pub(super) problems: Vec<String>,
-    /// The series that the rows do not show, although everything was read.
+    /// Notes about series that are not shown, although everything was readable.
     pub(super) notes: Vec<String>,
     pub(super) interval: Duration,
     pub(super) is_paused: bool,
@@ -55,12 +55,12 @@ pub(super) struct App {
 struct Visit {
     place: Place,
     selected: usize,
-    /// The item that the user selected, which is found again when the list changes. Without a key,
-    /// the first item is selected.
+    /// The item that the user selected. The key is needed to find this item again when the list
+    /// changes. Without a key, the first item is selected.
     key: Option<ItemKey>,
 }
 
-/// The key of an item, which stays the same when the numbers of items change.
+/// The key of an item. It stays the same when the numbers of items change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ItemKey {
     Family(FamilyKey),
@@ -84,7 +84,7 @@ pub(super) enum Purpose {
     Search,
 }
 
-/// The action that the caller must take after a key.
+/// The action that the caller must perform after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Nothing,
@@ -95,9 +95,9 @@ pub(super) enum Action {
     Step(Step),
 }
 
-/// The bounds of the interval, for the flag and for the keys.
+/// The limits of the interval, for the flag and for the keys.
 pub(super) const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
-/// The most bytes of a prompt.
+/// The maximum length of a prompt in bytes.
 const MAX_PROMPT: usize = 200;
 
 impl App {
@@ -125,7 +125,7 @@ impl App {
         }
     }
 
-    /// Shows a look, which was taken at this time. After an error, the rows stay unchanged.
+    /// Shows a look that was taken at this time. After an error, the rows do not change.
     pub(super) fn look(&mut self, look: &Result<Look, String>, at: Duration) {
         match look {
             Ok(look) => {
@@ -140,7 +140,7 @@ impl App {
         }
     }
 
-    /// Goes to a first place, and forgets the others.
+    /// Goes to a first place, and removes the others.
     pub(super) fn start_at(&mut self, place: Place) {
         self.places.clear();
         self.go(place);
@@ -170,7 +170,7 @@ impl App {
         self.model.rows().get(row as usize)
     }
 
-    /// Makes the list again, and keeps the selection.
+    /// Creates the list again, and keeps the selection.
     pub(super) fn list(&mut self) {
         self.items = list(&self.model, self.place(), &self.filter.1, self.sort, self.is_reversed);
         let selected = match &self.visit().key.clone() {
@@ -221,7 +221,7 @@ impl App {
         let key = self.items.get(selected).map(|item| self.item_key(item));
         let visit = self.visit();
         visit.selected = selected;
-        // An empty list may fill again.
+        // We keep the key, because an empty list can fill again.
         visit.key = key.or(visit.key.take());
         self.fit(self.room);
     }
@@ -285,7 +285,7 @@ impl App {
         self.go(place);
     }
 
-    /// Groups the series of a family by the next label; after the last label, by none.
+    /// Groups the series of a family by the next label, and after the last label, by no label.
     fn group(&mut self) {
         let Place::Family { family, chosen, by } = self.place() else { return };
         let names = label_names(&self.model, family, chosen);
@@ -306,7 +306,7 @@ impl App {
         });
     }
 
-    /// Selects the next or the previous item whose name contains the text of the search.
+    /// Selects the next or the previous item whose name contains the words of the search.
     fn find(&mut self, is_forward: bool) {
         let (count, selected) = (self.items.len(), self.selected());
         let wanted = Filter::parse(&self.search);
@@ -444,7 +444,7 @@ impl App {
         }
     }
 
-    /// Returns the place of the user as text.
+    /// Returns the user's place as a string.
     pub(super) fn path(&self) -> String {
         let text = match self.place() {
             Place::Families => "families".to_owned(),
@@ -465,7 +465,7 @@ impl App {
     }
 }
 
-/// Returns the step of a key that has another meaning while a recording is shown.
+/// Returns the step of a key that acts differently while a recording is shown.
 fn step(code: KeyCode) -> Option<Step> {
     match code {
         KeyCode::Char('p' | ' ') => Some(Step::Play),
@@ -481,5 +481,5 @@ fn step(code: KeyCode) -> Option<Step> {
     }
 }
 
-/// The most lines that the page of a series is scrolled by.
+/// How many lines you can scroll the page of a series.
 const MAX_SCROLL: usize = 10_000;

@@ -1,14 +1,14 @@
-//! The filter of series: all words must be in the name or the labels.
+//! The filter of series. The name or the labels must contain all words.
 
-/// The words of a filter, and whether each must be missing.
+/// The words of a filter. The flag means that the word must be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     words: Vec<(bool, Vec<u8>)>,
 }
 
 impl Filter {
-    /// Parses words that are separated by spaces. A word that begins with `!` must be missing.
-    /// ASCII letters match in either case.
+    /// Parses words that are separated by spaces. A word after `!` must be missing. The case of
+    /// ASCII letters does not matter.
     pub(super) fn parse(text: &str) -> Self {
         let words = text.split_whitespace().map(|word| match word.strip_prefix('!') {
             Some(word) => (true, word.into()),

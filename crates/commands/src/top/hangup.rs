@@ -1,6 +1,6 @@
-//! The end of the terminal. After a terminal has hung up, crossterm, which waits for keys, reads
-//! the end again and again, and never returns for a signal. So a thread waits for the end, and ends
-//! the program.
+//! Detects the end of the terminal. After a hangup, crossterm reads the end again and again while
+//! it waits for keys, and never returns for a signal. A separate thread therefore waits for the
+//! end, and ends the program.
 
 use std::time::Duration;
 use std::{io, process, thread};
@@ -11,13 +11,13 @@ use signal_hook::consts::SIGHUP;
 
 use super::screen::End;
 
-/// The time for the program to end by itself, like after a signal that arrived in time.
+/// The time for the program to end by itself, for example after a signal that arrived in time.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Ends the program soon after its terminal, which is standard output.
 ///
 /// # Errors
-/// If the system starts no thread.
+/// Fails if the system cannot start a thread.
 pub(super) fn watch() -> io::Result<()> {
     let run = || {
         if has_ended() {
@@ -32,7 +32,7 @@ pub(super) fn watch() -> io::Result<()> {
 fn has_ended() -> bool {
     let terminal = io::stdout();
     loop {
-        // No events: the end and errors are always reported.
+        // Request no events, because the end and errors are always reported.
         let mut polled = [PollFd::new(&terminal, PollFlags::empty())];
         match poll(&mut polled, None) {
             Err(Errno::INTR) => {}

@@ -20,7 +20,7 @@ pub(super) enum Place {
     Families,
     /// All series of all families.
     All,
-    /// The series of a family that have these values of labels, maybe in groups by another label.
+    /// The series of a family with these values of labels, optionally in groups by another label.
     Family { family: FamilyKey, chosen: Vec<(String, String)>, by: Option<String> },
     /// One series.
     Series { family: FamilyKey, labels: String },
@@ -43,7 +43,7 @@ pub enum Sort {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) subject: Subject,
-    /// The number of its series.
+    /// The number of the item's series.
     pub(super) count: usize,
     pub(super) kind: Kind,
     /// The sum of the series' counts, or the value of a gauge.
@@ -52,9 +52,9 @@ pub(super) struct Item {
     pub(super) range: (f64, f64),
     /// Events a second.
     pub(super) rate: Option<f64>,
-    /// The first of its rows.
+    /// The first of the item's rows.
     pub(super) row: u32,
-    /// Boxed, because lists of series have none.
+    /// Boxed, because most items of a list of series need none.
     buckets: Option<Box<MergedBuckets>>,
 }
 
@@ -73,7 +73,7 @@ pub(super) enum Subject {
 #[derive(Debug)]
 struct MergedBuckets {
     buckets: Buckets,
-    /// Whether all histograms have the same bounds. Otherwise, they have no common quantiles.
+    /// Whether all histograms use the same bounds. Otherwise, we cannot compute common quantiles.
     is_uniform: bool,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn list(
         },
         Place::Series { .. } => Vec::new(),
     };
-    // Stable: items with the same numbers stay in the order of names.
+    // The sort is stable, so items with equal numbers stay ordered by name.
     match sort {
         Sort::Name => {}
         Sort::Rate => items.sort_by(|a, b| descending(a.rate, b.rate)),
@@ -108,7 +108,7 @@ pub(super) fn list(
     items
 }
 
-/// Compares so that the greatest number is first, and items without a number are last.
+/// Orders the greatest number first, and items without a number last.
 fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
     let number = |n: Option<f64>| n.filter(|n| !n.is_nan());
     match (number(a), number(b)) {
@@ -119,7 +119,7 @@ fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
 
 fn families(model: &Model, filter: &Filter) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
-    // The rows of a family follow each other in this order.
+    // The rows of a family are adjacent in this order.
     for &number in model.order() {
         let row = &model.rows()[number as usize];
         let family = model.family(row);
@@ -181,7 +181,7 @@ fn groups(
     items
 }
 
-/// Returns whether a row has all of these labels.
+/// Returns whether a row contains all of these labels.
 fn has(row: &Row, chosen: &[(String, String)]) -> bool {
     chosen.iter().all(|(name, value)| {
         let found = labels(&row.labels).find(|(other, _)| other == name);
@@ -189,7 +189,7 @@ fn has(row: &Row, chosen: &[(String, String)]) -> bool {
     })
 }
 
-/// Returns the names of the labels in a family's series, without the chosen ones.
+/// Returns the names of the labels in a family's series, except the chosen ones.
 pub(super) fn label_names(
     model: &Model,
     family: &FamilyKey,
@@ -247,8 +247,8 @@ impl Item {
         }
     }
 
-    /// Returns quantiles of the observations, if they are known, and whether they are only of the
-    /// observations since the look before.
+    /// Returns quantiles of the observations, if they are known. The flag is true if they cover
+    /// only the observations since the previous look.
     pub(super) fn quantiles<const N: usize>(
         &self,
         model: &Model,
@@ -269,8 +269,8 @@ impl Item {
     }
 }
 
-/// Returns quantiles of a histogram, and whether they are only of the observations since the look
-/// before.
+/// Returns quantiles of a histogram. The flag is true if they cover only the observations since the
+/// previous look.
 pub(super) fn bucket_quantiles<const N: usize>(
     buckets: &Buckets,
     wanted: [f64; N],
@@ -293,7 +293,7 @@ impl MergedBuckets {
         all.count += more.count;
         all.sum += more.sum;
         all.now.iter_mut().zip(&more.now).for_each(|(a, b)| a.1 += b.1);
-        // A series that is new has no recent observations yet.
+        // A new series contains no recent observations yet.
         if all.recent.is_empty() {
             all.recent.clone_from(&more.recent);
         } else {

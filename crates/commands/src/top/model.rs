@@ -1,7 +1,7 @@
 //! The model: a row for each series, with its rate, its resets, and its last values.
 //!
-//! Rows are kept by family and labels. A series that is missing in a look loses its row. Values are
-//! formatted elsewhere.
+//! Rows are stored by family and labels. If a series is missing in a look, its row is removed.
+//! Values are formatted elsewhere.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -17,7 +17,7 @@ use crate::look::{Family, Look, Points, Series, Value, began_again, growth};
 #[derive(Debug, Default)]
 pub(super) struct Model {
     families: Vec<Family>,
-    /// The sums of the points of each family's series: a sum for each look since the first look
+    /// The trend of each family: the sum of its series' points, for each look since the first look
     /// with points.
     trends: Vec<Option<Trend>>,
     numbers: HashMap<(String, Kind), u32>,
@@ -30,7 +30,8 @@ pub(super) struct Model {
     hasher: RandomState,
     /// The number of looks.
     looks: u32,
-    /// The number of series with the name and the labels of an earlier series in the last look.
+    /// The number of repeated series in the last look, with the name and the labels of an earlier
+    /// series.
     duplicates: usize,
     /// The number of families with series.
     used: usize,
@@ -40,21 +41,21 @@ pub(super) struct Model {
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) family: u32,
-    /// In the form of [`Series::labels`].
+    /// The labels, in the form of [`Series::labels`].
     pub(super) labels: Box<str>,
     pub(super) value: RowValue,
-    /// Events or observations a second since the look before. `None` if the rate is not known yet,
-    /// or if the value does not count events.
+    /// The events or observations per second since the previous look. `None` if the rate is
+    /// unknown, or if the value does not count events.
     pub(super) rate: Option<f64>,
-    /// How often the series started again from zero.
+    /// How many times the series started again from zero.
     pub(super) resets: u32,
-    /// Nanoseconds of Unix time when the series began.
+    /// The start of the series in nanoseconds of Unix time.
     pub start: Option<u64>,
     /// The last points. `None` if all of them are equal.
     trend: Option<Trend>,
     /// The number of points: one for each look since the first look with a point.
     points: usize,
-    /// Whether the value counts events, so that its points are rates. Otherwise they are values.
+    /// Whether the value counts events. Its points are then rates, otherwise values.
     is_sum: bool,
     /// The time and the number of the last look with this series.
     at: Duration,
@@ -74,11 +75,11 @@ pub(super) enum RowValue {
 pub(super) struct Buckets {
     pub(super) count: f64,
     pub(super) sum: f64,
-    /// Upper bounds, each with the number of observations in only this bucket.
+    /// The upper bounds, each with the number of observations in only this bucket.
     pub(super) now: Vec<(f64, f64)>,
-    /// The number of observations in each bucket since the look before; empty if it is not known.
+    /// The number of observations in each bucket since the previous look; empty if it is unknown.
     pub(super) recent: Vec<f64>,
-    /// Whether the bounds are of exponential buckets in use, of a native histogram.
+    /// Whether the bounds are the exponential buckets in use of a native histogram.
     pub(super) is_exponential: bool,
 }
 
@@ -86,15 +87,16 @@ pub(super) struct Buckets {
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     has_rows: bool,
-    /// The sum of the points, if a row has a point.
+    /// The sum of the points, if a row contains a point.
     points: Option<f64>,
 }
 
-/// The most families that are kept without rows, for their numbers to stay.
+/// The maximum number of families without rows that are kept. They are kept because their numbers
+/// should not change.
 const MAX_EMPTY: usize = 10_000;
 
 impl Model {
-    /// Updates the rows with a look. `at` is the time of the look since any fixed point.
+    /// Updates the rows with a look. `at` is the time of the look, relative to any fixed time.
     pub(super) fn update(&mut self, look: &Look, at: Duration) {
         self.looks = self.looks.wrapping_add(1);
         self.duplicates = 0;
@@ -135,7 +137,7 @@ impl Model {
         &self.order
     }
 
-    /// Returns the number of a family, if it had series.
+    /// Returns the number of a family, if it contained series before.
     pub(super) fn number(&self, key: &(String, Kind)) -> Option<u32> {
         self.numbers.get(key).copied()
     }
@@ -172,7 +174,7 @@ impl Model {
     fn family_number(&mut self, family: &Family) -> u32 {
         let key = (family.name.clone(), family.kind);
         if let Some(&number) = self.numbers.get(&key) {
-            // A help may come late.
+            // We update this, because the help can arrive later.
             self.families[number as usize].clone_from(family);
             return number;
         }
@@ -183,8 +185,8 @@ impl Model {
         number
     }
 
-    /// Updates the row of a series, and returns the row's number; `None` if the look contains the
-    /// series twice. Most looks have the order of the look before, so the row is likely `next`.
+    /// Updates the row of a series, and returns the row's number; `None` if the look repeats the
+    /// series. Most looks use the same order as the previous one, so the row is probably `next`.
     fn take(
         &mut self,
         family: u32,
@@ -203,7 +205,7 @@ impl Model {
                     Some(&row) => row as usize,
                     None => {
                         self.is_ordered = false;
-                        // A look has fewer series.
+                        // This fits, because a look contains fewer series.
                         let number = u32::try_from(rows.len()).expect("there are fewer rows");
                         rows.push(Row::new(family, kind, series, at, self.looks));
                         let hasher = &self.hasher;
@@ -223,7 +225,7 @@ impl Model {
         Some(number)
     }
 
-    /// Drops the rows of series that are missing in the last look.
+    /// Removes the rows of series that are missing in the last look.
     fn drop_gone(&mut self) {
         self.rows.retain(|row| row.look == self.looks);
         self.is_ordered = false;
@@ -239,7 +241,7 @@ impl Model {
         }
     }
 
-    /// Drops the families without rows. The others get other numbers.
+    /// Removes the families without rows. The others get new numbers.
     fn drop_families(&mut self, sums: &[Sum]) {
         let mut numbers = Vec::with_capacity(sums.len());
         let mut next = 0;
@@ -270,7 +272,7 @@ impl Model {
         }
     }
 
-    /// Sorts the rows by name, type and labels. Names are compared once for each family.
+    /// Sorts the rows by name, type and labels. The names are compared only once per family.
     fn sort(&mut self) {
         let Self { families, rows, order, .. } = self;
         let mut by_name: Vec<usize> = (0..families.len()).collect();
@@ -309,7 +311,7 @@ impl Row {
             resets: 0,
             start: series.start,
             trend: None,
-            // The first look knows no rate.
+            // The rate is unknown at the first look.
             points: usize::from(!is_sum),
             is_sum,
             at,
@@ -333,7 +335,7 @@ impl Row {
 
     fn update(&mut self, kind: Kind, series: &Series<'_>, at: Duration, look: u32) {
         let seconds = at.saturating_sub(self.at).as_secs_f64();
-        // A series that began later is a new series with old labels.
+        // A series with a later start is a new series with old labels.
         let is_restarted = began_again(self.start, series.start);
         let before = self.point();
         let growth = self.value.replace(kind, &series.value, is_restarted);
@@ -348,7 +350,7 @@ impl Row {
         self.remember(before);
     }
 
-    /// Returns the point of this moment in the trend.
+    /// Returns the current point of the trend.
     fn point(&self) -> Option<f64> {
         match (self.is_sum, &self.value) {
             (false, RowValue::Number(number)) => Some(number.as_f64()),
@@ -356,8 +358,9 @@ impl Row {
         }
     }
 
-    /// Adds the new point to the trend, which begins when the points change for the first time. A
-    /// look without a point leaves a gap, because the points of all rows belong to the same looks.
+    /// Adds the new point to the trend. The trend begins when the points change for the first time.
+    /// A look without a point leaves a gap, because the points of all rows must belong to the same
+    /// looks.
     fn remember(&mut self, before: Option<f64>) {
         let point = self.point();
         if self.points == 0 && point.is_none() {
@@ -427,7 +430,7 @@ impl RowValue {
                 &Value::Histogram { count, sum, buckets: now, is_exponential },
             ) => {
                 if is_exponential {
-                    // Buckets that are new in use had no observations before.
+                    // A new bucket contained no observations before.
                     buckets.use_bounds(now);
                 }
                 buckets.is_exponential = is_exponential;
@@ -477,13 +480,13 @@ impl Buckets {
         (growth, is_reset)
     }
 
-    /// Adds the bounds of `now` that are missing, with empty buckets, and removes empty buckets
-    /// whose bounds are not in `now`.
+    /// Adds the missing bounds of `now`, with empty buckets, and removes empty buckets whose bounds
+    /// are not in `now`.
     fn use_bounds(&mut self, now: &[(f64, f64)]) {
         let mut before = std::mem::take(&mut self.now).into_iter().peekable();
         for &(bound, _) in now {
             while let Some(gone) = before.next_if(|(other, _)| *other < bound) {
-                // Its observations are in a wider bucket now: they cannot be compared.
+                // We cannot compare its observations, because they are in a wider bucket now.
                 if gone.1 > 0.0 {
                     self.now.push(gone);
                 }
@@ -494,7 +497,7 @@ impl Buckets {
         self.now.extend(before.filter(|(_, count)| *count > 0.0));
     }
 
-    /// Adds the exponential buckets of another series, whose bounds may differ.
+    /// Adds the exponential buckets of another series, whose bounds can differ.
     pub(super) fn merge(&mut self, more: &Self) {
         let (all, own) = (std::mem::take(&mut self.now), std::mem::take(&mut self.recent));
         let with = |buckets: &Self, at: usize| buckets.recent.get(at).copied().unwrap_or(0.0);
@@ -519,8 +522,8 @@ impl Buckets {
         self.recent.extend(buckets.iter().map(|(_, _, recent)| *recent));
     }
 
-    /// Returns the buckets to take quantiles from, and whether they hold the recent observations.
-    /// They hold all observations if there were none since the look before.
+    /// Returns the buckets for computing quantiles. The flag is true if they contain the recent
+    /// observations. If there were none since the previous look, they contain all observations.
     pub(super) fn latest(&self) -> (impl Iterator<Item = (f64, f64)> + Clone, bool) {
         let is_recent = self.recent.iter().any(|count| *count > 0.0);
         let counts = (0..self.now.len()).map(move |i| {

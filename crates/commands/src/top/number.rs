@@ -1,6 +1,6 @@
-//! Numbers in few characters.
+//! Formats numbers in few characters.
 
-/// A number in at most ten characters: whole numbers below 10^9 as they are, others with four
+/// Formats a number in at most ten characters: whole numbers below 10^9 in full, others with four
 /// digits and a letter for thousands.
 pub(super) fn short(n: f64) -> String {
     let size = n.abs();
@@ -29,7 +29,7 @@ pub(super) fn short(n: f64) -> String {
     digits(rest)
 }
 
-/// Four digits, without zeros at the end of a fraction.
+/// Formats four digits, without zeros at the end of a fraction.
 fn digits(n: f64) -> String {
     let size = n.abs();
     let places = match size {
@@ -48,7 +48,7 @@ fn digits(n: f64) -> String {
     }
 }
 
-/// A number of things, with a comma between thousands.
+/// Formats a number of things, with a comma between thousands.
 pub(super) fn count(n: usize) -> String {
     let text = n.to_string();
     let mut grouped = String::new();

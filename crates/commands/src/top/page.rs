@@ -13,7 +13,7 @@ use crate::inspect::names::{exact, number};
 use crate::inspect::text::date;
 use crate::look::labels;
 
-/// The most labels and buckets that have a line.
+/// The maximum number of labels and buckets that are listed.
 const MAX_LINES: usize = 1000;
 
 /// Returns the lines of the page.
@@ -52,14 +52,14 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     page.0
 }
 
-/// The column in which texts begin.
+/// The column of the values.
 const INDENT: usize = 10;
 
-/// The lines so far.
+/// The lines of the page so far.
 struct Page(Vec<Line<'static>>);
 
 impl Page {
-    /// Adds a line, unless it has no text.
+    /// Adds a line, unless the value is empty.
     fn add(&mut self, name: &'static str, text: &str) {
         if !text.is_empty() {
             let name =
@@ -105,14 +105,14 @@ impl Page {
         self.0.push(Line::styled(head, Style::new().add_modifier(Modifier::BOLD)));
         let most = buckets.now.iter().map(|(_, count)| *count).fold(0.0, f64::max);
         let room = width.saturating_sub(INDENT + 12 + 14 + 12 + 1).min(40);
-        // An empty exponential bucket only marks the lower bound of the next one.
+        // Hide an empty exponential bucket, because it only marks the lower bound of the next one.
         let shown =
             |(_, (_, count)): &(usize, &(f64, f64))| !buckets.is_exponential || *count > 0.0;
         let all = buckets.now.iter().enumerate();
         for (i, (bound, count)) in all.filter(shown).take(MAX_LINES) {
             let recent = buckets.recent.get(i).map_or_else(String::new, |n| short(*n));
             let share = if most > 0.0 { count.max(0.0) / most } else { 0.0 };
-            // At most the room.
+            // At most the whole space.
             let bar = "#".repeat((share * room as f64).round() as usize);
             let (bound, count) = (number(*bound), short(*count));
             let text = format!("{:<INDENT$}{bound:>12}{count:>14}{recent:>12} {bar}", "");

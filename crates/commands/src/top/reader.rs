@@ -1,4 +1,5 @@
-//! The thread that looks: a file that is slow or a server that hangs does not stop the screen.
+//! The looking thread. It is separate because a slow file or a hanging server should not stop the
+//! screen.
 
 use std::io;
 use std::sync::Arc;
@@ -14,42 +15,42 @@ use crate::look::{Look, Source};
 /// A look or an error, and its time.
 type TimedLook = (Instant, Result<Look, String>);
 
-/// The thread that looks. It ends with the process, or when this handle is dropped.
+/// The looking thread. It ends with the process, or when you drop this handle.
 pub(super) struct Reader {
     looks: Receiver<TimedLook>,
-    /// The instant from which the times of the model count.
+    /// The time zero of the model.
     begun: Instant,
     thread: Thread,
-    /// Milliseconds from one look to the next; 0 is a pause.
+    /// The milliseconds between two looks; 0 is a pause.
     interval: Arc<AtomicU64>,
 }
 
 impl Reader {
-    /// Begins to look after a delay. Times count from `begun`, the time of the program's first
+    /// Begins to look after a delay. Times are relative to `begun`, the time of the program's first
     /// look.
     ///
     /// # Errors
-    /// If the system starts no thread.
+    /// Fails if the system cannot start a thread.
     pub(super) fn start(
         mut source: Source,
         interval: Duration,
         delay: Duration,
         begun: Instant,
     ) -> io::Result<Self> {
-        // One look waits while another is shown.
+        // The capacity is one, so one look can wait while another is shown.
         let (sender, looks) = sync_channel(1);
         let interval = Arc::new(AtomicU64::new(millis(interval)));
         let pace = Arc::clone(&interval);
         let thread = Builder::new().name("look".into()).spawn(move || {
             std::thread::park_timeout(delay);
             loop {
-                // Relaxed: nothing else is published with the number.
+                // Relaxed: the number publishes no other data.
                 while pace.load(Ordering::Relaxed) == 0 {
                     std::thread::park();
                 }
                 let begun = Instant::now();
                 let look = source.look();
-                // A server can take long: the values are of the time of the response.
+                // We use the time of the response, because a server can take long.
                 if sender.send((Instant::now(), look)).is_err() {
                     return;
                 }
@@ -63,7 +64,7 @@ impl Reader {
         Ok(Self { looks, begun, thread: thread.thread().clone(), interval })
     }
 
-    /// Changes the interval from now on; `None` is a pause.
+    /// Changes the interval from now on; `None` means a pause.
     fn set_interval(&self, interval: Option<Duration>) {
         self.interval.store(interval.map_or(0, millis), Ordering::Relaxed);
         self.thread.unpark();

@@ -1,5 +1,6 @@
-//! `quipu top --replay`: the recording of a segment's flight recorder, moment by moment, on the
-//! screen of `quipu top`. A moment is shown with the looks before it, for rates and sparklines.
+//! `quipu top --replay`: shows the recording of a segment's flight recorder, moment by moment, on
+//! the screen of `quipu top`. Each moment is shown together with the looks before it, because rates
+//! and sparklines need them.
 
 mod playback;
 mod start;
@@ -19,15 +20,15 @@ use crate::look::{Look, Moment, Recording, Writer};
 pub(super) use playback::Playback;
 pub(super) use start::ReplayStart;
 
-/// A recording and the moment that is shown.
+/// A recording, and the shown moment.
 pub(super) struct Replay {
     recording: Recording,
-    /// The segment's time up to which the recording was played.
+    /// The current position in the recording, as the segment's time.
     time: u64,
-    /// The time of the tick that is shown.
+    /// The time of the shown tick.
     shown: Option<u64>,
     is_playing: bool,
-    /// The place in `SPEEDS`.
+    /// The index in `SPEEDS`.
     speed: usize,
     /// The problems of the moment, and the error of the last refresh.
     problems: Vec<String>,
@@ -37,7 +38,7 @@ pub(super) struct Replay {
     refreshed: Instant,
 }
 
-/// A step in the recording, which a key asks for.
+/// A step in the recording, requested by a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Goes this number of seconds forward, or back.
@@ -50,16 +51,17 @@ pub(super) enum Step {
     Slower,
 }
 
-/// The factors by which a recording can be played faster.
+/// The available speeds, as factors.
 const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 60];
-/// The time from one refresh to the next, because a process may write the file.
+/// The time between two refreshes, because a process can write to the file.
 const REFRESH: Duration = Duration::from_secs(1);
 
 impl Replay {
     /// Opens a recording at its last tick, or at a moment.
     ///
     /// # Errors
-    /// A file without a recording, or a moment that is not in it; with the name of the file.
+    /// Fails if there is no recording, or if it does not contain the moment. The message contains
+    /// the name of the file.
     pub(super) fn open(
         path: &Path,
         at: Option<ReplayStart>,
@@ -90,7 +92,7 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Plays for the time since the last call, and reads new ticks. Returns whether something
+    /// Plays for the time since the last call, and reads new ticks. Returns whether the screen
     /// changed.
     fn advance(&mut self, app: &mut App) -> bool {
         let now = Instant::now();
@@ -148,7 +150,7 @@ impl Replay {
         self.describe(app);
     }
 
-    /// Plays for a time. A gap is skipped.
+    /// Plays for this time, and skips gaps.
     fn play(&mut self, passed: Duration) {
         let last = self.last();
         let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
@@ -164,7 +166,7 @@ impl Replay {
         self.is_playing = self.time < last || self.is_live();
     }
 
-    /// Returns whether the process that records lives.
+    /// Returns whether the recording process lives.
     fn is_live(&self) -> bool {
         self.recording.writer() == Writer::Lives
     }
@@ -173,7 +175,7 @@ impl Replay {
         self.recording.moments().last().map_or(0, |last| last.time)
     }
 
-    /// Returns the place of the last tick up to the current time.
+    /// Returns the index of the last tick up to the current time.
     fn place(&self) -> usize {
         let after = self.recording.moments().partition_point(|moment| moment.time <= self.time);
         after.saturating_sub(1)
@@ -236,12 +238,13 @@ impl Feed for Replay {
 /// Returns a function that stops reading after a signal.
 fn stop(app: &App) -> impl Fn() -> bool + use<> {
     let signal = Arc::clone(&app.signal);
-    // SeqCst, as the handler stores it.
+    // SeqCst, because the handler stores it with this ordering.
     move || signal.load(Ordering::SeqCst) != 0
 }
 
-/// Returns the place of the tick nearest to this number of seconds after, or before, the tick at
-/// `place`. It is another tick if there is one on that side, so no step ends in a gap.
+/// Returns the index of the tick nearest to this number of seconds after, or before, the tick at
+/// `place`. If there is a tick on this side, the result differs from `place`, so a step never gets
+/// stuck in a gap.
 fn find_tick(moments: &[Moment], place: usize, seconds: i64) -> usize {
     let time = moments[place].time;
     let by = seconds.unsigned_abs().saturating_mul(1_000_000_000);
@@ -274,7 +277,7 @@ mod tests {
             [find_tick(5, -1), find_tick(4, -1), find_tick(3, -1), find_tick(0, -1)],
             [4, 3, 2, 0]
         );
-        // By a minute into the gap: to its other side.
+        // A step of a minute into the gap leads to its other side.
         assert_eq!(
             [find_tick(2, 60), find_tick(3, 60), find_tick(4, -60), find_tick(5, 60)],
             [4, 4, 3, 5]

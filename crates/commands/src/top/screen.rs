@@ -1,4 +1,5 @@
-//! The terminal: drawn after each change, and always restored, also after a signal or a panic.
+//! The terminal. It is drawn after each change, and always restored, even after a signal or a
+//! panic.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -25,16 +26,16 @@ pub enum End {
     Signal(i32),
 }
 
-/// How long the screen waits for a key before it sees whether there is a look or a signal.
+/// How long the screen waits for a key before it checks for a look or a signal.
 const WAIT: Duration = Duration::from_millis(50);
 
 impl End {
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub fn code(self) -> u8 {
         match self {
             Self::Quit => 0,
             Self::Frame(coverage) => coverage.code(),
-            // The code that shells report.
+            // This is the exit code of shells.
             Self::Signal(number) => u8::try_from(128 + number).unwrap_or(u8::MAX),
         }
     }
@@ -45,7 +46,7 @@ pub(super) trait Feed {
     /// Passes a new look to the program. Returns whether there was one.
     fn poll(&mut self, app: &mut App) -> io::Result<bool>;
 
-    /// Takes the action of a key.
+    /// Performs the action of a key.
     fn act(&mut self, app: &mut App, action: Action);
 }
 
@@ -53,7 +54,7 @@ pub(super) trait Feed {
 pub(super) fn run(app: &mut App, feed: &mut dyn Feed) -> io::Result<End> {
     let signal = Arc::clone(&app.signal);
     for number in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
-        // Numbers of signals are positive.
+        // This fits, because the numbers of signals are positive.
         flag::register_usize(number, Arc::clone(&signal), number as usize)?;
     }
     super::hangup::watch()?;
@@ -61,8 +62,8 @@ pub(super) fn run(app: &mut App, feed: &mut dyn Feed) -> io::Result<End> {
     end(shown, signal.load(Ordering::SeqCst))
 }
 
-/// Returns the reason of the end. `signal` is the number of the signal that arrived; 0 if none did.
-/// A terminal that hangs up fails before or after its signal arrives.
+/// Returns the reason for the end. `signal` is the number of the signal that arrived; 0 if there
+/// was none. After a hangup, the terminal can fail before or after the signal arrives.
 fn end(shown: io::Result<End>, signal: usize) -> io::Result<End> {
     match shown {
         Err(_) if signal != 0 => Ok(End::Signal(signal as i32)),
@@ -75,11 +76,12 @@ fn end(shown: io::Result<End>, signal: usize) -> io::Result<End> {
 
 fn show(app: &mut App, feed: &mut dyn Feed, signal: &AtomicUsize) -> io::Result<End> {
     let _guard = TerminalGuard;
-    // Sets a hook, too: a panic restores the terminal before its message is written.
+    // This also sets a hook, because a panic should restore the terminal before its message is
+    // written.
     let mut terminal = ratatui::try_init()?;
     let mut is_stale = true;
     loop {
-        // SeqCst, as the handler stores it.
+        // SeqCst, because the handler stores it with this ordering.
         let number = signal.load(Ordering::SeqCst);
         if number != 0 {
             return Ok(End::Signal(number as i32));
@@ -89,7 +91,7 @@ fn show(app: &mut App, feed: &mut dyn Feed, signal: &AtomicUsize) -> io::Result<
             terminal.draw(|frame| view::draw(app, frame))?;
         }
         let has_event = match event::poll(WAIT) {
-            // A signal.
+            // A signal arrived.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             other => other?,
         };
@@ -111,7 +113,7 @@ struct TerminalGuard;
 
 impl Drop for TerminalGuard {
     fn drop(&mut self) {
-        // If that fails, the terminal is gone.
+        // Ignore the error, because it means that the terminal is gone.
         let _ = ratatui::try_restore();
     }
 }

@@ -1,4 +1,4 @@
-//! Screens after keys and looks.
+//! Tests of the screens after keys and looks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use super::app::Action;
 use super::*;
 use quipu_client::Text;
 
-/// A terminal with the program on it.
+/// A terminal that runs the program.
 struct TestScreen {
     app: App,
     terminal: Terminal<TestBackend>,
@@ -44,7 +44,7 @@ impl TestScreen {
         pressed.last().unwrap()
     }
 
-    /// The lines of the screen, without spaces at their ends.
+    /// Returns the lines of the screen, without trailing spaces.
     fn lines(&mut self) -> Vec<String> {
         self.terminal.draw(|frame| view::draw(&mut self.app, frame)).unwrap();
         let buffer = self.terminal.backend().buffer();
@@ -54,13 +54,13 @@ impl TestScreen {
         rows.map(|row| text(row).trim_end().to_owned()).collect()
     }
 
-    /// The lines of the list.
+    /// Returns the lines of the list.
     fn list(&mut self) -> Vec<String> {
         let lines = self.lines();
         lines[4..lines.len() - 1].iter().filter(|line| !line.is_empty()).cloned().collect()
     }
 
-    /// The name of the selected item.
+    /// Returns the name of the selected item.
     fn selected(&mut self) -> String {
         self.list();
         let buffer = self.terminal.backend().buffer();
@@ -107,7 +107,7 @@ fn families_are_shown_with_rates_quantiles_and_trends() {
     assert_eq!(columns[2][..5], ["level", "gauge", "1", "-", "2.5"]);
     assert_eq!(columns[3][..7], ["took", "histogram", "1", "4", "12", "0.1", "0.5"]);
     assert!(lines[8].starts_with("q quit"), "{lines:?}");
-    // Fewer columns, then shorter names, but never a panic.
+    // A smaller screen shows fewer columns, then shorter names, but never panics.
     for width in 1..130 {
         for height in [1, 2, 5, 9] {
             filled_screen(width, height).lines();
@@ -117,7 +117,7 @@ fn families_are_shown_with_rates_quantiles_and_trends() {
     assert!(lines[3].contains("VALUE") && !lines[3].contains("P50"), "{lines:?}");
 }
 
-/// The columns of a line in which the sparkline has a character.
+/// Returns the columns where a line's sparkline contains a character.
 fn trend(screen: &mut TestScreen, name: &str) -> Vec<usize> {
     let lines = screen.lines();
     let from = lines[3].find("TREND").unwrap();
@@ -133,7 +133,7 @@ fn trends_of_counters_and_gauges_have_the_same_looks_below_each_other() {
         let late = if round >= 3 { "# TYPE late gauge\nlate 1\n" } else { "" };
         screen.look(&(text(round * round) + late));
     }
-    // A rate is known from the second look on.
+    // Rates are known from the second look on.
     assert_eq!(trend(&mut screen, "level"), [0, 1, 2, 3, 4]);
     assert_eq!(trend(&mut screen, "hits_total"), [1, 2, 3, 4]);
     assert_eq!(trend(&mut screen, "took"), [1, 2, 3, 4]);
@@ -141,7 +141,7 @@ fn trends_of_counters_and_gauges_have_the_same_looks_below_each_other() {
     screen.press("a");
     assert_eq!(trend(&mut screen, "hits_total{code=\"500\""), [1, 2, 3, 4]);
     assert_eq!(trend(&mut screen, "late"), [2, 3, 4]);
-    // When there are more looks than characters, all lines show the last ones.
+    // If there are more looks than characters, all lines show the last ones.
     (6..200).for_each(|round| screen.look(&text(round * round)));
     let all: Vec<usize> = (0..trend(&mut screen, "level").len()).collect();
     assert_eq!(trend(&mut screen, "level"), all);
@@ -300,7 +300,7 @@ fn keys_quit_pause_and_show_help() {
     }
 }
 
-/// Prints how much time of a processor a refresh takes: the look, the rows, the screen.
+/// Prints the processor time of a refresh: the look, the rows, the screen.
 #[test]
 #[ignore = "a measurement: cargo test --release --lib refresh -- --ignored --nocapture"]
 fn a_refresh_of_100_000_series_takes_little_time() {

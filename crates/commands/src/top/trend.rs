@@ -1,6 +1,6 @@
 //! The last values of a series, for its sparkline.
 
-/// The number of values that a trend holds.
+/// The number of values in a trend.
 pub(super) const LENGTH: usize = 60;
 
 /// The last values, oldest first, in a ring.
@@ -16,7 +16,7 @@ impl Trend {
     pub(super) fn repeat(value: f64, count: usize) -> Self {
         let length = count.min(LENGTH);
         let values = Box::new([value as f32; LENGTH]);
-        // LENGTH fits in a byte.
+        // This fits, because LENGTH fits into a byte.
         Self { values, next: (length % LENGTH) as u8, length: length as u8 }
     }
 
@@ -46,9 +46,9 @@ impl Levels {
     /// The characters for terminals that show only ASCII.
     pub(super) const ASCII: Self = Self(['_', '.', ':', '-', '=', '+', '*', '#']);
 
-    /// Returns the last values as a string of at most `width` characters. The lowest value gets the
-    /// lowest character, and the highest value the highest one. Values that are all equal get the
-    /// lowest one.
+    /// Returns the last values as a string of at most `width` characters. The lowest value becomes
+    /// the lowest character, and the highest value the highest one. If all values are equal, they
+    /// become the lowest one.
     pub(crate) fn draw(self, values: impl ExactSizeIterator<Item = f32>, width: usize) -> String {
         let skipped = values.len().saturating_sub(width);
         let values: Vec<f32> = values.skip(skipped).collect();

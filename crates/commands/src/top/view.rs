@@ -1,5 +1,5 @@
-//! Draws the state of the program as lines: a title, the place of the user, problems, a list or a
-//! series, and the keys. Only the lines that there is room for are formatted.
+//! Draws the state of the program as lines: a title, the user's place, problems, a list or a
+//! series, and the keys. Only the lines that fit on the screen are formatted.
 
 use quipu::snapshot::Kind;
 use quipu_segment::printable;
@@ -22,8 +22,8 @@ pub(super) struct Screen {
     pub(super) foot: Line<'static>,
 }
 
-/// Returns the number of lines in the head: title, place, problem, names of the columns; for a
-/// recording, the moment, too.
+/// Returns the number of lines in the head: title, place, problem, names of the columns. For a
+/// recording, there is also a line for the moment.
 fn head(app: &App) -> usize {
     if app.replay.is_some() { 5 } else { 4 }
 }
@@ -44,7 +44,7 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
         (is_list && !app.items.is_empty()).then(|| app.selected().saturating_sub(app.offset));
     let buffer = frame.buffer_mut();
     let mut put = |y: usize, line: &Line<'_>| {
-        // No line is beyond the area, whose height is a u16.
+        // This fits, because no line is beyond the area, whose height is a u16.
         let y = u16::try_from(y).unwrap_or(u16::MAX);
         if y < area.height {
             buffer.set_line(0, y, line, area.width);
@@ -59,8 +59,8 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     }
 }
 
-/// Returns a screen of this width, whose body has room for this number of lines. Without a width,
-/// the lines are as long as their names.
+/// Returns a screen of this width, whose body contains at most this number of lines. Without a
+/// width, the lines are as long as their names.
 pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
     let (columns, body) = match app.place() {
         _ if app.is_help => (Line::default(), help(app)),
@@ -185,7 +185,7 @@ q                  quit
 A gap, in which no process recorded, is skipped. RATE, P50 and P99 are of the time since the
 tick before.";
 
-/// The columns that there is room for.
+/// The columns that fit on the screen.
 struct Columns {
     name: usize,
     has_type: bool,
@@ -195,16 +195,16 @@ struct Columns {
     trend: usize,
 }
 
-/// The widths of the columns, with the space before them.
+/// The widths of the columns, including the space before them.
 const TYPE: usize = 10;
 const COUNT: usize = 8;
 const RATE: usize = 11;
 const VALUE: usize = 17;
 const QUANTILE: usize = 11;
-/// The least and the most room for names before another column is shown.
+/// The minimum and the maximum width of names before another column is shown.
 const MIN_NAME: usize = 24;
 const MAX_NAME: usize = 100;
-/// The least room for a sparkline.
+/// The minimum width of a sparkline.
 const MIN_TREND: usize = 8;
 
 impl Columns {
@@ -217,7 +217,7 @@ impl Columns {
         let has_rates = has_any(&[Kind::Counter, Kind::Histogram, Kind::Summary]);
         let has_some_quantiles = has_any(&[Kind::Histogram, Kind::Summary]);
         let mut rest = width.map_or(usize::MAX, |width| width.saturating_sub(VALUE));
-        // The most useful columns come first, and empty columns last.
+        // The most useful columns are first, and empty columns last.
         let take = |rest: &mut usize, column: usize, least: usize, is_wanted: bool| {
             let has_room = is_wanted && *rest >= column + least;
             *rest -= if has_room { column } else { 0 };
@@ -229,8 +229,8 @@ impl Columns {
         let has_type =
             take(&mut rest, TYPE, MIN_NAME, !matches!(app.place(), Place::Family { .. }));
         let mut has_quantiles = take(&mut rest, 2 * QUANTILE, MIN_NAME, has_some_quantiles);
-        // One space is before it. A frame as text is of two looks, which are no trend, unless it is
-        // of a recording.
+        // One space is before it. There is no sparkline in plain output of two looks, because they
+        // are not a trend, unless they are from a recording.
         let has_trend = width.is_some() || app.replay.is_some();
         let room = if has_trend { rest.saturating_sub(wanted + 1) } else { 0 };
         let trend = if room < MIN_TREND { 0 } else { room.min(LENGTH) };
@@ -299,9 +299,9 @@ impl Columns {
     }
 }
 
-/// Returns the points of the last looks, with a gap for each look before the first point. So all
-/// lines show the points of one look below each other, although a rate, for example, begins with
-/// the second look.
+/// Returns the points of the last looks, with a gap for each look before the first point. The gaps
+/// align the points of one look in all lines, although for example a rate begins with the second
+/// look.
 fn aligned(points: Vec<f32>, looks: u32) -> Vec<f32> {
     let length = LENGTH.min(looks as usize);
     let mut all = vec![f32::NAN; length.saturating_sub(points.len())];
@@ -337,9 +337,9 @@ fn value(item: &Item) -> String {
     if text.len() < VALUE { text } else { format!("..{}", short(high)) }
 }
 
-/// Cuts or pads a text to this number of columns of a terminal.
+/// Truncates or pads a string to this number of terminal columns.
 pub(super) fn padded(text: &str, width: usize) -> String {
-    // Most characters take one column, and none of them less than a part of one.
+    // Most characters take one column, and none takes less than a part of a column.
     let mut cut: String = text.chars().take(width + 1).collect();
     let mut is_cut = cut.len() < text.len();
     while Span::raw(&cut).width() + usize::from(is_cut) > width && cut.pop().is_some() {

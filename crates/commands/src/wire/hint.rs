@@ -1,7 +1,7 @@
-//! Suggests how to read an input that cannot be read with the given arguments.
+//! Suggests how to read an input that is unreadable with the given arguments.
 //!
-//! The first bytes of the input are read with every other format, kind and framing. Choices that
-//! read all bytes without an error are suggested: wrong choices fail within a few messages.
+//! We read the first bytes of the input with every other format, kind and framing. Choices that
+//! read all bytes without an error are suggested, because wrong choices fail within a few messages.
 
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Framing, Kind};
@@ -33,12 +33,12 @@ impl Head {
         self.has_more |= taken < bytes.len();
     }
 
-    /// Notes that the input has ended.
+    /// Records that the input has ended.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// How many more bytes the head takes.
+    /// Returns how many more bytes the head can store.
     pub(crate) fn room(&self) -> usize {
         input::CHUNK - self.bytes.len()
     }
@@ -47,22 +47,22 @@ impl Head {
         &self.bytes
     }
 
-    /// Whether the head is the whole input.
+    /// Returns whether the head is the whole input.
     pub(crate) fn is_all(&self) -> bool {
         self.has_ended && !self.has_more
     }
 
-    /// The formats that can read the head as messages of this kind, with this framing.
+    /// Returns the formats that can read the head as messages of this kind, with this framing.
     pub(crate) fn formats(&self, kind: MessageKind, framing: FramingName) -> Vec<AnyFormat> {
         AnyFormat::all()
             .filter(|format| self.can_be_read(Reading { format: *format, kind, framing }))
             .collect()
     }
 
-    /// A question that suggests other arguments, if the head cannot be read with `reading`.
+    /// Returns a question that suggests other arguments, if the head is unreadable with `reading`.
     pub(crate) fn hint(&self, reading: Reading) -> Option<String> {
         if self.can_be_read(reading) {
-            // The head is fine: the error is further on, so the arguments are right.
+            // The head is readable, so the arguments are right and the error is further on.
             return None;
         }
         let framings = || FramingName::value_variants().iter().copied();
@@ -93,7 +93,7 @@ impl Head {
         }
     }
 
-    /// Another kind that reproduces the first message exactly, if the given kind does not.
+    /// Returns another kind that reproduces the first message exactly, if the given kind does not.
     pub(crate) fn other_kind(&self, reading: Reading) -> Option<MessageKind> {
         let exact = |kind: &MessageKind| self.is_exact(Reading { kind: *kind, ..reading });
         if exact(&reading.kind) {
@@ -102,7 +102,7 @@ impl Head {
         MessageKind::value_variants().iter().copied().find(exact)
     }
 
-    /// Whether decoding and encoding reproduces the first message byte for byte.
+    /// Returns whether decoding and encoding reproduces the first message byte for byte.
     fn is_exact(&self, reading: Reading) -> bool {
         let Reading { format, kind, framing } = reading;
         let (kind, framing) = (kind.kind(), framing.framing());
@@ -126,13 +126,13 @@ impl Head {
             return false;
         }
         match self.read(format, kind, framing) {
-            // A wrong framing may take bytes for a large length, and wait for the rest.
+            // A wrong framing can read bytes as a large length, and wait for the rest.
             Some((messages, end)) => messages > 0 && end >= self.bytes.len() as u64 / 2,
             None => false,
         }
     }
 
-    /// The number of messages and the position after the last one; `None` if reading fails.
+    /// Returns the number of messages and the position after the last one; `None` if reading fails.
     fn read(&self, format: AnyFormat, kind: Kind, framing: Framing) -> Option<(u64, u64)> {
         let mut decoder = format.decoder(kind, framing);
         let mut arena = Arena::new();

@@ -9,7 +9,7 @@ use quipu_segment::printable;
 
 use crate::output::{Error, announce_input};
 
-/// How many bytes are read at a time.
+/// The number of bytes to read at a time.
 pub(crate) const CHUNK: usize = 64 << 10;
 
 /// An open file and its name in messages.
@@ -36,7 +36,7 @@ impl Input {
         };
         let mut file = opened.map_err(|error| Error::new(format_args!("{name}: {error}")))?;
         let total = match file.metadata() {
-            // Standard input may be a file that was partly read.
+            // Standard input can be a file that was partly read.
             Ok(metadata) if metadata.is_file() => {
                 let position = file.stream_position().unwrap_or(0);
                 Some(metadata.len().saturating_sub(position))
@@ -46,22 +46,22 @@ impl Input {
         Ok(Input { file, name, total })
     }
 
-    /// The name of the input in messages to the user.
+    /// Returns the name of the input in messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number of bytes left to read, if known.
+    /// Returns the number of bytes left to read, if it is known.
     pub(crate) fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// The descriptor, for polling.
+    /// Returns the descriptor, for polling.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Whether the input is the same file as `other`.
+    /// Returns whether the input is the same file as `other`.
     pub(crate) fn is_same(&self, other: &File) -> bool {
         match (rustix::fs::fstat(&self.file), rustix::fs::fstat(other)) {
             (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
@@ -78,7 +78,7 @@ impl Input {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let mut wait =
                         [rustix::event::PollFd::new(&self.file, rustix::event::PollFlags::IN)];
-                    // Ignore the result: an error shows at the next read.
+                    // Ignore the result, because the next read reports the error.
                     let _ = rustix::event::poll(&mut wait, None);
                 }
                 Err(error) => return Err(Error::new(format_args!("{}: {error}", self.name))),

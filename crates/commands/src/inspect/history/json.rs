@@ -1,4 +1,4 @@
-//! The form for programs: one JSON object. Totals are as they were, not as rates.
+//! The output for programs: one JSON object. It contains the recorded totals, not rates.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{History, Sample, SampleKind};
 use crate::inspect::json::{DamageEntry, JsonFloat};
 use quipu_process::json;
 
-/// Writes the object; `docs/guide-cli.md` lists its fields.
+/// Writes the object. You can find its fields in `docs/guide-cli.md`.
 pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io::Result<()> {
     let info = history.recording.info();
     let damage = history.recording.damage();
@@ -37,7 +37,7 @@ struct Document<'h> {
     held_ticks: u64,
     held_seconds: f64,
     dropped_series: u64,
-    /// `None` if the recording ended in good order.
+    /// The writer; `None` if the recording ended in good order.
     writer: Option<Owner>,
     times: Vec<f64>,
     series: Vec<Series<'h>>,
@@ -73,7 +73,7 @@ impl<'h> Series<'h> {
     }
 }
 
-/// Serializes values, with null where a tick has none.
+/// Serializes values, with null for ticks without a value.
 fn serialize_values<S: Serializer>(values: &&[f64], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(values.iter().map(|n| (!n.is_nan()).then_some(JsonFloat(*n))))
 }

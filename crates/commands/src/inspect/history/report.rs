@@ -1,4 +1,4 @@
-//! The form for people: the ticks, the gaps, and a sparkline for each value.
+//! The output for people: the ticks, the gaps, and a sparkline for each value.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,9 +9,9 @@ use super::{Curve, History, short};
 use crate::inspect::text::{columns, date, duration, shown, title};
 use crate::top::trend::Levels;
 
-/// The most characters of a sparkline.
+/// The maximum number of characters in a sparkline.
 const WIDTH: usize = 60;
-/// The most gaps that are listed.
+/// The maximum number of listed gaps.
 const GAPS: usize = 10;
 
 pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io::Result<()> {
@@ -56,7 +56,7 @@ fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
         rows.push(("shown", format!("{count} ticks, {from} to {to}")));
     }
     let writer = match (info.owner, history.is_alive()) {
-        // A recorder from outside ends when no program has the file open, however the programs
+        // An external recorder ends when no program keeps the file open, no matter how the programs
         // ended.
         (0, _) => "ended in good order; if from outside, maybe after its programs died".to_owned(),
         (token, Some(true)) => format!("token {token}, which lives"),

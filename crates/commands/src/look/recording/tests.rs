@@ -37,7 +37,7 @@ impl File {
     }
 }
 
-/// The labels of all series at a moment.
+/// Returns the labels of all series at a moment.
 fn labels(recording: &mut Recording, place: usize) -> Vec<String> {
     let mut all = Vec::new();
     let is_whole = recording.visit(place..place + 1, &|| false, |_, look| {
@@ -55,7 +55,7 @@ fn a_series_that_is_made_while_the_file_is_read_gets_its_labels() {
     file.tick();
     let mut recording = file.open();
     assert_eq!(labels(&mut recording, 0), ["queue=\"first\""]);
-    // Its family was read, and its tick was not.
+    // The family was read, but its tick was not.
     file.jobs.inc(&Values(&["second"]));
     file.tick();
     recording.read_moments(&|| false).unwrap();
@@ -81,7 +81,7 @@ fn series_of_no_recent_moment_are_dropped() {
     assert_eq!(recording.series.len(), names.len());
     assert_eq!(labels(&mut recording, 1), ["queue=\"last\""]);
     assert_eq!(recording.series.len(), 1);
-    // Series of earlier ticks are not looked up.
+    // The series of earlier ticks are not looked up.
     let mut recording = file.open();
     assert_eq!(labels(&mut recording, 1).len(), 1);
     assert_eq!(recording.series.len(), 1);
@@ -96,7 +96,7 @@ fn reading_ends_when_the_user_stops_it() {
     let mut looks = 0;
     assert!(!recording.visit(0..3, &|| true, |_, _| looks += 1));
     assert_eq!(looks, 0);
-    // Between the two walks, and in the second one.
+    // Between the two walks, and during the second one.
     for polls in 3..6 {
         let left = std::cell::Cell::new(polls);
         let stop = || left.replace(left.get() - 1) == 0;

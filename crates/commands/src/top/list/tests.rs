@@ -5,7 +5,8 @@ use quipu::snapshot::Number;
 use super::*;
 use crate::look::{Family, Look, Value};
 
-/// A model of two looks, a second apart: `hits` by path and code, `took` by path, and a gauge.
+/// Creates a model of two looks, a second apart: `hits` by path and code, `took` by path, and a
+/// gauge.
 fn model() -> Model {
     let mut model = Model::default();
     for round in 1..=2 {
@@ -40,7 +41,7 @@ fn model() -> Model {
     model
 }
 
-/// The names of the items.
+/// Returns the names of the items.
 fn names(model: &Model, items: &[Item]) -> Vec<String> {
     let name = |item: &Item| match &item.subject {
         Subject::Family(number) => model.families()[*number as usize].name.clone(),

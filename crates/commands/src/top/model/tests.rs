@@ -46,7 +46,7 @@ fn rates_are_growth_by_the_second_also_after_resets() {
     let row = watch.row("a", "x=\"1\"").unwrap();
     assert_eq!((row.rate, row.resets, row.points()), (Some(4.0), 1, vec![20.0, 4.0]));
     assert_eq!(watch.row("b", "").unwrap().points(), [3.0, 1.0, 7.0]);
-    // A series that is gone has no row, and begins again when it returns.
+    // A missing series loses its row, and begins again when it returns.
     assert!(watch.row("a", "x=\"2\"").is_none());
     watch.look("# TYPE a counter\na{x=\"2\"} 500\n");
     assert_eq!((watch.rate("a", "x=\"2\""), watch.model.rows().len()), (None, 1));
@@ -61,12 +61,13 @@ fn looks_without_a_point_are_gaps() {
     }
     let points = watch.row("a", "").unwrap().points();
     let is_gap: Vec<bool> = points.iter().map(|point| point.is_nan()).collect();
-    // The first look knows no rate, and two looks cannot be compared with the fourth one.
+    // The first rate is unknown at the first look, and the fourth look cannot be compared with the
+    // two before.
     assert_eq!(is_gap, [false, false, true, true, false], "{points:?}");
     assert_eq!(watch.row("b", "").unwrap().points(), [5.0, 5.0, 5.0, 5.0, 5.0, 7.0]);
     let trend = watch.model.trend(watch.model.number(&("a".into(), Kind::Summary)).unwrap());
     assert_eq!(trend.iter().map(|point| point.is_nan()).collect::<Vec<_>>(), is_gap);
-    // A family that is gone for a look has a gap there.
+    // A family that is missing in a look shows a gap there.
     watch.look("# TYPE b gauge\nb 7\n");
     watch.look("# TYPE a summary\na_count 15\n# TYPE b gauge\nb 7\n");
     watch.look("# TYPE a summary\na_count 18\n# TYPE b gauge\nb 7\n");
@@ -131,15 +132,15 @@ fn new_exponential_buckets_begin_empty() {
         (**buckets).clone()
     };
     look(0, &[], &[(1.0, 0.0), (2.0, 5.0)]);
-    // A bucket below and one above: all of their observations are new.
+    // All observations of a bucket below and of a bucket above are new.
     let buckets = look(1, &[], &[(0.5, 0.0), (1.0, 3.0), (2.0, 6.0), (4.0, 7.0)]);
     assert_eq!(buckets.recent, [0.0, 3.0, 1.0, 7.0]);
     let rows = [(0.5, 0.0), (1.0, 3.0), (2.0, 6.0), (4.0, 7.0)];
     assert_eq!(buckets.now, rows);
-    // The buckets become coarser: the recent observations are not known.
+    // The buckets become coarser, so the recent observations are unknown.
     let coarser = look(2, &[], &[(0.25, 0.0), (1.0, 4.0), (4.0, 14.0)]);
     assert_eq!((coarser.recent.len(), coarser.count), (0, 18.0));
-    // Two series with other buckets have common quantiles.
+    // Two series with different buckets can have common quantiles.
     let mut all = buckets;
     all.merge(&coarser);
     let sum = [(0.25, 0.0), (0.5, 0.0), (1.0, 7.0), (2.0, 6.0), (4.0, 21.0)];

@@ -1,20 +1,20 @@
-//! The line at the head of the screen with the moment of a recording.
+//! The line at the top of the screen with the moment of a recording.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::inspect::text::{date, duration};
 use crate::look::{Moment, Recording, Writer};
 
-/// The moment that is shown, and the speed.
+/// The shown moment, and the speed.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Playback {
     last: Moment,
     now: Moment,
-    /// The nanoseconds of the gap before the moment, if there is one.
+    /// The length of the gap before the moment in nanoseconds, if there is one.
     gap: Option<u64>,
     interval: u64,
     writer: Writer,
-    /// The factor by which the recording is played faster.
+    /// The speed as a factor.
     pub(super) speed: u32,
     pub(super) is_playing: bool,
 }
@@ -31,7 +31,7 @@ impl Playback {
         Self { last, now, gap, interval, writer, speed, is_playing }
     }
 
-    /// Returns the speed as text.
+    /// Returns the speed as a string.
     pub(in super::super) fn pace(&self) -> String {
         match (self.is_playing, self.speed) {
             (true, speed) => format!("{speed}x"),
@@ -40,7 +40,7 @@ impl Playback {
         }
     }
 
-    /// Returns the moment and its place in the recording as text.
+    /// Returns the moment and its position in the recording as a string.
     pub(in super::super) fn moment(&self) -> String {
         let mut text = match self.interval >= SECOND {
             true => date(self.now.unix),
@@ -64,7 +64,7 @@ impl Playback {
         text
     }
 
-    /// Rounds to seconds if ticks are a second or more apart, because they are not exact to the
+    /// Rounds to seconds if ticks are at least a second apart, because ticks are not exact to the
     /// millisecond.
     fn rounded(&self, nanos: u64) -> u64 {
         match self.interval >= SECOND {

@@ -1,4 +1,4 @@
-//! The moment where a replay starts, as given with `--at`.
+//! The moment where a replay starts, given with `--at`.
 
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
@@ -57,7 +57,7 @@ fn rfc3339(text: &str) -> Option<u64> {
     nanos.checked_add_signed(-behind * 1_000_000_000)
 }
 
-/// Parses an offset from UTC, such as `+01:30`. Returns seconds.
+/// Parses an offset from UTC, for example `+01:30`. Returns seconds.
 fn seconds(offset: &str) -> Option<i64> {
     let (sign, rest) = match offset.split_at_checked(1)? {
         ("+", rest) => (1, rest),
@@ -73,15 +73,15 @@ fn seconds(offset: &str) -> Option<i64> {
 }
 
 impl ReplayStart {
-    /// Returns the place of the last tick that is not after this moment.
+    /// Returns the index of the last tick that is not after this moment.
     ///
     /// # Errors
-    /// A moment outside of the recording.
+    /// Fails for a moment outside of the recording.
     pub(super) fn find(self, moments: &[Moment], interval: u64) -> Result<usize, String> {
         let (Some(first), Some(last)) = (moments.first(), moments.last()) else {
             return Err("nothing was recorded".into());
         };
-        // Dates are shown in whole seconds.
+        // We allow a second, because dates are shown in whole seconds.
         let slack = interval.max(1_000_000_000);
         let found = match self.0 {
             Kind::Unix(unix) if unix > last.unix.saturating_add(slack) => None,
