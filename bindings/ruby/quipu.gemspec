@@ -16,7 +16,7 @@ Gem::Specification.new do |spec|
   spec.metadata = {
     "source_code_uri" => "https://github.com/quipu-metrics/quipu/tree/main/bindings/ruby",
     "changelog_uri" => "https://github.com/quipu-metrics/quipu/blob/main/CHANGELOG.md",
-    "documentation_uri" => "https://github.com/quipu-metrics/quipu/blob/main/docs/guide-ruby.md",
+    "documentation_uri" => "https://github.com/quipu-metrics/quipu/blob/main/docs/ruby.md",
     "bug_tracker_uri" => "https://github.com/quipu-metrics/quipu/issues",
     "rubygems_mfa_required" => "true"
   }

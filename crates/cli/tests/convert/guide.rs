@@ -1,18 +1,18 @@
-//! Runs the examples of the guide, and compares their output.
+//! Runs the examples of the page about messages, and compares their output.
 
 use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
 
-const GUIDE: &str = include_str!("../../../../docs/guide-wire.md");
+const PAGE: &str = include_str!("../../../../docs/cli/messages.md");
 
 #[test]
-fn the_examples_of_the_guide_run() {
+fn the_examples_of_the_page_run() {
     let directory = TempDir::new().unwrap();
     let mut examples = 0;
     // Every second piece is a code block.
-    for block in GUIDE.split("\n```\n").skip(1).step_by(2) {
+    for block in PAGE.split("\n```\n").skip(1).step_by(2) {
         for example in block.split("$ ").filter(|example| !example.trim().is_empty()) {
             let (command, expected) = split(example);
             // We skip other commands, because they depend on the reader's hosts or on the machine's

@@ -1,4 +1,4 @@
-//! The output for programs: one JSON object. You can find its fields in `docs/guide-cli.md`.
+//! The output for programs: one JSON object. You can find its fields in `docs/cli/top-and-diff.md`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

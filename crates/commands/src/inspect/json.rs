@@ -1,4 +1,4 @@
-//! The output for programs: one JSON object. You can find its fields in `docs/guide-cli.md`.
+//! The output for programs: one JSON object. You can find its fields in `docs/cli/inspect.md`.
 //!
 //! Families and series are serialized while the file is read, because only one series should be in
 //! memory at a time.

@@ -10,7 +10,7 @@ use super::{History, Sample, SampleKind};
 use crate::inspect::json::{DamageEntry, JsonFloat};
 use quipu_process::json;
 
-/// Writes the object. You can find its fields in `docs/guide-cli.md`.
+/// Writes the object. You can find its fields in `docs/cli/inspect.md`.
 pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io::Result<()> {
     let info = history.recording.info();
     let damage = history.recording.damage();
