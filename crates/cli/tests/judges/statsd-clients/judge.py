@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 SENDERS = Path(__file__).parent
-# What every client sends, and what those of DogStatsD send beside it. A timer counts in seconds.
+# The values from every client, and the additional values from DogStatsD's clients. We expect timers
+# in seconds, because the daemon converts them.
 PLAIN = {"hits": 4, "level": 2.5, "took_count": 2, "took_sum": 0.04}
 TAGGED = PLAIN | {"size_count": 2, "size_sum": 20, "spread_count": 1, "spread_sum": 7}
 WAIT = 10
