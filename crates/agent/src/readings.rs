@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Creates readings for which the test acts as the thread.
+    /// Creates readings without a thread, because the test acts as the thread.
     fn readings() -> (AgentReadings, UnixStream) {
         let (wake, woken) = UnixStream::pair().unwrap();
         (AgentReadings::new(wake), woken)

@@ -18,7 +18,7 @@ pub(super) struct Candidate<'a> {
     pub(super) rank: Rank,
 }
 
-/// The order in which sources are chosen.
+/// The order of precedence of sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// The source is shown, or will be shown unless its reading fails.

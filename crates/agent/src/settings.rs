@@ -34,8 +34,8 @@ flags! {
         #[arg(long, env = "QUIPU_SEGMENTS_COUNT", value_name = "COUNT")]
         segments_count: usize = 1000,
 
-        /// Maximum bytes that all watched segments together may have in use; the largest, for which
-        /// no room is left, are left out [default: 1073741824]
+        /// Maximum bytes that all watched segments together can use; the largest, which do not fit,
+        /// are omitted [default: 1073741824]
         #[arg(long, env = "QUIPU_SEGMENTS_BYTES", value_name = "BYTES")]
         segments_bytes: u64 = 1 << 30,
     }

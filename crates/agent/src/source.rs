@@ -270,7 +270,7 @@ impl Source {
         }
     }
 
-    /// Returns the approximate cost of a reading in bytes, as far as this is known.
+    /// Returns the approximate cost of a reading in bytes, if it is known.
     pub(super) fn size(&self) -> u64 {
         self.bytes.max(self.text)
     }

@@ -1,12 +1,14 @@
-//! Walks over what is shown, in steps: sources alone, or the daemon itself and all sources.
+//! Walks over the shown families in steps, either of sources only, or of the daemon itself and all
+//! sources.
 //!
-//! A family is shown once. The series of the daemon come first, as its registry has them at that
-//! moment; those of sources follow. A source may have a series with the same name and labels as the
-//! daemon, or a file one that a target has: the first one is shown, the other is left out and
-//! counted.
+//! Each family is shown once. The series of the daemon are first, in their current state in its
+//! registry, and the series of sources follow. The daemon and a source can contain a series with
+//! the same name and labels, and so can a target and a file. In this case, the first series is
+//! shown, and the other one is omitted and counted.
 //!
-//! A family that the daemon has got since the sources were merged may have a name in common with
-//! theirs. Then it is shown, and those of sources are left out, this once.
+//! If the daemon registered a family after the sources were merged, its name can collide with
+//! families of sources. The daemon's family is then shown, and the families of sources are omitted,
+//! but only in this walk.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -30,28 +32,28 @@ pub(super) struct Walk {
     filter: Filter,
     name: usize,
     place: Place,
-    /// The names that were shown with families of the daemon.
+    /// The names that were already shown together with families of the daemon.
     done: HashSet<usize>,
-    /// The names of families that the daemon has got since.
+    /// The names of families that the daemon registered after the merge.
     late: ShownNames,
 }
 
-/// Where a walk is among the families of a name.
+/// The position of a walk among the families of a name.
 #[derive(Debug, Default)]
 struct Place {
-    /// The number of the part, in the group that is shown.
+    /// The index of the part, in the shown group.
     part: usize,
-    /// The number of the next series.
+    /// The index of the next series.
     series: usize,
     passed: PassedSeries,
 }
 
-/// The series that were passed on under a name.
+/// The series that were passed on under the current name.
 #[derive(Debug, Default)]
 struct PassedSeries {
     hashes: HashSet<u64, SeededState>,
-    /// The number of series that were omitted so far, under all names, by their origin; and the
-    /// name and source of the first one.
+    /// The numbers of series omitted so far, under all names, by their origin, and the name and
+    /// source of the first one.
     left_out: [usize; 2],
     first: Option<(String, String)>,
 }
@@ -64,7 +66,7 @@ impl Walk {
     }
 
     /// Passes on families until `is_full` returns true after a series or a family. Returns whether
-    /// there is more.
+    /// there are more families.
     pub(super) fn step<S: Sink + ?Sized>(
         &mut self,
         sink: &mut S,
@@ -81,7 +83,7 @@ impl Walk {
                 self.place.end();
             }
             self.name += 1;
-            // Those that are left out take time, too.
+            // Omitted families count too, because they take time.
             if looked_at > LOOKED_AT {
                 return true;
             }
@@ -89,7 +91,7 @@ impl Walk {
         false
     }
 
-    /// Passes on what sources have under a name. Returns whether there is more.
+    /// Passes on the families of sources under a name. Returns whether there are more series.
     fn pass<S: Sink + ?Sized>(
         &mut self,
         name: usize,
@@ -102,7 +104,7 @@ impl Walk {
             let snapshot = &merged.sources[part.source];
             filter.has_source(snapshot) && filter.has_family(&snapshot.families[part.family])
         };
-        // With a source of its own, a family that is apart is shown.
+        // If you ask for a single source, its family is shown even if it is kept apart.
         let mut groups = entry.groups.iter().filter(|group| group.is_shown || filter.is_part());
         let Some(group) = groups.find(|group| group.parts.iter().any(has)) else { return false };
         let is_mixed = group.may_repeat || entry.is_mixed && !filter.is_part();
@@ -131,7 +133,7 @@ impl Walk {
 }
 
 impl Place {
-    /// Ends a name.
+    /// Ends the current name.
     fn end(&mut self) {
         (self.part, self.series) = (0, 0);
         self.passed.hashes.clear();
@@ -139,14 +141,15 @@ impl Place {
 }
 
 impl PassedSeries {
-    /// Notes a series. Returns whether it was not there yet.
+    /// Records a series. Returns whether it is new.
     fn insert(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) -> bool {
         let hash = self.hashes.hasher().hash_one(identity(family, series));
         self.hashes.insert(hash)
     }
 }
 
-/// The labels of a series in order, as the text formats have them. An empty value is like none.
+/// Returns the labels of a series, sorted and escaped for comparison. An empty value counts as a
+/// missing label.
 fn identity<'a>(family: &FamilyHeader<'a>, series: &Series<'a>) -> Vec<(Cow<'a, str>, &'a str)> {
     let all = series.labels(family).filter(|(_, value)| !value.is_empty());
     let mut labels: Vec<_> = all.map(|(name, value)| (escaped(name), value)).collect();
@@ -154,10 +157,11 @@ fn identity<'a>(family: &FamilyHeader<'a>, series: &Series<'a>) -> Vec<(Cow<'a, 
     labels
 }
 
-/// Passes on the series that were not there yet.
+/// A sink that passes on only new series.
 struct Distinct<'s, S: ?Sized> {
     sink: &'s mut S,
-    /// What was there, and of what these are; `None` if all are passed on.
+    /// The series passed on before, and the origin and name of the current source; `None` if all
+    /// series are passed on.
     passed: Option<(&'s mut PassedSeries, Origin, &'s str)>,
 }
 
@@ -179,11 +183,11 @@ impl<S: Sink + ?Sized> Sink for Distinct<'_, S> {
     }
 }
 
-/// A walk over all that is shown.
+/// A walk over everything that is shown.
 #[derive(Debug)]
 pub struct All {
     own: Own,
-    /// Whether the sources' series of the current family are due.
+    /// Whether the sources' series of the current family are next.
     is_joining: bool,
     current: Current,
     walk: Walk,
@@ -192,31 +196,32 @@ pub struct All {
 /// The current family of the daemon.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Current {
-    /// Is shown as it is.
+    /// The family is shown unchanged.
     #[default]
     Alone,
-    /// Is shown as it is. Sources may have something of its name, and it has shown nothing yet.
+    /// The family is shown unchanged. Sources may contain series under its name, and it showed no
+    /// series yet.
     Late,
-    /// Is shown with what sources have.
+    /// The family is shown together with the series of sources.
     Shared(OwnFamily),
 }
 
-/// What is left of the daemon's own families.
+/// The remaining families of the daemon.
 #[derive(Debug)]
 enum Own {
-    /// Those of its segment.
+    /// The families in its segment.
     InSegment(Box<snapshot::Walk>),
-    /// Those that were collected: the number of the current one, and of its next series.
+    /// The collected families, with the index of the current family, and of its next series.
     Collected(Vec<RecordedFamily>, usize, usize),
     Nothing,
 }
 
 impl All {
-    /// Begins a walk over what a registry shows, and what is merged, in as far as it has one of
-    /// these names. There are none for all.
+    /// Begins a walk over the families of a registry and the merged families. `names` selects
+    /// families or samples; if it is empty, all are selected.
     ///
     /// # Errors
-    /// If the families of the registry are inconsistent.
+    /// Fails if the families of the registry are inconsistent.
     pub fn over(
         registry: &Registry,
         merged: &Arc<MergedFamilies>,
@@ -230,14 +235,15 @@ impl All {
         Ok(Self { own, is_joining: false, current, walk })
     }
 
-    /// Begins a walk over what sources have, without the daemon.
+    /// Begins a walk over the families of sources, without the daemon.
     pub fn of_sources(merged: &Arc<MergedFamilies>, filter: Filter) -> Self {
         let (own, current) = (Own::Nothing, Current::default());
         Self { own, is_joining: false, current, walk: Walk::over(merged, filter) }
     }
 
-    /// Passes on the families of the daemon, each with the series that sources have of it, until
-    /// `is_full` returns true after a series or a family. Returns whether there are more.
+    /// Passes on the families of the daemon, each with the series that sources contain under its
+    /// name, until `is_full` returns true after a series or a family. Returns whether there are
+    /// more families.
     pub fn step_own<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
         loop {
             if self.is_joining
@@ -251,7 +257,7 @@ impl All {
             }
             let Self { own, is_joining, current, walk } = self;
             match own {
-                // Nothing can be joined, so the collected families need no copy.
+                // The collected families need no copy here, because there is no family to join.
                 Own::InSegment(families) if walk.merged.names.is_empty() => {
                     let is_more = families.step(sink, is_full);
                     if !is_more {
@@ -270,7 +276,7 @@ impl All {
                         },
                     );
                     if !is_more {
-                        // They are few.
+                        // Copy them, because they are few.
                         let mut recorder = Recorder::unchecked();
                         while families.step(&mut recorder, |_| false) {}
                         *own = Own::Collected(recorder.finish().0, 0, 0);
@@ -303,8 +309,8 @@ impl All {
         }
     }
 
-    /// Passes on what the sources alone have, after the families of the daemon. Returns whether
-    /// there is more.
+    /// Passes on the families that only sources contain. Call this after the families of the
+    /// daemon. Returns whether there are more families.
     pub fn step_rest<S: Sink + ?Sized>(
         &mut self,
         sink: &mut S,
@@ -319,7 +325,8 @@ impl All {
     }
 }
 
-/// Passes on families of the daemon as they are shown beside those of sources.
+/// A sink that passes on families of the daemon, in their shown form next to the families of
+/// sources.
 struct Beside<'w, S: ?Sized> {
     sink: &'w mut S,
     current: &'w mut Current,
@@ -327,7 +334,7 @@ struct Beside<'w, S: ?Sized> {
 }
 
 impl<S: ?Sized> Beside<'_, S> {
-    /// Whether the sources have series of the current family, too.
+    /// Returns whether sources contain series of the current family.
     fn is_shared(&self) -> bool {
         let Current::Shared(own_family) = *self.current else { return false };
         self.walk.merged.names[own_family.name].is_shared
@@ -344,7 +351,7 @@ impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
         if current != *self.current {
             place.end();
             *self.current = match current {
-                // One that comes again is shown as it is.
+                // A repeated name is shown unchanged.
                 Current::Shared(own_family) if !done.insert(own_family.name) => Current::Alone,
                 current => current,
             };
@@ -379,7 +386,7 @@ impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
     }
 }
 
-/// The number of families of sources that one step looks at.
+/// The maximum number of sources' families that one step checks.
 const LOOKED_AT: usize = 4096;
 
 #[cfg(test)]
@@ -391,7 +398,7 @@ mod tests {
     use super::*;
     use quipu_sources::recorded::SourceSnapshot;
 
-    /// What is in a file, or at a target with this number.
+    /// Creates the snapshot of a file, or of a target, with this number.
     fn snapshot(origin: Origin, number: u64, registry: &Registry) -> Arc<SourceSnapshot> {
         let mut recorder = Recorder::default();
         registry.visit(&mut recorder).unwrap();
@@ -415,7 +422,7 @@ mod tests {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut all = All::over(own, merged, &names).unwrap();
         let mut encoder = Encoder::new(Format::Text, escaping);
-        // Each series in a step of its own.
+        // A separate step for each series.
         while all.step_own(&mut encoder, |_| true) {}
         while all.step_rest(&mut encoder, |_| true) {}
         String::from_utf8(encoder.buffer().to_vec()).unwrap()
@@ -440,7 +447,7 @@ mod tests {
         set("x y", "a", "1", 1.0);
         set("x_y", "a", "1", 2.0);
         set("x_y", "a", "2", 3.0);
-        // An empty value is like no label.
+        // An empty value counts as a missing label.
         set("z", "a", "", 4.0);
         set("z", "b", "", 5.0);
         let expected = "# TYPE x_y gauge\nx_y{segment=\"1\",a=\"1\"} 1\n\
@@ -468,7 +475,7 @@ mod tests {
             registry.counter("jobs", "Jobs.").unwrap().inc_by(n);
             registry.gauge("alone", "").unwrap().set(6.0);
         }
-        // One that a target has, too.
+        // A series that a target exposes too.
         let same = Description::new("alone", "").labels(["segment", "instance", "job"]);
         let other = Registry::new();
         let same: GaugeFamily<[&str; 3]> = other.register(same).unwrap();
@@ -535,7 +542,7 @@ mod tests {
         }
         assert!(!all.contains("took{") && !all.contains("left_count{"), "{all}");
         assert_eq!(conflicts(&merged), [("left", About::Samples), ("took", About::Type)]);
-        // For readers that take any name, too.
+        // The same for readers that accept any name.
         let utf8 = shown(&own, &merged, &[], Escaping::AllowUtf8);
         assert!(utf8.contains(&format!("# TYPE a_b gauge\na_b 1\na_b{target} 4\n")), "{utf8}");
     }
@@ -547,7 +554,7 @@ mod tests {
         target.gauge("free", "").unwrap().set(1.0);
         let merge =
             || Arc::new(MergedFamilies::merge(&own, vec![snapshot(Origin::Target, 1, &target)]));
-        // One without series hides nothing.
+        // A family without series does not hide other families.
         let none = Description::new("free", "").labels(["a"]);
         let _: GaugeFamily<[&str; 1]> = own.register(none).unwrap();
         let before = merge();
@@ -558,13 +565,13 @@ mod tests {
         assert_eq!(text(&own, &before), format!("{jobs}{free}"));
         let joined = format!("{jobs}jobs_total{{job=\"1\",instance=\"1\"}} 1\n{free}");
         assert_eq!(text(&own, &merge()), joined);
-        // So it is with one that has got another type.
+        // The same applies to a family with a changed type.
         let other = Registry::new();
         let info = Description::new("jobs_total", "").values("v", ["1"]).verbatim();
         other.register::<Info>(info).unwrap();
         let info = "# TYPE jobs_total_info gauge\njobs_total_info{v=\"1\"} 1\n";
         assert_eq!(text(&other, &merge()), format!("{info}{free}"));
-        // One that the daemon shows no more leaves those of others.
+        // If the daemon no longer shows a family, the families of sources remain.
         let merged = merge();
         own.unregister("jobs_total");
         let alone =

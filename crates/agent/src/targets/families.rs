@@ -145,7 +145,7 @@ type OwnLabel = (&'static str, Box<str>);
 
 /// The metrics of a family with the same label names.
 struct Set {
-    /// The names, in the form in which they are shown.
+    /// The names in their shown form.
     names: Vec<String>,
     /// The hash of the escaped names.
     hash: u64,
