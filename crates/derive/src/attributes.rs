@@ -50,7 +50,7 @@ pub(crate) fn assertion(
     let function = Ident::new(function, span);
     quote_spanned! {span=>
         const _: () = {
-            use #krate::#function;
+            use #krate::__private::#function;
             #function(#name)
         };
     }

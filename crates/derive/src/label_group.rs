@@ -115,8 +115,8 @@ fn implement(
     let encodes = parts.iter().map(|part| {
         let field = &part.ident;
         match &part.name {
-            Some(_) => quote!(#krate::LabelValue::encode(&self.#field, key);),
-            None => quote!(#krate::LabelGroup::encode(&self.#field, key);),
+            Some(_) => quote!(#krate::LabelValue::encode(&self.#field, writer);),
+            None => quote!(#krate::LabelGroup::encode(&self.#field, writer);),
         }
     });
     Ok(quote! {
@@ -125,10 +125,10 @@ fn implement(
             type Identity = #identity;
 
             const LABELS: &'static [#krate::snapshot::Label<'static>] =
-                #krate::label::ConcatenatedLabels::new(&[#(#lists),*]).labels();
+                #krate::__private::ConcatenatedLabels::new(&[#(#lists),*]).labels();
 
             #[inline]
-            fn encode(&self, key: &mut #krate::KeyWriter<'_>) {
+            fn encode(&self, writer: &mut #krate::label::LabelWriter<'_>) {
                 #(#encodes)*
             }
         }

@@ -83,9 +83,9 @@ fn variants(
                 ::core::option::Option::Some(&[#(#values),*]);
 
             #[inline]
-            fn encode(&self, key: &mut #krate::KeyWriter<'_>) {
+            fn encode(&self, writer: &mut #krate::label::LabelWriter<'_>) {
                 let index = match self { #(Self::#idents => #indices,)* };
-                key.index(index, #count);
+                writer.index_within(index, #count);
             }
 
             #[inline]
@@ -113,8 +113,8 @@ fn newtype(input: &DeriveInput, krate: &TokenStream) -> Result<TokenStream, Erro
                 <#inner as #krate::LabelValue>::VALUES;
 
             #[inline]
-            fn encode(&self, key: &mut #krate::KeyWriter<'_>) {
-                #krate::LabelValue::encode(&self.0, key);
+            fn encode(&self, writer: &mut #krate::label::LabelWriter<'_>) {
+                #krate::LabelValue::encode(&self.0, writer);
             }
 
             #[inline]

@@ -35,7 +35,8 @@ pub fn derive_label_value(input: TokenStream) -> TokenStream {
     label_value::expand(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Makes a struct with named fields a label group: each field is a label, in order.
+/// Makes a struct with named fields a label group: each field is a label. A response shows the
+/// labels of fixed cardinality first, then the others, each in the order of the fields.
 ///
 /// | attribute | on | effect |
 /// |---|---|---|

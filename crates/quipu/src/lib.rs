@@ -64,14 +64,17 @@ pub use error::Error;
 pub use kind::*;
 pub use label::{LabelGroup, LabelValue};
 pub use macros::LabeledMetric;
-#[doc(hidden)]
-pub use names::{assert_label, assert_metric};
 #[cfg(feature = "derive")]
 pub use quipu_derive::{LabelGroup, LabelValue, Metrics, timed};
 pub use quipu_segment::history::Options as RecordingOptions;
-#[doc(hidden)]
-pub use quipu_segment::series::KeyWriter;
 pub use recording::Recording;
 pub use registry::Registry;
 pub use scope::{Metrics, Register, Scope};
 pub use scrape::Scrape;
+
+/// Functions and types that only derived code uses.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::label::concatenated::ConcatenatedLabels;
+    pub use crate::names::{assert_label, assert_metric};
+}

@@ -32,8 +32,8 @@ enum State {
 impl LabelValue for State {
     const VALUES: Option<&'static [&'static str]> = Some(&["up", "down"]);
 
-    fn encode(&self, key: &mut quipu::KeyWriter<'_>) {
-        key.index(*self as u32, 2);
+    fn encode(&self, writer: &mut quipu::label::LabelWriter<'_>) {
+        writer.index(*self as u32);
     }
 
     fn index(&self) -> Option<u32> {

@@ -9,7 +9,7 @@ use quipu_segment::series::{self, KeyWriter, Label, Schema, SeriesCells, SeriesH
 use super::metric_kind::MetricKind;
 use crate::description::{Description, Setting};
 use crate::error::Error;
-use crate::label::{Indices, LabelGroup};
+use crate::label::{Indices, LabelGroup, LabelWriter};
 use crate::scope::{Register, Scope};
 use crate::scrape::Source;
 
@@ -107,7 +107,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     ///
     /// Keep the instrument if the labels do not change: an update through it costs one addition.
     pub fn bind<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> I {
-        I::bind(&self.family, &self.kind, |key| labels.encode(key))
+        I::bind(&self.family, &self.kind, Self::key(labels))
     }
 
     /// Removes the series of these labels; returns false if there is none. If its labels are used
@@ -116,7 +116,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// # Errors
     /// The errors of a segment in a file.
     pub fn remove<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Result<bool, Error> {
-        let removed = I::remove(&self.family, &self.kind, |key| labels.encode(key));
+        let removed = I::remove(&self.family, &self.kind, Self::key(labels));
         removed.map_err(|error| Error::segment(self.name(), error))
     }
 
@@ -189,7 +189,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     where
         K: LabelGroup<Identity = L::Identity>,
     {
-        |key| labels.encode(key)
+        |key| LabelWriter::wrap(key, |writer| labels.encode(writer))
     }
 }
 

@@ -11,7 +11,7 @@ use super::family::{Family, Instrument, single};
 use super::metric_kind::{MetricKind, Scratch, damaged};
 use crate::description::{Description, Setting};
 use crate::error::Error;
-use crate::label::LabelValue;
+use crate::label::{LabelValue, LabelWriter};
 use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Value};
 
@@ -80,7 +80,8 @@ impl<S: LabelValue> StateSet<S> {
     }
 
     fn index(&self, state: &S) -> Option<usize> {
-        let by_name = || KeyWriter::index_of(&self.kind.indices, |key| state.encode(key));
+        let encode = |key: &mut KeyWriter<'_>| LabelWriter::wrap(key, |to| state.encode(to));
+        let by_name = || KeyWriter::index_of(&self.kind.indices, encode);
         let index = state.index().or_else(by_name)? as usize;
         (index < self.bound.cells().len()).then_some(index)
     }

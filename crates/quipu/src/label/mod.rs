@@ -53,32 +53,90 @@
 //! Labels whose values are known at compile time (enums, `bool`) are of *fixed cardinality*: their
 //! values fold into one number. All others are *dynamic*: each series stores their texts. A text
 //! label whose values are known when the family is registered becomes fixed by
-//! [`Description::values`](crate::Description::values).
+//! [`Description::values`](crate::Description::values). A response shows the fixed labels of a
+//! series first, then the dynamic ones, each in the order of the group.
 
-mod concatenated;
+pub(crate) mod concatenated;
 mod indices;
 mod value;
-
-#[doc(hidden)]
-pub use concatenated::ConcatenatedLabels;
+mod writer;
 
 pub(crate) use indices::Indices;
 pub use value::DisplayValue;
+pub use writer::LabelWriter;
 
-use quipu_segment::series::{CachedSeries, KeyWriter};
+use quipu_segment::series::CachedSeries;
 
 use crate::snapshot::Label;
 
-/// The value of one label.
+/// The value of one label. Derive it for an enum or for a struct around one value, or implement it
+/// by hand:
+///
+/// ```
+/// use quipu::label::LabelWriter;
+/// use quipu::{CounterFamily, Description, LabelGroup, LabelValue, Registry};
+///
+/// /// The class of a status code: one of three values.
+/// struct Class(u16);
+///
+/// impl Class {
+///     fn number(&self) -> u32 {
+///         match self.0 {
+///             200..400 => 0,
+///             400..500 => 1,
+///             _ => 2,
+///         }
+///     }
+/// }
+///
+/// impl LabelValue for Class {
+///     const VALUES: Option<&'static [&'static str]> = Some(&["ok", "client_error", "error"]);
+///
+///     fn encode(&self, writer: &mut LabelWriter<'_>) {
+///         writer.index(self.number());
+///     }
+///
+///     fn index(&self) -> Option<u32> {
+///         Some(self.number())
+///     }
+/// }
+///
+/// /// A version: any text.
+/// struct Version {
+///     major: u32,
+///     minor: u32,
+/// }
+///
+/// impl LabelValue for Version {
+///     fn encode(&self, writer: &mut LabelWriter<'_>) {
+///         writer.display(format_args!("{}.{}", self.major, self.minor));
+///     }
+/// }
+///
+/// #[derive(LabelGroup)]
+/// struct Response {
+///     class: Class,
+///     version: Version,
+/// }
+///
+/// let registry = Registry::new();
+/// let responses: CounterFamily<Response> =
+///     registry.register(Description::new("responses", "Responses by class."))?;
+/// responses.inc(&Response { class: Class(404), version: Version { major: 2, minor: 1 } });
+/// let labels = [("class", "client_error"), ("version", "2.1")];
+/// assert_eq!(registry.value("responses_total", &labels), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub trait LabelValue {
     /// The values by index, if they are known at compile time; else `None`.
     const VALUES: Option<&'static [&'static str]> = None;
 
-    /// Writes exactly one value: by [`KeyWriter::index`] for a type with [`LabelValue::VALUES`], by
-    /// [`KeyWriter::text`] for any other.
-    fn encode(&self, key: &mut KeyWriter<'_>);
+    /// Writes exactly one value: by [`LabelWriter::index`] for a type with [`LabelValue::VALUES`],
+    /// by [`LabelWriter::text`] or [`LabelWriter::display`] for any other.
+    fn encode(&self, writer: &mut LabelWriter<'_>);
 
-    /// The index of this value, for a type with [`LabelValue::VALUES`].
+    /// The index of this value, for a type with [`LabelValue::VALUES`]. State sets and macros such
+    /// as [`counter!`](crate::counter) look up values by index.
     fn index(&self) -> Option<u32> {
         None
     }
@@ -89,7 +147,8 @@ pub trait LabelGroup {
     /// The same group with `'static` lifetimes, so that a family accepts groups of any lifetime.
     type Identity;
 
-    /// The labels in order. Empty for an array of texts, whose names are set by
+    /// The labels, in the order in which [`LabelGroup::encode`] writes their values. Empty for an
+    /// array of texts, whose names are set by
     /// [`Description::labels`](crate::Description::labels).
     const LABELS: &'static [Label<'static>];
 
@@ -97,7 +156,7 @@ pub trait LabelGroup {
     const COUNT: usize = Self::LABELS.len();
 
     /// Writes all values in the order of the labels.
-    fn encode(&self, key: &mut KeyWriter<'_>);
+    fn encode(&self, writer: &mut LabelWriter<'_>);
 
     /// Where the series of these labels was last found, if that is kept: updates look there first.
     /// For language bindings.
@@ -114,7 +173,7 @@ impl LabelGroup for () {
     const LABELS: &'static [Label<'static>] = &[];
 
     #[inline]
-    fn encode(&self, _: &mut KeyWriter<'_>) {}
+    fn encode(&self, _: &mut LabelWriter<'_>) {}
 }
 
 /// Labels whose names are known at run time only: the values, in the order of the names.
@@ -124,8 +183,8 @@ impl<S: AsRef<str>, const N: usize> LabelGroup for [S; N] {
     const COUNT: usize = N;
 
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        self.iter().for_each(|text| key.text(text.as_ref()));
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        self.iter().for_each(|text| writer.text(text.as_ref()));
     }
 }
 
@@ -157,8 +216,8 @@ impl LabelGroup for Values<'_> {
     const COUNT: usize = ANY;
 
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        self.0.iter().for_each(|text| key.text(text));
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        self.0.iter().for_each(|text| writer.text(text));
     }
 }
 
@@ -167,14 +226,14 @@ impl LabelGroup for Values<'_> {
 #[derive(Debug, Clone, Copy)]
 pub struct WrittenValues<F>(pub F);
 
-impl<F: Fn(&mut KeyWriter<'_>)> LabelGroup for WrittenValues<F> {
+impl<F: Fn(&mut LabelWriter<'_>)> LabelGroup for WrittenValues<F> {
     type Identity = Values<'static>;
     const LABELS: &'static [Label<'static>] = &[];
     const COUNT: usize = ANY;
 
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        (self.0)(key);
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        (self.0)(writer);
     }
 }
 
@@ -184,8 +243,8 @@ impl<G: LabelGroup> LabelGroup for &G {
     const COUNT: usize = G::COUNT;
 
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        (**self).encode(key);
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        (**self).encode(writer);
     }
 
     #[inline(always)]

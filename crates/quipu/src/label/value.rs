@@ -1,21 +1,19 @@
 //! Implementations of [`LabelValue`] for types of the standard library.
 
 use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use quipu_segment::series::KeyWriter;
-
-use super::LabelValue;
+use super::{LabelValue, LabelWriter};
 
 impl LabelValue for bool {
     const VALUES: Option<&'static [&'static str]> = Some(&["false", "true"]);
 
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        key.index(u32::from(*self), 2);
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        writer.index_within(u32::from(*self), 2);
     }
 
     fn index(&self) -> Option<u32> {
@@ -27,8 +25,8 @@ impl<V: LabelValue + ?Sized> LabelValue for &V {
     const VALUES: Option<&'static [&'static str]> = V::VALUES;
 
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        (**self).encode(key);
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        (**self).encode(writer);
     }
 
     fn index(&self) -> Option<u32> {
@@ -38,15 +36,15 @@ impl<V: LabelValue + ?Sized> LabelValue for &V {
 
 impl LabelValue for str {
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        key.text(self);
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        writer.text(self);
     }
 }
 
 impl LabelValue for char {
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        key.text(self.encode_utf8(&mut [0; 4]));
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        writer.text(self.encode_utf8(&mut [0; 4]));
     }
 }
 
@@ -54,11 +52,8 @@ macro_rules! addresses {
     ($($type:ty),+) => {$(
         impl LabelValue for $type {
             #[inline]
-            fn encode(&self, key: &mut KeyWriter<'_>) {
-                let mut text = AddressText { bytes: [0; 45], len: 0 };
-                // The longest address has 45 characters.
-                let _ = write!(text, "{self}");
-                key.text(std::str::from_utf8(&text.bytes[..text.len]).unwrap_or(""));
+            fn encode(&self, writer: &mut LabelWriter<'_>) {
+                writer.display(self);
             }
         }
     )+};
@@ -66,23 +61,8 @@ macro_rules! addresses {
 
 addresses!(IpAddr, Ipv4Addr, Ipv6Addr);
 
-/// An address as text, on the stack.
-struct AddressText {
-    bytes: [u8; 45],
-    len: usize,
-}
-
-impl Write for AddressText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.len + text.len();
-        let place = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
-        place.copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
-    }
-}
-
-/// A label value that is shown with [`Display`](fmt::Display). Each update allocates its text.
+/// A label value that is shown with [`Display`](fmt::Display). Each update formats the text, and
+/// allocates memory for a text of more than 64 bytes.
 ///
 /// ```
 /// use quipu::label::DisplayValue;
@@ -103,8 +83,8 @@ impl Write for AddressText {
 pub struct DisplayValue<T>(pub T);
 
 impl<T: fmt::Display> LabelValue for DisplayValue<T> {
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        key.text(&self.0.to_string());
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        writer.display(&self.0);
     }
 }
 
@@ -113,8 +93,8 @@ impl<T: fmt::Display> LabelValue for DisplayValue<T> {
 #[cfg(feature = "http")]
 impl LabelValue for http::Method {
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        key.text(self.as_str());
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        writer.text(self.as_str());
     }
 }
 
@@ -122,16 +102,16 @@ impl LabelValue for http::Method {
 #[cfg(feature = "http")]
 impl LabelValue for http::StatusCode {
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        key.text(self.as_str());
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        writer.text(self.as_str());
     }
 }
 
 /// An optional value. `None` is the empty text, which Prometheus treats like a missing label.
 impl<V: AsRef<str>> LabelValue for Option<V> {
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        key.text(self.as_ref().map_or("", AsRef::as_ref));
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        writer.text(self.as_ref().map_or("", AsRef::as_ref));
     }
 }
 
@@ -139,8 +119,8 @@ macro_rules! texts {
     ($($type:ty),+) => {$(
         impl LabelValue for $type {
             #[inline]
-            fn encode(&self, key: &mut KeyWriter<'_>) {
-                key.text(self);
+            fn encode(&self, writer: &mut LabelWriter<'_>) {
+                writer.text(self);
             }
         }
     )+};
@@ -152,8 +132,8 @@ macro_rules! integers {
     ($($type:ty),+) => {$(
         impl LabelValue for $type {
             #[inline]
-            fn encode(&self, key: &mut KeyWriter<'_>) {
-                key.text(itoa::Buffer::new().format(*self));
+            fn encode(&self, writer: &mut LabelWriter<'_>) {
+                writer.text(itoa::Buffer::new().format(*self));
             }
         }
     )+};

@@ -3,12 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use quipu_segment::series::KeyWriter;
-
 use crate::kind::{
     Counter, Family, Gauge, Histogram, InProgress, Instrument, IntGauge, Timer, sealed,
 };
-use crate::label::{ANY, LabelGroup, LabelValue, Values};
+use crate::label::{ANY, LabelGroup, LabelValue, LabelWriter, Values};
 use crate::snapshot::Label;
 
 /// A metric and the labels of one of its series: the result of a macro with labels, such as
@@ -152,29 +150,29 @@ impl<I: Instrument, V> fmt::Debug for LabeledMetric<I, V> {
 /// A list of label values, each of which is written as text: nested pairs.
 pub trait LabelTexts: sealed::Sealed {
     /// Writes all values in order.
-    fn write(&self, key: &mut KeyWriter<'_>);
+    fn write(&self, writer: &mut LabelWriter<'_>);
 }
 
 impl sealed::Sealed for () {}
 
 impl LabelTexts for () {
     #[inline]
-    fn write(&self, _: &mut KeyWriter<'_>) {}
+    fn write(&self, _: &mut LabelWriter<'_>) {}
 }
 
 impl<V: LabelValue + ?Sized, R: LabelTexts> sealed::Sealed for (&V, R) {}
 
 impl<V: LabelValue + ?Sized, R: LabelTexts> LabelTexts for (&V, R) {
     #[inline]
-    fn write(&self, key: &mut KeyWriter<'_>) {
+    fn write(&self, writer: &mut LabelWriter<'_>) {
         let (value, rest) = self;
         match (V::VALUES, value.index()) {
             (Some(values), Some(index)) => {
-                key.text(values.get(index as usize).copied().unwrap_or(""));
+                writer.text(values.get(index as usize).copied().unwrap_or(""));
             }
-            _ => value.encode(key),
+            _ => value.encode(writer),
         }
-        rest.write(key);
+        rest.write(writer);
     }
 }
 
@@ -187,7 +185,7 @@ impl<V: LabelTexts> LabelGroup for TextLabels<V> {
     const COUNT: usize = ANY;
 
     #[inline]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
-        self.0.write(key);
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
+        self.0.write(writer);
     }
 }

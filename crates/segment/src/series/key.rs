@@ -125,6 +125,34 @@ impl<'a> KeyWriter<'a> {
         self.group = self.group.wrapping_mul(of).wrapping_add(index);
     }
 
+    /// Writes a value by its index among the label's fixed values.
+    ///
+    /// An index out of range leads to the family's overflow series, and so does any index of a
+    /// label without fixed values.
+    pub fn fixed(&mut self, index: u32) {
+        match self.sets.get(self.position).and_then(Option::as_ref) {
+            Some(set) if index < set.len() => self.index(index, set.len()),
+            _ => {
+                self.unknown = true;
+                self.position += 1;
+            }
+        }
+    }
+
+    /// Passes a writer that continues here to `write`, which returns the writer: a layer above can
+    /// wrap it in a type of its own.
+    #[inline(always)]
+    pub fn lend(&mut self, write: impl FnOnce(KeyWriter<'_>) -> KeyWriter<'_>) {
+        let KeyWriter { position, group, unknown, .. } = write(KeyWriter {
+            sets: self.sets,
+            texts: self.texts.as_deref_mut(),
+            position: self.position,
+            group: self.group,
+            unknown: self.unknown,
+        });
+        (self.position, self.group, self.unknown) = (position, group, unknown);
+    }
+
     /// Writes a value: one of the label's fixed values if there are any, otherwise any string.
     ///
     /// A string that is not one of the fixed values leads to the family's overflow series.

@@ -6,10 +6,10 @@
 
 use std::mem::MaybeUninit;
 
+use quipu::LabelGroup;
 use quipu::binding::CachedSeries;
-use quipu::label::{ANY, Values};
+use quipu::label::{ANY, LabelWriter, Values};
 use quipu::snapshot::Label;
-use quipu::{KeyWriter, LabelGroup};
 use rb_sys::{
     Qundef, VALUE, rb_ary_new_capa, rb_ary_push, rb_funcallv, rb_hash_lookup2, rb_hash_size_num,
     ruby_value_type,
@@ -304,16 +304,16 @@ impl LabelGroup for Key<'_> {
     const COUNT: usize = ANY;
 
     #[inline(always)]
-    fn encode(&self, key: &mut KeyWriter<'_>) {
+    fn encode(&self, writer: &mut LabelWriter<'_>) {
         if let Some((labels, known)) = &self.known {
-            return encode_known(labels, known, key);
+            return encode_known(labels, known, writer);
         }
         for text in &self.texts[..self.count] {
             // SAFETY: `push` has written the first `count`. They are read in the parts in which
             // they were written: a load that spans two stores would wait for both.
             match *unsafe { text.assume_init_ref() } {
-                Text::Str(text) => key.text(text),
-                Text::Number(n) => key.text(itoa::Buffer::new().format(n)),
+                Text::Str(text) => writer.text(text),
+                Text::Number(n) => writer.text(itoa::Buffer::new().format(n)),
             }
         }
     }
@@ -327,14 +327,14 @@ impl LabelGroup for Key<'_> {
 /// Writes values that a memo knows.
 #[cold]
 #[inline(never)]
-fn encode_known(labels: &Labels, known: &Known<'_>, key: &mut KeyWriter<'_>) {
+fn encode_known(labels: &Labels, known: &Known<'_>, writer: &mut LabelWriter<'_>) {
     for (name, value) in labels.0.iter().zip(known.values) {
         // SAFETY: the memo keeps the objects alive, which were read in place before and cannot
         // change.
         match unsafe { name.text(value.get()) } {
-            Some(Text::Number(n)) => key.text(itoa::Buffer::new().format(n)),
-            Some(Text::Str(text)) => key.text(text),
-            None => key.text(""),
+            Some(Text::Number(n)) => writer.text(itoa::Buffer::new().format(n)),
+            Some(Text::Str(text)) => writer.text(text),
+            None => writer.text(""),
         }
     }
 }

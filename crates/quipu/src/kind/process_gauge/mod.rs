@@ -20,7 +20,7 @@ use super::aggregation::Aggregation;
 use super::family::{Family, Instrument, single};
 use crate::description::{Description, Setting};
 use crate::error::Error;
-use crate::label::LabelGroup;
+use crate::label::{LabelGroup, LabelWriter};
 use crate::scope::{Register, Scope};
 
 pub(crate) use cells::{ProcessGaugeLayout, process_of};
@@ -195,7 +195,7 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
 
     #[inline]
     fn write<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, key: &mut KeyWriter<'_>) {
-        labels.encode(key);
+        LabelWriter::wrap(key, |writer| labels.encode(writer));
         if !self.kind.is_shared() {
             self.kind.write(&self.family, key);
         }
