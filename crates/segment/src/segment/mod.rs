@@ -27,6 +27,7 @@ pub use self::record::{Draft, Record};
 use crate::access::Access;
 use crate::anchor::{Anchor, AnchorCells};
 use crate::cells::Cells;
+use crate::clock::TestClock;
 use crate::error::{Error, ErrorKind};
 #[cfg(unix)]
 use crate::file::{self, MappedFile};
@@ -65,6 +66,8 @@ pub struct Segment {
     contents: Arc<dyn Contents>,
     /// The jobs that must be done before the contents are used.
     jobs: std::sync::Arc<[Job]>,
+    /// The clock by which series expire, in tests. Otherwise it is the machine's.
+    clock: Option<TestClock>,
 }
 
 /// How the file is shared, and the state that the clones of a handle share.
@@ -171,8 +174,8 @@ impl Segment {
         let (found, boot) = (InitialState::New, readings.boot);
         let shared = SharedFile::new(access, false);
         let region = Arc::new(region);
-        let (torn, seen, dirty, jobs) = (false, u64::MAX, 0, [].into());
-        Self { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs }
+        let (torn, seen, dirty, jobs, clock) = (false, u64::MAX, 0, [].into(), None);
+        Self { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs, clock }
     }
 
     /// Marks this process as present. If the file is to be shared, others can open it from now on.
@@ -258,6 +261,19 @@ impl Segment {
     #[doc(hidden)]
     pub fn anchor(&self) -> Anchor {
         self.anchor
+    }
+
+    /// Uses a test's clock for the times of the series, for example for their expiry. This applies
+    /// to the families that the returned handle and its clones open.
+    #[doc(hidden)]
+    pub fn with_clock(mut self, clock: TestClock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// The clock of a test, if there is one.
+    pub(crate) fn clock(&self) -> Option<&TestClock> {
+        self.clock.as_ref()
     }
 
     /// Marks the file as open. Call this before you count: if your process then dies, the next one

@@ -340,9 +340,20 @@ impl Options {
         let shared = SharedFile::new(self.access, is_first);
         let region = Arc::new(region);
         let contents = (self.contents)();
-        let jobs = [].into();
-        let mut segment =
-            Segment { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs };
+        let (jobs, clock) = ([].into(), None);
+        let mut segment = Segment {
+            region,
+            anchor,
+            boot,
+            found,
+            torn,
+            seen,
+            dirty,
+            shared,
+            contents,
+            jobs,
+            clock,
+        };
         if is_first {
             segment.jobs = segment.contents.inspect(&segment)?.into();
         }

@@ -821,7 +821,7 @@ pub(crate) fn is_dense(schema: &Schema, groups: u32) -> bool {
 /// The most words, in one lane, of a dense family.
 const MAX_DENSE_WORDS: u64 = 1 << 16;
 
-/// Returns the current time of the test's clock, if there is one, or of the machine.
+/// Returns the current time of the family's test clock, if there is one, or of the segment.
 pub(super) fn moment(segment: &Segment, clock: Option<&TestClock>) -> Moment {
     match clock {
         Some(clock) => Moment { unix: clock.unix(), time: clock.now() },

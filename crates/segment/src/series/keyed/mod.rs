@@ -39,6 +39,7 @@ use super::schema::Schema;
 use super::side::SideAllocations;
 use crate::cells::Cells;
 use crate::claims::Memory;
+use crate::clock::Clock as _;
 use crate::error::Error;
 use crate::layout::HEADER_BYTES;
 use crate::lock::{self, StuckLock};
@@ -604,7 +605,11 @@ impl DynamicSeries {
 }
 
 impl Moment {
+    /// Returns the current time of the segment's test clock, if there is one, or of the machine.
     pub(crate) fn now(segment: &Segment) -> Self {
+        if let Some(clock) = segment.clock() {
+            return Self { unix: clock.unix(), time: clock.now() };
+        }
         let since_boot = Duration::from_nanos(readings::since_boot());
         Self { unix: readings::unix(), time: segment.anchor().time(since_boot) }
     }
