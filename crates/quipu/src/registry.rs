@@ -412,20 +412,23 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether a family of that name is registered here. Returns false while the family is being
-    /// created.
-    pub(crate) fn has_family(&self, name: &str) -> bool {
-        let is_collected =
+    /// Whether a collector shows a family of that name.
+    pub(crate) fn is_collected(&self, name: &str) -> bool {
+        let has_name =
             |collector: &Arc<dyn Collector>| collector.names().iter().any(|other| other == name);
         let readers = self.inner.readers.list(&self.inner.segment);
-        self.inner.names.has(name)
-            && !self.collectors().iter().any(is_collected)
-            && readers.is_ok_and(|readers| !readers.named(name).is_empty())
+        self.inner.names.has(name) && readers.is_ok_and(|readers| !readers.named(name).is_empty())
     }
 
     /// Gives a name back; returns false if it was not claimed.
     pub(crate) fn release(&self, name: &str) -> bool {
         let was_there = self.inner.names.release(name);
+        self.collectors().iter().any(has_name)
+    }
+
+    /// Whether the segment has a family of that name that is registered here. Returns false while
+    /// the family is being created.
+    pub(crate) fn has_family(&self, name: &str) -> bool {
         let shown = underscored_name(name);
         if was_there && shown != name {
             self.inner.escaped.release(&shown);

@@ -190,9 +190,12 @@ impl<'r> Scope<'r> {
     }
 
     /// Whether the registry has a family of that name. Another thread may be creating the family:
-    /// waits for this thread, but not for long.
+    /// waits for this thread, but not for long. If a collector has the name, returns at once.
     fn waits_for_family(&self, name: &str) -> bool {
         for _ in 0..MAX_YIELDS {
+            if self.registry.is_collected(name) {
+                return false;
+            }
             if self.registry.has_family(name) {
                 return true;
             }
