@@ -1,6 +1,6 @@
 //! A service that counts its requests by route, and times them.
 //!
-//! `cargo run --example axum --features axum`, then `curl http://127.0.0.1:3000/hello/ada` and
+//! `cargo run --example axum --features tower`, then `curl http://127.0.0.1:3000/hello/ada` and
 //! `curl http://127.0.0.1:3000/metrics`.
 
 use std::error::Error;
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/", get(root))
         .route("/hello/{user}", get(hello))
         .with_state(service)
-        .route("/metrics", quipu::http::handler(&registry));
+        .route_service("/metrics", quipu::http::Service::new(registry));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
     Ok(axum::serve(listener, app).await?)
 }

@@ -2,16 +2,13 @@
 //!
 //! | feature | gives |
 //! |---|---|
-//! | `tower` | `Service`, for hyper, tower and anything that takes a `tower_service::Service` |
-//! | `axum` | `handler`, a route for axum |
+//! | `tower` | `Service`, for axum, hyper, tower and anything that takes a `tower_service::Service` |
 //! | `serve` | `serve`, a standalone server on its own thread; `serve_unix`, at a unix socket |
 //! | `push` | `Push`, which pushes to a Pushgateway |
 //!
 //! The request headers `Accept` and `Accept-Encoding` select the format and the compression of a
 //! response.
 
-#[cfg(feature = "axum")]
-mod axum;
 #[cfg(feature = "tower")]
 mod body;
 #[cfg(target_os = "linux")]
@@ -24,8 +21,6 @@ mod serve;
 #[cfg(feature = "tower")]
 mod service;
 
-#[cfg(feature = "axum")]
-pub use axum::handler;
 #[cfg(feature = "tower")]
 pub use body::Body;
 #[cfg(feature = "push")]

@@ -15,8 +15,14 @@ use crate::registry::Registry;
 
 /// Responds to `GET` and `HEAD` with the metrics of a registry, whatever the path.
 ///
-/// It is a `tower_service::Service` for requests with any type of body, so it works with hyper
-/// (`hyper_util::service::TowerToHyperService`), tower and axum (`route_service`).
+/// It is a `tower_service::Service` for requests with any type of body, so it works with tower,
+/// hyper (`hyper_util::service::TowerToHyperService`) and axum:
+///
+/// ```
+/// let registry = quipu::Registry::new();
+/// let metrics = quipu::http::Service::new(registry.clone());
+/// let app: axum::Router = axum::Router::new().route_service("/metrics", metrics);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Service {
     registry: Registry,
