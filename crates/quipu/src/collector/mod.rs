@@ -1,5 +1,6 @@
 //! Collectors: sources of families that every scrape calls for their values.
 
+#[cfg(feature = "arena")]
 mod arena;
 mod callback;
 #[cfg(target_os = "linux")]
@@ -7,6 +8,7 @@ mod process;
 #[cfg(feature = "tokio")]
 mod tokio;
 
+#[cfg(feature = "arena")]
 pub use arena::{Arenas, MeasuredArena};
 pub(crate) use callback::Callback;
 #[cfg(target_os = "linux")]
