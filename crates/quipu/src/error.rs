@@ -69,6 +69,7 @@ impl Error {
 
     /// Whether the segment already has a family of that name with another kind, other labels, or
     /// other settings.
+    #[doc(hidden)]
     pub fn is_mismatch(&self) -> bool {
         matches!(&self.kind, ErrorKind::Segment(error) if error.is_mismatch())
     }

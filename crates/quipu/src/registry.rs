@@ -299,6 +299,7 @@ impl Registry {
         }
         Ok(is_there)
     }
+    #[doc(hidden)]
 
     /// Passes the families of the segment whose names `is_wanted` accepts to a sink, and then those
     /// of `more`.

@@ -65,6 +65,7 @@ impl Encoder {
     /// Writes the header of a family now, even if the family has no series; without this call, its
     /// first series writes it. Only text formats have headers. The family must have been passed to
     /// [`Sink::family`] before.
+    #[doc(hidden)]
     pub fn header(&mut self, family: &FamilyHeader<'_>) {
         let known = &mut *self.families.current;
         if self.format != Format::Protobuf && self.page.admits_family(family, &known.checked) {
@@ -78,11 +79,13 @@ impl Encoder {
     }
 
     /// Like [`Encoder::buffer`], to remove bytes that were sent.
+    #[doc(hidden)]
     pub fn buffer_mut(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
     /// The number of bytes of the protobuf message that is not complete yet.
+    #[doc(hidden)]
     pub fn pending(&self) -> usize {
         self.protobuf.pending()
     }
