@@ -8,7 +8,6 @@ use quipu::{
     Counter, CounterFamily, Description, GaugeFamily, Histogram, Info, IntGauge, LabelGroup,
     LabelValue, Metrics as Group, Registry, Scope,
 };
-use quipu_segment::Segment;
 use quipu_window::SlidingWindow;
 
 use crate::state::State;
@@ -100,7 +99,7 @@ impl Metrics {
     pub fn new(state: &'static State) -> Result<Self, quipu::Error> {
         // Reserve space for the heap, because a failing allocation would end the process.
         let room = take_room(FOR_HEAP);
-        let registry = Registry::from_segment(Segment::private(MEMORY)?);
+        let registry = Registry::options().limit(MEMORY).build()?;
         drop(room);
         let build = Description::new("quipu_build", "The version of this daemon.")
             .values("version", [env!("CARGO_PKG_VERSION")]);

@@ -41,6 +41,12 @@ impl Error {
         Self { metric: metric.to_owned(), kind: ErrorKind::Segment(error) }
     }
 
+    /// An error that concerns all metrics of a segment.
+    #[doc(hidden)]
+    pub fn from_segment(error: quipu_segment::Error) -> Self {
+        Self::segment("", error)
+    }
+
     #[cfg(feature = "window")]
     pub(crate) fn window(metric: &str, error: quipu_window::Error) -> Self {
         Self { metric: metric.to_owned(), kind: ErrorKind::Window(error) }
@@ -63,13 +69,13 @@ impl Error {
 
     /// Whether the error comes from the segment: the segment or the disk is full, the system
     /// refuses more memory, or the family in the segment does not match.
+    #[doc(hidden)]
     pub fn is_of_segment(&self) -> bool {
         matches!(self.kind, ErrorKind::Segment(_))
     }
 
     /// Whether the segment already has a family of that name with another kind, other labels, or
     /// other settings.
-    #[doc(hidden)]
     pub fn is_mismatch(&self) -> bool {
         matches!(&self.kind, ErrorKind::Segment(error) if error.is_mismatch())
     }
@@ -116,11 +122,5 @@ impl std::error::Error for Error {
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self { metric: String::new(), kind: ErrorKind::Io(error) }
-    }
-}
-
-impl From<quipu_segment::Error> for Error {
-    fn from(error: quipu_segment::Error) -> Self {
-        Self::segment("", error)
     }
 }

@@ -54,10 +54,12 @@ mod name_set;
 mod names;
 mod recording;
 mod registry;
+mod registry_options;
 mod sample_search;
 mod scope;
 mod scrape;
 pub mod snapshot;
+mod test_clock;
 
 pub use description::Description;
 pub use error::Error;
@@ -66,11 +68,12 @@ pub use label::{LabelGroup, LabelValue};
 pub use macros::LabeledMetric;
 #[cfg(feature = "derive")]
 pub use quipu_derive::{LabelGroup, LabelValue, Metrics, timed};
-pub use quipu_segment::history::Options as RecordingOptions;
-pub use recording::Recording;
+pub use recording::{Recording, RecordingOptions};
 pub use registry::Registry;
+pub use registry_options::RegistryOptions;
 pub use scope::{Metrics, Register, Scope};
 pub use scrape::Scrape;
+pub use test_clock::TestClock;
 
 /// Functions and types that only derived code uses.
 #[doc(hidden)]

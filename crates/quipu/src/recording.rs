@@ -13,6 +13,68 @@ use crate::error::Error;
 use crate::intake::class::{Class, Role};
 use crate::registry::Registry;
 
+/// Options for [`Registry::record`]: what to record, and in how much memory.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let registry = quipu::Registry::new();
+/// registry.counter("jobs", "Completed jobs.")?;
+/// registry.counter("retries", "Retries of jobs.")?;
+/// let options = quipu::RecordingOptions::new()
+///     .bytes(1 << 20)
+///     .interval(Duration::from_millis(100))
+///     .families(["jobs"]);
+/// let _recording = registry.record(&options)?;
+/// # Ok::<(), quipu::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct RecordingOptions(Options);
+
+impl RecordingOptions {
+    /// Returns the defaults: up to 1,000 series of all families, each second, in 4 MiB.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the most bytes that the recorder may use in the segment, from 16 KiB to 64 MiB. When
+    /// they are full, the oldest sixteenth is overwritten. How long your history reaches back
+    /// depends on the changes: for example, a counter that grows evenly takes one byte for each
+    /// tick, and a constant one almost none.
+    ///
+    /// If the segment already contains a recorder, this setting is ignored.
+    pub fn bytes(self, bytes: u64) -> Self {
+        Self(self.0.bytes(bytes))
+    }
+
+    /// Sets the most series to record, from 1 to 16,384. The first series are taken, in the order
+    /// in which the families were registered. A series is dropped, too, if all series together
+    /// would hold more than 16,384 cells, or if one tick could take more than a sixteenth of the
+    /// bytes. The history contains the number of dropped series.
+    pub fn series(self, series: usize) -> Self {
+        Self(self.0.series(series))
+    }
+
+    /// Sets the time from one tick to the next, from 1 ms to an hour.
+    pub fn interval(self, interval: Duration) -> Self {
+        Self(self.0.interval(interval))
+    }
+
+    /// Sets the names of the families to record. Without names, all families are recorded.
+    pub fn families<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        Self(self.0.families(names))
+    }
+
+    /// Checks the options, as [`Registry::record`] does.
+    ///
+    /// # Errors
+    /// The fault and the valid range.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.0.check()
+    }
+}
+
 /// A thread that records, until this is dropped. A child of a fork does not have the thread: it
 /// calls [`Recording::resume`].
 #[derive(Debug)]
@@ -75,8 +137,8 @@ impl Registry {
     /// # Errors
     /// Options out of bounds, a segment without room, and a thread that cannot be started. Counting
     /// goes on.
-    pub fn record(&self, options: &Options) -> Result<Recording, Error> {
-        let options = options.clone().filter(is_shown);
+    pub fn record(&self, options: &RecordingOptions) -> Result<Recording, Error> {
+        let options = options.0.clone().filter(is_shown);
         let segment = self.segment().clone();
         let mut recording = Recording { segment, options, worker: None, recorder: None };
         recording.resume()?;
@@ -88,6 +150,7 @@ impl Registry {
     ///
     /// # Errors
     /// The errors of [`Registry::record`].
+    #[doc(hidden)]
     pub fn recorder(&self, options: &Options) -> Result<Recorder, quipu_segment::Error> {
         options.clone().filter(is_shown).open(self.segment())
     }
@@ -142,7 +205,7 @@ impl Recording {
         }
         let recorder = match self.recorder.take() {
             Some(recorder) => recorder,
-            None => self.options.open(&self.segment)?,
+            None => self.options.open(&self.segment).map_err(Error::from_segment)?,
         };
         self.worker = Some(Worker::start(recorder)?);
         Ok(())

@@ -6,8 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-#[cfg(unix)]
-use quipu_segment::Options;
 use quipu_segment::{ForkSafeCell, Segment};
 
 use crate::collector::Collector;
@@ -17,6 +15,7 @@ use crate::exposition::underscored_name;
 use crate::kind::{Counter, Gauge, Histogram, IntGauge};
 use crate::name_set::NameSet;
 use crate::names::{find, with, without};
+use crate::registry_options::RegistryOptions;
 use crate::sample_search::SampleSearch;
 use crate::scope::{Metrics, Register, Scope};
 use crate::scrape::{Readers, Scrape, SpareBuffers, Walk};
@@ -45,28 +44,26 @@ struct RegistryInner {
     spare_buffers: SpareBuffers,
 }
 
-/// The address space that private memory reserves, in bytes; unused pages take no memory.
-const PRIVATE_LIMIT: u64 = 1 << 30;
-const MIN_PRIVATE_LIMIT: u64 = 16 << 20;
-
 impl Registry {
     /// Creates a registry in private memory, of at most 1 GiB.
     ///
     /// # Panics
     /// If the system does not let this process reserve even 16 MiB of address space.
     pub fn new() -> Self {
-        let mut limit = PRIVATE_LIMIT;
-        loop {
-            match Segment::private(limit) {
-                Ok(segment) => return Self::from_segment(segment),
-                Err(_) if limit > MIN_PRIVATE_LIMIT => limit /= 2,
-                Err(error) => panic!("cannot reserve memory for metrics: {error}"),
-            }
+        match Self::options().build() {
+            Ok(registry) => registry,
+            Err(error) => panic!("cannot reserve memory for metrics: {error}"),
         }
     }
 
-    /// Creates a registry on an existing segment: one with another limit, for example, or in a file
-    /// that only this process opens.
+    /// Returns the options with which a registry is created, for example a limit or the permissions
+    /// of its file.
+    pub fn options() -> RegistryOptions {
+        RegistryOptions::default()
+    }
+
+    /// Creates a registry on an existing segment.
+    #[doc(hidden)]
     pub fn from_segment(segment: Segment) -> Self {
         let inner = RegistryInner {
             segment,
@@ -87,7 +84,7 @@ impl Registry {
     /// If the file is not a segment, is damaged, or cannot be written.
     #[cfg(unix)]
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self::from_segment(Options::new().shared().open_or_create(path)?))
+        Self::options().open(path)
     }
 
     /// The registry of the whole program, created on first use.
@@ -113,6 +110,7 @@ impl Registry {
     }
 
     /// The segment that holds the metrics.
+    #[doc(hidden)]
     pub fn segment(&self) -> &Segment {
         &self.inner.segment
     }
@@ -260,6 +258,16 @@ impl Registry {
         Ok(())
     }
 
+    /// Writes a registry in a file to the disk, and waits until this is done: all earlier updates
+    /// then survive a power loss. Other threads can continue to count. Does nothing in private
+    /// memory.
+    ///
+    /// # Errors
+    /// The errors of the disk.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.inner.segment.sync().map_err(Error::from_segment)
+    }
+
     /// Starts a scrape. It takes no lock that counting waits for, and does not allocate after an
     /// earlier scrape has finished.
     pub fn scrape(&self) -> Scrape {
@@ -291,6 +299,7 @@ impl Registry {
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
+    #[doc(hidden)]
     pub fn visit_family(&self, name: &str, sink: &mut impl snapshot::Sink) -> Result<bool, Error> {
         let mut walk = self.walk()?;
         let is_there = walk.narrow(name);
@@ -299,7 +308,6 @@ impl Registry {
         }
         Ok(is_there)
     }
-    #[doc(hidden)]
 
     /// Passes the families of the segment whose names `is_wanted` accepts to a sink, and then those
     /// of `more`.
@@ -417,6 +425,12 @@ impl Registry {
     pub(crate) fn is_collected(&self, name: &str) -> bool {
         let has_name =
             |collector: &Arc<dyn Collector>| collector.names().iter().any(|other| other == name);
+        self.collectors().iter().any(has_name)
+    }
+
+    /// Whether the segment has a family of that name that is registered here. Returns false while
+    /// the family is being created.
+    pub(crate) fn has_family(&self, name: &str) -> bool {
         let readers = self.inner.readers.list(&self.inner.segment);
         self.inner.names.has(name) && readers.is_ok_and(|readers| !readers.named(name).is_empty())
     }
@@ -424,12 +438,6 @@ impl Registry {
     /// Gives a name back; returns false if it was not claimed.
     pub(crate) fn release(&self, name: &str) -> bool {
         let was_there = self.inner.names.release(name);
-        self.collectors().iter().any(has_name)
-    }
-
-    /// Whether the segment has a family of that name that is registered here. Returns false while
-    /// the family is being created.
-    pub(crate) fn has_family(&self, name: &str) -> bool {
         let shown = underscored_name(name);
         if was_there && shown != name {
             self.inner.escaped.release(&shown);

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quipu::{RecordingOptions, Registry};
-use quipu_segment::{ErrorKind, Kind, Options, Segment, inspect, printable};
+use quipu::Registry;
+use quipu_segment::{ErrorKind, Kind, Options, Segment, history, inspect, printable};
 use quipu_store::files::open_below;
 use rustix::fs::{OFlags, fstatvfs};
 
@@ -312,7 +312,7 @@ impl Finder {
         let free = free_on_disk(&file);
         let segment = Options::new().join(&entry.path, file).map_err(|error| refusal(&error))?;
         let bytes = self.room(&segment, free)?;
-        let options = RecordingOptions::new().bytes(bytes).series(self.arguments.series.into());
+        let options = history::Options::new().bytes(bytes).series(self.arguments.series.into());
         let recorder = Registry::from_segment(segment.clone()).recorder(&options.give_way());
         let recorder = recorder.map_err(|error| refusal(&error))?;
         // Make the first tick here, because a slow file or a hanging file system should not delay

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use quipu_segment::Segment;
-
 use super::registration_errors;
 use crate::description::Description;
 use crate::registry::Registry;
@@ -68,7 +66,7 @@ impl<M: Register + Send + Sync + 'static> LazyMetric<M> {
 /// Creates a metric in a registry of its own, which no scrape shows.
 fn unscraped<M: Register>(description: &Description) -> M {
     let register = |description| {
-        let registry = Registry::from_segment(Segment::private(UNSCRAPED_LIMIT)?);
+        let registry = Registry::options().limit(UNSCRAPED_LIMIT).build()?;
         registry.register(description)
     };
     // The settings may be invalid.

@@ -192,7 +192,7 @@ impl Readers {
             return Ok(readers);
         }
         // Other threads may do the same at the same time: the longer list is kept.
-        let (families, newest) = segment.families_since(last)?;
+        let (families, newest) = segment.families_since(last).map_err(Error::from_segment)?;
         let readers = Arc::new(readers.with(families));
         self.known.replace(|known| {
             let next = ReadFamilies { newest, readers: Arc::clone(&readers) };

@@ -1,0 +1,47 @@
+//! A clock that a test advances.
+
+use std::time::Duration;
+
+use quipu_segment::clock;
+
+/// A clock that stands still until a test advances it: tests of
+/// [`Description::expire_after`](crate::Description::expire_after) need not sleep. Clones share
+/// its time.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use quipu::label::Values;
+/// use quipu::{CounterFamily, Description, Registry, TestClock};
+///
+/// let clock = TestClock::new();
+/// let registry = Registry::options().clock(&clock).build()?;
+/// let description = Description::new("views", "Views by page.").labels(["page"]);
+/// let views: CounterFamily<Values> =
+///     registry.register(description.expire_after(Duration::from_secs(60)))?;
+/// views.inc(&Values(&["/home"]));
+/// assert_eq!(registry.value("views_total", &[("page", "/home")]), Some(1.0));
+///
+/// clock.advance(Duration::from_secs(61));
+/// assert_eq!(registry.value("views_total", &[("page", "/home")]), None);
+/// # Ok::<(), quipu::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct TestClock(clock::TestClock);
+
+impl TestClock {
+    /// Creates a clock that stands at the same time in every run.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Advances the time.
+    pub fn advance(&self, by: Duration) {
+        self.0.advance(by);
+    }
+
+    /// The clock for a segment.
+    pub(crate) fn inner(&self) -> clock::TestClock {
+        self.0.clone()
+    }
+}
