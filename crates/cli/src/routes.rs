@@ -413,7 +413,7 @@ fn decode(key: &str) -> Result<Vec<u8>> {
     if key.is_empty() {
         return Err(Refusal::bad("the key is empty; give one after the slash"));
     }
-    // Reject malformed escapes, because clients read them in different ways, so "%zz" could mean
+    // We reject malformed escapes, because clients read them in different ways, so "%zz" could mean
     // two different keys.
     let is_escape =
         |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 2;

@@ -55,7 +55,8 @@ pub enum Error {
     Clock,
     /// The system refused a resource of the process: threads, signals, open files.
     System(&'static str, std::io::Error),
-    /// The last sync failed. The file contains the counts, but the disk may not.
+    /// The last sync failed, for example because the disk is full. The file contains the counts,
+    /// but the disk may not.
     Sync(quipu_segment::Error),
 }
 

@@ -72,7 +72,7 @@ pub enum Error {
     Window(quipu_window::Error),
     /// The file was created with other settings.
     Mismatch(quipu_segment::Error),
-    /// The file is damaged. The daemon has a setting for setting it aside.
+    /// The file is damaged. You can tell the daemon to set it aside.
     Damaged(quipu_segment::Error),
     /// The metrics in the file cannot be used.
     Intake(quipu::Error),

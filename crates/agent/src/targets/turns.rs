@@ -155,7 +155,7 @@ impl Turn<'_> {
     }
 }
 
-/// Returns a turn that never gives way.
+/// Returns a turn that never gives way. You can use it if a test reads only one response.
 #[cfg(test)]
 pub(super) fn free() -> Turn<'static> {
     let until = Instant::now() + std::time::Duration::from_secs(600);

@@ -31,7 +31,8 @@ pub enum State {
     NoRoom,
     /// There are more files than the limit allows.
     LeftOut,
-    /// The file is not a segment of this version, or is damaged, truncated, or too large.
+    /// The file is unusable, for example because it is not a segment of this version, or because it
+    /// is damaged, truncated, or too large.
     Unusable,
 }
 

@@ -52,7 +52,7 @@ where
     if let Some(found) = put_named_tags(tags(), most, labels, plain) {
         return found;
     }
-    // Change the names before counting, because different names can become the same label.
+    // We change the names before this count, because different names can become the same label.
     let escape = |name| match is_name(name) {
         true => Some(Cow::Borrowed(name)),
         false => Some(Cow::Owned(escaped(name, ""))),

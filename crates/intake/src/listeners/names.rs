@@ -183,7 +183,7 @@ const ESCAPED: [u8; 256] = {
     table
 };
 
-/// The maximum length of a cached name. This is limited because a name can be as long as a
+/// The maximum length of a cached name. We limit this because a name can be as long as a
 /// datagram.
 const MAX_CACHED_NAME: usize = 512;
 

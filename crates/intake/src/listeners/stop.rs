@@ -44,7 +44,7 @@ impl Stop {
     pub(super) fn wait_for(&self, descriptor: &OwnedFd, most: Option<Duration>) -> bool {
         let mut both =
             [PollFd::new(descriptor, PollFlags::IN), PollFd::new(&self.wakes, PollFlags::IN)];
-        // An interrupted wait is like one that ended, because the caller checks both again.
+        // We treat an interrupted wait like one that ended, because the caller then checks again.
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         poll(&mut both, most.as_ref()) != Ok(0)
     }

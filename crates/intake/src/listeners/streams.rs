@@ -238,7 +238,7 @@ impl<'a> Connections<'a> {
     /// is dropped, because its client is still writing it.
     fn read_the_rest<R: Reader>(&mut self, receiver: &mut Receiver<R>) {
         let begun = Instant::now();
-        // Limit the time, because clients can continue to connect, although the queue is bounded.
+        // We limit this time, because clients can still connect although the queue is bounded.
         while self.accept(receiver) && begun.elapsed() < LAST_READS {}
         for place in 0..self.places.len() {
             while let Some(connection) = &mut self.places[place] {

@@ -86,7 +86,7 @@ impl Parser {
                 stream.finish(|item| lines.take(item));
                 lines.finish()
             }
-            // The rest is not empty if the body was truncated.
+            // We parse the rest, because it is not empty if the body was truncated.
             ParserState::Protobuf(rest, offset) => read_protobuf(&rest, offset, builder),
             ParserState::Done => Ok(()),
         }

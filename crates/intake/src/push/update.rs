@@ -170,7 +170,7 @@ impl GroupUpdate {
     pub(super) fn delete(groups: &mut Groups, key: &Key) -> Self {
         let Some(families) = groups.remove(key) else { return Self::default() };
         let families = families.into_iter().map(|family| SeriesRemoval::family(key, family, false));
-        // Remove the times last, because a crash must not leave series without a group.
+        // We remove the times last, because a crash must not leave series without a group.
         let times = OWN.map(|name| SeriesRemoval::own(key, name, false));
         Self { removals_after: families.chain(times).collect(), ..Self::default() }
     }

@@ -218,7 +218,7 @@ impl WriteStep<'_> {
         let known = self.progress.known.clone();
         let mut metadata = known.as_ref().map_or(series.metadata, |known| known.metadata());
         if metadata.series_type == SeriesType::Unknown {
-            // Use the type of the existing family, because 1.0 sends types less often than samples.
+            // We use the type of this family, because 1.0 sends types less often than samples.
             metadata.series_type = self.progress.existing_type;
         }
         let metric = Metric {
@@ -335,7 +335,7 @@ impl WriteStep<'_> {
         histogram: &HistogramSample<'_>,
     ) -> Result<(), Fault> {
         if histogram.is_stale() {
-            // Like a total, it stays until it expires.
+            // Like a total, this series stays until it expires.
             return Ok(());
         }
         let is_gauge = histogram.reset_hint == ResetHint::Gauge
