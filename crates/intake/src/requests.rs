@@ -1,4 +1,4 @@
-//! The common code of all inputs over HTTP.
+//! The common code of requests with a body, for all inputs over HTTP.
 //!
 //! To write an input, you implement [`BodyInput`]: it reads the head of a request, and handles the
 //! body piece by piece. All other code is here: the limits on the rate of samples and on memory,

@@ -294,7 +294,7 @@ fn a_snapshot_has_a_push_whole_or_not_at_all() {
         let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
         let output = ["--remote-write", &receiver.url, "--remote-write-interval", "100ms"];
         let daemon = home.start(&[&output[..], more].concat());
-        // More series than one step changes.
+        // More series than one step changes. The push replaces one series.
         let body = |value: usize| -> String {
             let own = format!("own{{n=\"{value}\"}} {value}\n");
             (0..1500).map(|n| format!("x{{n=\"{n}\"}} {value}\n")).collect::<String>() + &own

@@ -343,7 +343,7 @@ fn is_count(count: f64) -> bool {
 
 /// Converts a value to a whole number of events.
 fn whole(count: f64) -> Option<u64> {
-    // Larger counts would not be exact in a float.
+    // Counts above 2^53 would not be exact in a float.
     let is_whole = (0.0..=9_007_199_254_740_992.0).contains(&count) && count.fract() == 0.0;
     is_whole.then_some(count as u64)
 }
