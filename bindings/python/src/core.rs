@@ -1,5 +1,5 @@
 //! The common part of all metrics: the family, the labels, and the series that a metric is bound
-//! to; and the macro `metric!` with the methods that all classes have.
+//! to. The macro `metric!` implements the methods that all classes share.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -42,20 +42,20 @@ impl Held for quipu::ProcessGauge {
 /// All series of one metric.
 type Many<I> = Family<I, Values<'static>>;
 
-/// The state of a Python object, empty until its `__init__` has run, which a subclass may call late
-/// or never. No Python code runs while it is set, so no other thread waits for it, nor does the
-/// child of a fork.
+/// The state of a Python object. It is empty until `__init__` has run, and a subclass can call this
+/// late or never. No Python code runs while the state is set, so no other thread waits for it, nor
+/// does the child of a fork.
 pub type Slot<I> = OnceLock<Core<I>>;
 
-/// A metric: a parent, whose series have labels; one of its children; or a metric without labels.
+/// A metric: a parent, whose series carry labels; one of its children; or a metric without labels.
 pub struct Core<I: Held> {
-    /// The instrument of its series. A parent has none.
+    /// The instrument of its series, or `None` for a parent.
     pub bound: Option<I>,
     labels: Labels,
     origin: Origin<I>,
 }
 
-/// Where a metric comes from.
+/// The origin of a metric.
 enum Origin<I: Held> {
     /// The program made it.
     Segment {
@@ -65,7 +65,7 @@ enum Origin<I: Held> {
         help: Py<PyAny>,
         unit: String,
     },
-    /// It is a child.
+    /// The metric is a child.
     Parent { parent: Py<PyAny>, values: Py<PyTuple> },
 }
 
@@ -78,15 +78,16 @@ pub struct Made<'py> {
     help: Bound<'py, PyAny>,
     unit: String,
     labelnames: Vec<String>,
-    /// Whether it is the one metric of that name in the segment, which other processes find by it.
+    /// Whether this is the one metric of that name in the segment. Other processes can find such a
+    /// metric by its name.
     is_named: bool,
 }
 
 impl Made<'_> {
-    /// The description. It allows any name that `prometheus_client` allows, and is not striped: the
-    /// GIL makes the threads of a process count one after the other.
+    /// Returns the description. It allows any name that `prometheus_client` allows. The metric is
+    /// not striped, because the GIL makes the threads of a process count one after the other.
     fn description(&self) -> PyResult<Description> {
-        // As in `prometheus_client`, it may be any object, such as a lazily translated text.
+        // Like in `prometheus_client`, this can be any object, such as a lazily translated string.
         let help = if self.help.is_none() {
             String::new()
         } else {
@@ -150,7 +151,7 @@ impl<I: Held + 'static> Core<I> {
         }
     }
 
-    /// Breaks that cycle.
+    /// Breaks this cycle.
     pub fn clear(&self, py: Python<'_>) {
         self.labels.forget(py);
     }
@@ -168,7 +169,7 @@ impl<I: Held + 'static> Core<I> {
         })
     }
 
-    /// The registered metric: itself, or its parent.
+    /// Calls `f` with the registered metric: this one, or its parent.
     fn with_root<T: Metric<I>, R>(
         &self,
         py: Python<'_>,
@@ -200,7 +201,7 @@ impl<I: Held + 'static> Core<I> {
         })?
     }
 
-    /// The metric that the program made: `metric` itself, or its parent.
+    /// Returns the metric that the program made: `metric` itself, or its parent.
     pub fn root<'py>(&self, metric: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
         match &self.origin {
             Origin::Segment { .. } => metric.clone(),
@@ -208,7 +209,7 @@ impl<I: Held + 'static> Core<I> {
         }
     }
 
-    /// The names of its labels.
+    /// Returns the names of its labels.
     pub fn labelnames<'py, T: Metric<I>>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         match &self.origin {
             Origin::Segment { .. } => PyTuple::new(py, &self.labels.names),
@@ -218,7 +219,7 @@ impl<I: Held + 'static> Core<I> {
         }
     }
 
-    /// The values of its labels; empty unless it is a child.
+    /// Returns the values of its labels; empty unless it is a child.
     pub fn labelvalues<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
         match &self.origin {
             Origin::Segment { .. } => PyTuple::empty(py),
@@ -251,7 +252,7 @@ impl<I: Held + 'static> Core<I> {
             .map_err(refused)
     }
 
-    /// Removes the series that have all of these pairs of label names and values.
+    /// Removes the series with all of these pairs of label names and values.
     pub fn remove_matching(&self, py: Python<'_>, pairs: &[(String, String)]) -> PyResult<u64> {
         let Origin::Segment { family, .. } = &self.origin else { return Ok(0) };
         self.labels.forget(py);
@@ -276,19 +277,19 @@ pub enum About {
 pub trait Metric<I: Held + 'static>:
     PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
 {
-    /// Where the object keeps its state.
+    /// Returns the place where the object keeps its state.
     fn slot(&self) -> &Slot<I>;
 
-    /// Called once for a child, before any other code has a reference to it.
+    /// Prepares a child. This is called once, before any other code can reference the child.
     fn adopt(&self, _parent: &Self) {}
 
-    /// The instrument that it is bound to.
+    /// Returns the instrument that the metric is bound to.
     #[inline]
     fn bound(&self) -> Option<&I> {
         self.slot().get().and_then(|core| core.bound.as_ref())
     }
 
-    /// The state of the object, or an error before its `__init__` has run.
+    /// Returns the state of the object, or an error before its `__init__` has run.
     fn core(&self) -> PyResult<&Core<I>> {
         self.slot().get().ok_or_else(|| {
             PyRuntimeError::new_err(
@@ -304,7 +305,8 @@ pub trait Metric<I: Held + 'static>:
         })
     }
 
-    /// The error of a metric that is not bound: it has labels, or is not initialized.
+    /// Returns the error of a metric that is not bound, because it carries labels, or is not
+    /// initialized.
     #[cold]
     fn unbound(&self, kind: &str) -> PyErr {
         self.core().err().unwrap_or_else(|| error::no_labels(kind))
@@ -316,7 +318,7 @@ pub fn add_labels<I: Held + 'static, T: Metric<I>>(py: Python<'_>) -> PyResult<(
     fastcall::add::<LabelsMethod<I, T>>(py)
 }
 
-/// `labels`, the method of a class that returns a child.
+/// The method `labels` of a class. It returns a child.
 struct LabelsMethod<I, T>(PhantomData<(I, T)>);
 
 impl<I: Held + 'static, T: Metric<I>> fastcall::Method for LabelsMethod<I, T> {
@@ -354,24 +356,24 @@ impl<I: Held + 'static, T: Metric<I>> fastcall::Method for LabelsMethod<I, T> {
             }
         };
         if converted.is_some() && arguments.names.is_none() {
-            // The next call with the same integers is as quick as one with texts.
+            // The next call with the same integers is as fast as one with strings.
             core.labels.cache(arguments.values, &child);
         }
         Ok(child)
     }
 }
 
-/// Whether the series of a cached child has not been removed.
+/// Returns whether the series of a cached child still exists.
 #[inline]
 fn is_shown<I: Held + 'static, T: Metric<I>>(child: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: only what `make_child` made is cached.
+    // SAFETY: the cache contains only children that `make_child` made.
     let child = unsafe { child.cast_unchecked::<T>() };
     child.get().bound().is_some_and(|bound| !bound.is_removed())
 }
 
-/// Makes a child with `__new__` of this class, so that it has the same Python class as its parent.
-/// The `__init__` of a subclass is not called, since it may require other arguments. Instead, the
-/// child of a subclass gets a copy of its parent's attributes.
+/// Makes a child with `__new__` of this class, because it must be of the same Python class as its
+/// parent. The `__init__` of a subclass is not called, because it may require other arguments.
+/// Instead, the child of a subclass gets a copy of its parent's attributes.
 #[cold]
 fn make_child<'py, I: Held + 'static, T: Metric<I>>(
     parent: &Bound<'py, T>,
@@ -391,7 +393,7 @@ fn make_child<'py, I: Held + 'static, T: Metric<I>>(
     Ok(child)
 }
 
-/// Implements a class: the methods that all metrics have, and its own.
+/// Implements a class: the methods that all metrics share, and its own.
 macro_rules! metric {
     ($class:ident, $instrument:ty, { $($own:tt)* } $($adopt:item)?) => {
         impl $crate::core::Metric<$instrument> for $class {
@@ -438,7 +440,7 @@ macro_rules! metric {
                 slf.get().core()?.remove(slf.as_any(), labelvalues).map(|_| ())
             }
 
-            /// Removes the series that have all of these pairs of label names and values.
+            /// Removes the series with all of these pairs of label names and values.
             fn _remove_matching(
                 &self,
                 py: Python<'_>,
@@ -447,13 +449,13 @@ macro_rules! metric {
                 self.core()?.remove_matching(py, &pairs)
             }
 
-            /// The metric that the program made: itself, or the parent of a child.
+            /// The metric that the program made: this one, or the parent of a child.
             #[getter]
             fn _root<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
                 Ok(slf.get().core()?.root(slf.as_any()))
             }
 
-            /// Whether it has a value of its own, as a parent does not.
+            /// Returns whether it holds a value. A parent does not.
             fn _is_observable(&self) -> bool {
                 self.bound().is_some()
             }

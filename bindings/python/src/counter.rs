@@ -19,12 +19,12 @@ pub struct Counter {
 }
 
 metric!(Counter, WithSeries<MixedCounter>, {
-    /// Initializes the metric. Its Python class has checked the arguments.
+    /// Initializes the metric. Its Python class has already checked the arguments.
     fn _make(&self, made: Made<'_>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.exemplars())?)
     }
 
-    /// Sets it to zero for all processes, and its creation time to now.
+    /// Sets the total to zero for all processes, and the creation time to now.
     fn reset(&self) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("counter")) };
         bound.instrument.reset();
@@ -32,7 +32,7 @@ metric!(Counter, WithSeries<MixedCounter>, {
         Ok(())
     }
 
-    /// The total of all processes.
+    /// Returns the total of all processes.
     fn _get(&self) -> PyResult<f64> {
         let Some(bound) = self.bound() else { return Err(self.unbound("counter")) };
         Ok(bound.instrument.get())

@@ -11,7 +11,7 @@ use crate::core::{Core, Made, Metric, Slot, metric};
 
 type States = StateSet<&'static str>;
 
-/// A set of states, one of which is on.
+/// A set of states. Exactly one is on.
 #[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Enum {
@@ -28,7 +28,7 @@ metric!(Enum, WithSeries<States>, {
         Ok(())
     }
 
-    /// Turns the state of that name on, and all others off.
+    /// Turns the state with this name on, and all others off.
     fn state(&self, state: &str) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("stateset")) };
         let states = self.states.get().map_or(&[][..], Vec::as_slice);
@@ -40,7 +40,7 @@ metric!(Enum, WithSeries<States>, {
         Ok(())
     }
 
-    /// The index of the state that is on.
+    /// Returns the index of the state that is on.
     fn _index(&self) -> PyResult<Option<usize>> {
         let Some(bound) = self.bound() else { return Err(self.unbound("stateset")) };
         let cells = bound.series.cells();

@@ -24,7 +24,7 @@ pyo3::create_exception!(
     "The flight recorder cannot record: an option is out of range, or there is no room or no thread."
 );
 
-/// Converts an error to a `ValueError` or a subclass, as `prometheus_client` raises.
+/// Converts an error to a `ValueError` or a subclass, like `prometheus_client`.
 pub fn refused(error: quipu::Error) -> PyErr {
     if error.is_mismatch() {
         return MismatchError::new_err(error.to_string());
@@ -46,7 +46,7 @@ pub fn warn_overflow(py: Python<'_>, name: &str) -> PyResult<()> {
     warn.call1((what,)).map(drop)
 }
 
-/// The error of counting in a metric with labels without giving any.
+/// Returns the error of counting in a metric with labels without giving any.
 #[cold]
 pub fn no_labels(kind: &str) -> PyErr {
     PyValueError::new_err(format!("{kind} metric is missing label values"))

@@ -7,7 +7,7 @@ use quipu::snapshot::{FamilyHeader, Series, Sink};
 
 use crate::segment::Shown;
 
-/// Writes families in one of the formats. `end` says whether nothing follows the output.
+/// Writes families in one of the formats. `end` is true if no other output follows.
 pub fn expose<'py>(
     py: Python<'py>,
     shown: Shown,
@@ -18,7 +18,7 @@ pub fn expose<'py>(
     let escaping = Escaping::from_name(escaping).unwrap_or_default();
     let mut encoder = Encoder::new(format.unwrap_or_default(), escaping);
     encoder.bounds(put_bound);
-    // Releases the GIL: nothing here is a Python object.
+    // Releases the GIL, because no Python object is used here.
     let encoder = py.detach(move || {
         let mut headed = Headed(encoder);
         shown.visit(&mut headed);
@@ -31,7 +31,8 @@ pub fn expose<'py>(
     PyBytes::new(py, encoder.buffer())
 }
 
-/// The format that an `Accept` header asks for: its name, its escaping scheme, its content type.
+/// Returns the format that an `Accept` header asks for: its name, its escaping scheme, its content
+/// type.
 #[pyfunction]
 pub fn negotiate(accept: &str) -> (&'static str, &'static str, String) {
     let negotiated = negotiate_format(accept);
@@ -63,8 +64,8 @@ impl Sink for Headed {
     }
 }
 
-/// Appends a bound as `prometheus_client` writes it, so that an application that switches keeps its
-/// series.
+/// Appends a bound in the format of `prometheus_client`, because an application that switches must
+/// keep its series.
 fn put_bound(bound: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(bound_text(bound).as_bytes());
 }

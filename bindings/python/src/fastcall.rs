@@ -1,8 +1,8 @@
 //! The methods that programs call most: `labels`, `inc`, `dec`, `set` and `observe`.
 //!
-//! CPython passes their arguments as an array, and checks the class of the object. pyo3 would read
-//! the array by a table of parameters, or into a tuple and a dictionary, check the class again, and
-//! keep a count of nested calls: together, that takes longer than counting.
+//! CPython passes the arguments of these methods as an array, and checks the class of the object.
+//! pyo3 would read the array by a table of parameters, or into a tuple and a dictionary, check the
+//! class again, and keep a count of nested calls: this takes longer than counting.
 
 use std::ffi::{CStr, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ pub struct Arguments<'a, 'py> {
     pub py: Python<'py>,
     /// The positional arguments, followed by the named ones.
     pub values: &'a [Bound<'py, PyAny>],
-    /// The names of the named ones.
+    /// The names of the named arguments.
     pub names: Option<Borrowed<'a, 'py, PyTuple>>,
 }
 
@@ -72,14 +72,14 @@ pub trait Method {
     /// The signature and the documentation, in the form that `inspect` reads.
     const DOC: &'static CStr;
 
-    /// Does the common case; `None` leaves the call to [`Method::call`]. It must run no Python
-    /// code.
+    /// Handles the common case; returns `None` to leave the call to [`Method::call`]. This must run
+    /// no Python code.
     fn quick<'py>(
         this: &Bound<'py, Self::Class>,
         arguments: Arguments<'_, 'py>,
     ) -> Option<Bound<'py, PyAny>>;
 
-    /// Does any case.
+    /// Handles any case.
     fn call<'py>(
         this: &Bound<'py, Self::Class>,
         arguments: Arguments<'_, 'py>,
@@ -89,15 +89,16 @@ pub trait Method {
 /// Adds a method to its class.
 pub fn add<M: Method>(py: Python<'_>) -> PyResult<()> {
     let class = py.get_type::<M::Class>();
-    // The class keeps it until the end of the process, as classes of native modules live.
+    // The class keeps the definition until the end of the process, because classes of native
+    // modules live until then.
     let definition = Box::leak(Box::new(ffi::PyMethodDef {
         ml_name: M::NAME.as_ptr(),
         ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: method::<M> },
         ml_flags: (ffi::METH_FASTCALL | ffi::METH_KEYWORDS) as c_int,
         ml_doc: M::DOC.as_ptr(),
     }));
-    // SAFETY: the definition lives for ever, and its function has the signature of its flags. The
-    // call returns a new reference, or null with an exception.
+    // SAFETY: the definition lives forever, and its function matches the signature of its flags.
+    // The call returns a new reference, or null with an exception.
     let descriptor = unsafe {
         let descriptor = ffi::PyDescr_NewMethod(class.as_type_ptr(), definition);
         Bound::from_owned_ptr_or_err(py, descriptor)?
@@ -105,11 +106,12 @@ pub fn add<M: Method>(py: Python<'_>) -> PyResult<()> {
     class.setattr(PyString::new(py, &M::NAME.to_string_lossy()), descriptor)
 }
 
-/// What CPython calls.
+/// The function that CPython calls.
 ///
 /// # Safety
 ///
-/// As for a function of a `PyMethodDef` with the flags `METH_FASTCALL | METH_KEYWORDS`, in a class
+/// The same as for a function of a `PyMethodDef` with the flags `METH_FASTCALL | METH_KEYWORDS`, in
+/// a class that is `M::Class`.
 /// that is `M::Class`.
 unsafe extern "C" fn method<M: Method>(
     this: *mut ffi::PyObject,
@@ -119,7 +121,7 @@ unsafe extern "C" fn method<M: Method>(
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls while attached. It has checked the class of the object, and
     // keeps all of these objects for the duration of the call. The names are a tuple or null. A
-    // `Bound` is one pointer. The array may be null if it is empty.
+    // `Bound` is one pointer. The array can be null if it is empty.
     let (this, arguments) = unsafe {
         let py = Python::assume_attached();
         let this = Borrowed::from_ptr(py, this).cast_unchecked::<M::Class>();
@@ -154,14 +156,14 @@ fn any_case<'py, M: Method>(
             }
         }
     };
-    // pyo3 then knows that it is attached, and releases at once what is dropped. Unlike `attach`,
-    // this works in the finalizers that run when the interpreter ends.
-    // SAFETY: the interpreter has called, and this thread is attached to it.
+    // This tells pyo3 that the thread is attached, so it releases dropped objects at once. Unlike
+    // `attach`, this can be used in the finalizers that run when the interpreter ends. SAFETY: the
+    // interpreter made this call, so the thread is attached.
     unsafe { Python::attach_unchecked(|_| run()) }
 }
 
 /// Returns a number of exactly the types `float` or `int`. The general conversion takes 20 ns more
-/// for an `int`, for which it makes a `float`.
+/// for an `int`, because it makes a `float` first.
 #[inline]
 fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
     if let Ok(float) = value.cast_exact::<PyFloat>() {
@@ -171,24 +173,24 @@ fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
     // SAFETY: it is an `int`.
     let number = unsafe { ffi::PyLong_AsDouble(int.as_ptr()) };
     if number == -1.0 {
-        // Either it is that, or too large.
+        // Either the number is -1, or it is too large.
         drop(PyErr::take(value.py()));
         return None;
     }
     Some(number)
 }
 
-/// A method that takes a number, and maybe an exemplar.
+/// A method that takes a number, and optionally an exemplar.
 pub trait Counting {
     type Class: PyClass<Frozen = True> + Sync;
     const NAME: &'static CStr;
     const DOC: &'static CStr;
-    /// The names of the parameters: that of the number, and of the exemplar if it takes one.
+    /// The names of the parameters: the number, then the exemplar if the method takes one.
     const PARAMETERS: &'static [&'static str];
-    /// The number to take if none is given.
+    /// The default of the number.
     const DEFAULT: Option<f64>;
 
-    /// Counts. If it fails for another reason than the exemplar, it has not counted.
+    /// Counts. If this fails for another reason than the exemplar, the number was not counted.
     fn count(
         metric: &Self::Class,
         amount: f64,
@@ -209,7 +211,7 @@ impl<C: Counting> Method for C {
         if arguments.names.is_some() {
             return None;
         }
-        // Two calls, since the first is of a constant.
+        // Two calls, because the first passes a constant.
         let result = match arguments.values {
             [] => C::count(this.get(), C::DEFAULT?, None),
             [amount] => C::count(this.get(), number(amount)?, None),

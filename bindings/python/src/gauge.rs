@@ -15,7 +15,7 @@ use crate::fastcall::Counting;
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Gauge {
     core: Slot<ProcessGauge>,
-    /// Its mode, and whether it refuses `inc` and `dec`.
+    /// The mode, and whether the gauge refuses `inc` and `dec`.
     mode: OnceLock<(Aggregation, bool)>,
 }
 
@@ -31,14 +31,14 @@ metric!(Gauge, ProcessGauge, {
         Ok(())
     }
 
-    /// Sets it to the current Unix time in seconds.
+    /// Sets the gauge to the current Unix time in seconds.
     fn set_to_current_time(&self) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
         bound.set_to_current_time();
         Ok(())
     }
 
-    /// The value; with a mode, that of this process.
+    /// Returns the value; with a mode, the value of this process.
     fn _get(&self) -> PyResult<f64> {
         let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
         Ok(bound.get())

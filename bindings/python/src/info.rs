@@ -1,8 +1,8 @@
-//! `Info`: key-value pairs ("texts") as labels of a series that is always 1.
+//! `Info`: key-value pairs as labels of a series that is always 1.
 //!
-//! The keys are known only when a program first sets them. Each set of keys is a family of its own,
-//! whose labels are those of the metric followed by the keys. Each combination of the metric's own
-//! label values has one series, in one of the families.
+//! The keys are known only when a program first sets them. Each set of keys is a separate family.
+//! Its labels are the labels of the metric followed by the keys. Each combination of the metric's
+//! own label values is one series, in one of the families.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,8 +15,8 @@ use crate::segment::{Segment, Source};
 
 type Infos = Family<quipu::Info, Values<'static>>;
 
-/// The texts of one metric. The metric and the children that its `labels` returns are Python
-/// objects.
+/// The key-value pairs of one metric. The metric and the children that its `labels` returns are
+/// Python objects.
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct Info {
     name: String,
@@ -31,7 +31,7 @@ struct Texts {
     names: Vec<String>,
     family: Infos,
     source: quipu::snapshot::Source,
-    /// Whether other processes find it in its segment by its name.
+    /// Whether other processes can find the family in its segment by the name.
     is_named: bool,
 }
 
@@ -42,8 +42,8 @@ impl Info {
         Self { name, help, labelnames, families: ForkSafeCell::default() }
     }
 
-    /// Replaces the texts of the series with these label values. The series is in `named` unless
-    /// that segment has the metric with other keys; then it is in `apart`.
+    /// Replaces the key-value pairs of the series with these label values. The series is in `named`
+    /// unless that segment contains the metric with other keys; then it is in `apart`.
     fn set(
         &self,
         named: Option<&Segment>,
@@ -68,7 +68,7 @@ impl Info {
         let row: Vec<&str> =
             values.iter().chain(texts.iter().map(|(_, text)| text)).map(String::as_str).collect();
         now.family.bind(&Values(&row));
-        // Remove the previous texts of these label values.
+        // Remove the previous pairs of these label values.
         let is_ours = |series: &[(&str, &str)]| {
             self.labelnames
                 .iter()
@@ -85,7 +85,7 @@ impl Info {
         Ok(())
     }
 
-    /// Removes the series that have all of these pairs of label names and values.
+    /// Removes the series with all of these pairs of label names and values.
     fn remove(&self, pairs: Vec<(String, String)>) -> PyResult<()> {
         let has = |series: &[(&str, &str)], (n, v): &(String, String)| {
             series.contains(&(n.as_str(), v.as_str()))
@@ -97,7 +97,7 @@ impl Info {
         Ok(())
     }
 
-    /// Whether all its series are in the family that other processes find by its name.
+    /// Returns whether all series are in the family that other processes can find by the name.
     #[getter]
     fn is_named(&self) -> bool {
         self.families.read(|all| match &all[..] {

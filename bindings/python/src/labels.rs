@@ -1,9 +1,9 @@
 //! `labels(...)`: finds the child for some label values, or makes it.
 //!
-//! Children are cached by the label values as the program gives them, if each is exactly a `str` or
-//! an `int`: these are immutable, equal ones have equal texts, and hashing and comparing them runs
-//! no Python code. Mostly, a value is the same object as before, and a `str` knows its hash, so
-//! finding a child takes no conversion and no allocation.
+//! Children are cached by the label values of the call, if each is exactly a `str` or an `int`,
+//! because these are immutable, equal values give equal strings, and hashing and comparing them
+//! runs no Python code. In most calls, a value is the same object as before, and a `str` caches its
+//! hash, so finding a child takes no conversion and no allocation.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,17 +15,18 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::fastcall::Arguments;
 
-/// The label names of a metric, and its cached children. A metric without labels has neither.
+/// The label names of a metric, and its cached children. Both are empty for a metric without
+/// labels.
 pub struct Labels {
     pub names: Vec<Py<PyString>>,
     children: UnderGil<Children>,
 }
 
-/// Incremented when all cached children become invalid: after a fork, the parent process holds the
-/// records of their series.
+/// Incremented when all cached children become invalid. This happens after a fork, because the
+/// parent process holds the records of their series.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
-/// The most entries of a cache. When there are more, it is emptied; children are found again by the
-/// labels of their series. So a cache keeps no more than this number of objects alive for each
+/// The maximum number of entries of a cache. A fuller cache is emptied; children can be found again
+/// by the labels of their series. So a cache keeps at most this number of objects alive for each
 /// label.
 const MAX_CHILDREN: usize = 4096;
 
@@ -47,7 +48,7 @@ impl Labels {
         self.cached(arguments.py, self.in_order(arguments)?)
     }
 
-    /// The label values of a call if they are given in the order of the label names.
+    /// Returns the label values of a call if they are given in the order of the label names.
     #[inline]
     fn in_order<'a, 'py>(&self, arguments: Arguments<'a, 'py>) -> Option<&'a [Bound<'py, PyAny>]> {
         let are_in_order = match arguments.names {
@@ -79,7 +80,8 @@ impl Labels {
     /// Caches a child for these values, unless one of them is of another type than `str` and `int`.
     pub fn cache<'py>(&self, values: &[Bound<'py, PyAny>], child: &Bound<'py, PyAny>) {
         let Some(hash) = hash(values) else { return };
-        // Dropping a child may run any code, so it is dropped when the cache is consistent again.
+        // Dropping a child can run any code, so the child is dropped when the cache is consistent
+        // again.
         let dropped = self.children.with(child.py(), |children| {
             let epoch = EPOCH.load(Ordering::Relaxed);
             let is_full = children.count >= MAX_CHILDREN || children.epoch != epoch;
@@ -90,8 +92,8 @@ impl Labels {
         drop(dropped);
     }
 
-    /// Returns the label values of a call as texts, in the order of the label names; `None` if they
-    /// are that.
+    /// Returns the label values of a call as strings, in the order of the label names; `None` if
+    /// they are strings in this order already.
     #[cold]
     pub fn texts<'py>(
         &self,
@@ -123,7 +125,7 @@ impl Labels {
 
     /// Shows the children to the garbage collector.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // If they are in use, the collector may see fewer references, and then frees nothing.
+        // If the children are in use, the collector sees fewer references, and then frees nothing.
         let Ok(children) = self.children.0.try_borrow() else { return Ok(()) };
         children.entries.iter().flatten().try_for_each(|entry| visit.call(&entry.child))
     }
@@ -134,28 +136,29 @@ impl Labels {
     }
 }
 
-/// A hash table with linear probing. Entries are replaced, and all of them removed, but not one
-/// alone.
+/// A hash table with linear probing. You can replace an entry, or remove all of them, but not
+/// remove a single one.
 #[derive(Default)]
 struct Children {
-    /// At most three quarters of them are in use. Their number is a power of two, or zero.
+    /// The entries. At most three quarters of them are in use. Their number is a power of two, or
+    /// zero.
     entries: Box<[Option<Entry>]>,
     count: usize,
-    /// The [`EPOCH`] in which the children were cached.
+    /// The [`EPOCH`] of the children.
     epoch: u32,
 }
 
-/// A child, and the values for which it was found.
+/// A child, and the label values of its key.
 struct Entry {
-    /// That of the values.
+    /// The hash of the values.
     hash: usize,
     values: Box<[Py<PyAny>]>,
     child: Py<PyAny>,
 }
 
 impl Children {
-    /// The index of the entry with these values, or of the free one where it belongs. It is out of
-    /// bounds if there are no entries.
+    /// Returns the index of the entry with these values, or of the free one where it belongs. This
+    /// index is out of bounds if there are no entries.
     #[inline]
     fn index(&self, hash: usize, values: &[Bound<'_, PyAny>]) -> usize {
         let mask = self.entries.len().wrapping_sub(1);
@@ -202,8 +205,8 @@ impl Children {
 /// Returns the hash of these values; `None` if one is of another type than `str` and `int`.
 #[inline]
 fn hash(values: &[Bound<'_, PyAny>]) -> Option<usize> {
-    // The multiplier is that of rustc's FxHash. The low bits, which choose an entry, depend only on
-    // the low bits of the values: the last step adds the high ones.
+    // The multiplier is the one in rustc's FxHash. The low bits, which choose an entry, depend only
+    // on the low bits of the values: the last step adds the high ones.
     let combined = values.iter().try_fold(0_u64, |hash, value| {
         let is_known =
             value.is_exact_instance_of::<PyString>() || value.is_exact_instance_of::<PyInt>();
@@ -213,7 +216,7 @@ fn hash(values: &[Bound<'_, PyAny>]) -> Option<usize> {
     Some((combined ^ combined >> 32) as usize)
 }
 
-/// Whether these are the same label values. All are exactly of the types `str` and `int`.
+/// Returns whether these are the same label values. All are exactly of the types `str` and `int`.
 #[inline]
 fn are_same(kept: &[Py<PyAny>], values: &[Bound<'_, PyAny>]) -> bool {
     kept.len() == values.len()
@@ -225,9 +228,9 @@ fn are_same(kept: &[Py<PyAny>], values: &[Bound<'_, PyAny>]) -> bool {
 
 fn is_equal(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {
     match (a.is_exact_instance_of::<PyString>(), b.is_exact_instance_of::<PyString>()) {
-        // SAFETY: both are `str`, for which it cannot fail.
+        // SAFETY: both are `str`, so the comparison cannot fail.
         (true, true) => unsafe { ffi::PyUnicode_Compare(a.as_ptr(), b.as_ptr()) == 0 },
-        // At the limit of recursion, this fails. Then the child is found by its series.
+        // At the limit of recursion, this fails. Then the child can still be found by its series.
         (false, false) => a.eq(b).unwrap_or(false),
         _ => false,
     }
@@ -242,7 +245,7 @@ fn text<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(PyString::new(value.py(), &text.to_string_lossy()).into_any())
 }
 
-/// Calls `with` with the texts of a tuple. Lone surrogates, which are not UTF-8, are replaced.
+/// Calls `with` with the strings of a tuple. Lone surrogates, which are not UTF-8, are replaced.
 pub fn with_texts<R>(values: &Bound<'_, PyTuple>, with: impl FnOnce(&[&str]) -> R) -> PyResult<R> {
     let texts: Vec<Bound<'_, PyString>> =
         values.iter().map(|value| Ok(value.cast_into::<PyString>()?)).collect::<PyResult<_>>()?;
@@ -251,18 +254,18 @@ pub fn with_texts<R>(values: &Bound<'_, PyTuple>, with: impl FnOnce(&[&str]) -> 
     Ok(with(&texts))
 }
 
-/// A value that the GIL protects. A mutex would take 10 ns.
+/// A value that the GIL protects, because a mutex would take 10 ns.
 #[derive(Default)]
 struct UnderGil<T>(RefCell<T>);
 
 // SAFETY: the value is used only in `with`, which requires the token of an attached thread, and by
 // the garbage collector. The module declares that it requires the GIL, so at most one thread is
-// attached; it stays so during `with`.
+// attached; this thread stays attached during `with`.
 unsafe impl<T: Send> Sync for UnderGil<T> {}
 
 impl<T> UnderGil<T> {
-    /// Calls `with` with the value. It must not run Python code, which could call this again, or
-    /// release the GIL.
+    /// Calls `with` with the value. This closure must not run Python code, which could call this
+    /// method again, or release the GIL.
     #[inline]
     fn with<R>(&self, _: Python<'_>, with: impl FnOnce(&mut T) -> R) -> R {
         with(&mut self.0.borrow_mut())

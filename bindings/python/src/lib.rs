@@ -1,8 +1,8 @@
 //! The native part of the Python package `quipu`: the segments, the metrics that count in them, and
 //! the exposition. Names, checks, decorators and servers are written in Python.
 //!
-//! A metric without labels, or a child of one with labels, is bound to its series: counting is one
-//! call and one addition to memory that all processes of the application share.
+//! A metric without labels, or a child of a metric with labels, is bound to its series. This makes
+//! counting one call and one addition to memory that all processes of the application share.
 
 mod core;
 mod counter;

@@ -13,14 +13,15 @@ pub struct BoundPath(Mutex<Option<local_socket::BoundPath>>);
 
 #[pymethods]
 impl BoundPath {
-    /// Removes the path, unless it has become that of another file. Does nothing in a child of a
+    /// Removes the path, unless it belongs to another file by now. Does nothing in a child of a
     /// fork.
     fn remove(&self) {
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
-/// The descriptor of a socket that listens at a path, which the caller closes; and its path.
+/// Returns the descriptor of a socket that listens at a path, which the caller closes; and its
+/// path.
 #[pyfunction]
 pub fn listen_at(path: PathBuf, backlog: i32) -> PyResult<(i32, BoundPath)> {
     let (socket, path) = local_socket::listen_at(&path, backlog)?;

@@ -1,5 +1,5 @@
-//! The flight recorder of a segment. Its thread is the library's: it never runs Python code, and
-//! never waits for the GIL.
+//! The flight recorder of a segment. Its thread belongs to the library: this thread never runs
+//! Python code, and never waits for the GIL.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::error::RecordingError;
 use crate::segment::Segment;
 
-/// What to record, and in how much memory.
+/// The metrics to record, and the memory for them.
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct RecordingOptions(quipu::RecordingOptions);
 
@@ -33,8 +33,8 @@ impl RecordingOptions {
 /// A thread that records, until it is closed.
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct Recording {
-    /// None once it is closed. It is locked only while holding the GIL, which the forking thread
-    /// holds, too.
+    /// `None` once the recording is closed. This mutex is locked only while holding the GIL,
+    /// because the forking thread holds the GIL, too.
     running: Mutex<Option<quipu::Recording>>,
 }
 
@@ -43,15 +43,16 @@ impl Recording {
     #[new]
     fn new(segment: &Bound<'_, Segment>, options: &Bound<'_, RecordingOptions>) -> PyResult<Self> {
         let (registry, options) = (segment.get().registry(), &options.get().0);
-        // Releases the GIL: another process may have the lock under which it is made.
+        // Releases the GIL, because another process can hold the lock under which the recording is
+        // made.
         let recording = segment.py().detach(|| registry.record(options)).map_err(refused)?;
         Ok(Self { running: Mutex::new(Some(recording)) })
     }
 
-    /// Ends the thread, for good.
+    /// Ends the thread permanently.
     fn close(&self, py: Python<'_>) {
         let recording = self.running().take();
-        // Releases the GIL: the thread ends after its tick.
+        // Releases the GIL, because the thread ends only after its tick.
         py.detach(|| drop(recording));
     }
 

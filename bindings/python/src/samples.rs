@@ -1,4 +1,4 @@
-//! Families as Python objects, for `collect()`, which returns samples instead of text.
+//! Families as Python objects, for `collect()`, which returns samples instead of bytes.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -13,7 +13,8 @@ pub struct Lists<'py> {
     families: Bound<'py, PyList>,
     /// The samples of the latest family.
     samples: Option<Bound<'py, PyList>>,
-    /// The name of that family. Another one of the same name is appended to it.
+    /// The name of this family. The samples of another family with the same name are appended to
+    /// it.
     name: String,
     /// Whether to add `_created` samples.
     created: bool,

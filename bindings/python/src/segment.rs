@@ -1,5 +1,5 @@
-//! A segment that the processes of an application share, and the functions with which a scrape
-//! reads it.
+//! A segment that the processes of an application share, and the functions that read it for a
+//! scrape.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use crate::error::NoRoomError;
 use crate::exposition;
 use crate::samples::Lists;
 
-/// A segment and the families in it.
+/// A segment and its families.
 #[pyclass(frozen, weakref, module = "quipu._quipu")]
 pub struct Segment {
     registry: Registry,
     path: Option<PathBuf>,
 }
 
-/// The handle with which a scrape reads one metric.
+/// The handle that a scrape uses to read one metric.
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct Source(pub quipu::snapshot::Source);
 
@@ -31,11 +31,11 @@ const MIN_LIMIT: u64 = 1 << 20;
 
 #[pymethods]
 impl Segment {
-    /// A segment in memory that this process and its children share. If the system cannot provide
-    /// that, returns one in private memory, with the reason.
+    /// Returns a segment in memory that this process and its children share. If the system cannot
+    /// provide such memory, returns one in private memory, with the reason.
     #[staticmethod]
     fn anonymous(limit: u64) -> PyResult<(Self, Option<String>)> {
-        // Acquire now what a process needs for its first lock, while there still is a fallback.
+        // Acquire the resources of a process' first lock now, because there still is a fallback.
         let made = quipu_segment::Segment::anonymous(limit)
             .and_then(|segment| segment.process().map(|_| segment));
         match made {
@@ -44,7 +44,7 @@ impl Segment {
         }
     }
 
-    /// A segment in private memory: the child of a fork gets a copy.
+    /// Returns a segment in private memory: the child of a fork gets a copy.
     #[staticmethod]
     fn private(mut limit: u64) -> PyResult<Self> {
         loop {
@@ -56,9 +56,9 @@ impl Segment {
         }
     }
 
-    /// A segment in a file, which any process may open by its path. A file that cannot be read is
-    /// renamed and replaced; the second value then says why, and gives the new name. A new file has
-    /// these permission bits, and this group.
+    /// Returns a segment in a file, which any process can open by its path. A file that cannot be
+    /// read is renamed and replaced; the second value is then the reason and the new name. A new
+    /// file gets these permission bits, and this group.
     #[staticmethod]
     fn open(
         path: PathBuf,
@@ -91,7 +91,7 @@ impl Segment {
         self.registry.unregister(name)
     }
 
-    /// Collects the family of that name, with its variants, as a list.
+    /// Returns the family of that name, with its variants, as a list.
     fn find<'py>(
         &self,
         py: Python<'py>,
@@ -122,7 +122,7 @@ impl Segment {
     }
 }
 
-/// What a scrape reads: the families of a segment except the hidden ones, followed by single
+/// The input of a scrape: the families of a segment except the hidden ones, followed by single
 /// metrics.
 pub struct Shown {
     registry: Option<Registry>,
@@ -154,7 +154,7 @@ impl Shown {
     }
 }
 
-/// Writes families in one of the formats. `end` says whether nothing follows the output.
+/// Writes families in one of the formats. `end` is true if no other output follows.
 #[pyfunction]
 pub fn expose<'py>(
     py: Python<'py>,
@@ -185,7 +185,7 @@ fn cannot_open(error: Error) -> PyErr {
     PyOSError::new_err(error.to_string())
 }
 
-/// Whether this library can never read the file, so it must be replaced.
+/// Returns whether this library can never read the file, so you must replace it.
 fn is_unreadable(error: &Error) -> bool {
     error.is_damage() || matches!(error.kind(), ErrorKind::NotASegment | ErrorKind::Version { .. })
 }

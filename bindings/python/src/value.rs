@@ -18,11 +18,11 @@ use crate::summary::Summary;
 /// A number. It is empty until it is attached to a metric.
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Value {
-    /// No Python code runs while it is locked, so no thread holds the lock during a fork.
+    /// No Python code runs while this mutex is locked, so no thread holds the lock during a fork.
     part: Mutex<Option<Part>>,
 }
 
-/// The part of a metric that the number is.
+/// The part of a metric that the number represents.
 enum Part {
     Counter(WithSeries<MixedCounter>),
     Gauge(ProcessGauge),
@@ -50,8 +50,8 @@ impl Value {
         Self { part: Mutex::default() }
     }
 
-    /// Attaches it to a part of a bound metric: `value`, `sum`, `count`, or `bucket` with its index
-    /// and bound.
+    /// Attaches the number to a part of a bound metric: `value`, `sum`, `count`, or `bucket` with
+    /// its index and bound.
     #[pyo3(signature = (metric, part, number = 0, bound = 0.0))]
     fn attach(
         &self,
@@ -107,7 +107,7 @@ impl Value {
         Ok(())
     }
 
-    /// Sets it to `value`, for all processes.
+    /// Sets the number to `value`, for all processes.
     #[pyo3(signature = (value, timestamp = None))]
     fn set(
         slf: &Bound<'_, Self>,
@@ -144,7 +144,7 @@ impl Value {
         Ok(())
     }
 
-    /// The number, over all processes.
+    /// Returns the number, over all processes.
     fn get(slf: &Bound<'_, Self>) -> PyResult<f64> {
         if slf.get().locked().is_none() {
             Self::follow(slf)?;
@@ -160,7 +160,8 @@ impl Value {
         })
     }
 
-    /// Attaches it if it is not, or if its series was removed. Subclasses override this.
+    /// Attaches the number if it is not attached, or if its series was removed. Subclasses override
+    /// this.
     fn _rebind(&self) {}
 
     /// Keeps an exemplar: an object with `labels` and `value`.
@@ -175,7 +176,7 @@ impl Value {
         })
     }
 
-    /// The latest exemplar of all processes, as `(labels, value, seconds)`.
+    /// Returns the latest exemplar of all processes, as `(labels, value, seconds)`.
     fn _exemplar(&self) -> Option<Kept> {
         let kept = match self.locked().as_ref()? {
             Part::Counter(counter) => counter.instrument.exemplar(),
@@ -191,7 +192,7 @@ impl Value {
         self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `_rebind` if it is not attached, or if its series was removed.
+    /// Calls `_rebind` if the number is not attached, or if its series was removed.
     fn follow(slf: &Bound<'_, Self>) -> PyResult<()> {
         let is_loose = slf.get().locked().as_ref().is_none_or(Part::is_removed);
         if is_loose {

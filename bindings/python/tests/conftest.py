@@ -14,7 +14,7 @@ import pytest
 def run(tmp_path):
     """Runs a program in a new process; returns the completed process with its output."""
 
-    # The timeout is only for hangs: a busy machine may be slow.
+    # This timeout is only for hangs, because a busy machine can be slow.
     def run(program, timeout=300, check=True, **environment):
         clean = {k: v for k, v in os.environ.items() if "MULTIPROC" not in k and k != "QUIPU_DIR"}
         done = subprocess.run(

@@ -157,7 +157,7 @@ def test_a_unix_socket(counted, tmp_path):
         server.server_close()
         thread.join(10)
     assert not path.exists()
-    # One that was killed leaves its path, which the next one replaces and removes at its end.
+    # A process that was killed leaves its path. The next one replaces it and removes it at its end.
     start = f"import os, quipu; quipu.start_http_server(0, {address!r}); "
     subprocess.run([sys.executable, "-c", start + "os._exit(0)"], check=True, timeout=60)
     assert path.exists()

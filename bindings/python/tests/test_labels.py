@@ -71,7 +71,7 @@ def test_an_object_that_changes_is_read_in_each_call(registry):
 def test_objects_that_are_freed_and_reused(registry):
     counter = quipu.Counter("c", "C.", ["a", "b"], registry=registry)
     for i in range(20000):
-        # Each text and each number takes the place of one that was just freed.
+        # Each string and each number takes the place of one that was just freed.
         counter.labels(f"text {i % 100}", 1000 + i % 3).inc()
     samples = [s for s in counter.collect()[0].samples if s.name == "c_total"]
     found = {tuple(s.labels.values()): s.value for s in samples}
@@ -93,7 +93,7 @@ def test_named_values_in_any_order(registry):
     child = counter.labels("1", "2")
     assert counter.labels(a="1", b="2") is counter.labels(b="2", a="1") is child
     assert counter.labels(a=1, b=2) is counter.labels(b=2, a=1) is child
-    # These names are equal to those of the labels, but not the same objects.
+    # These names are equal to the label names, but not the same objects.
     assert counter.labels(**{"".join("a"): "1", "-b"[1:]: "2"}) is child
     assert counter.labels(**dict([("x"[:0] + "b", "2"), ("a", "1")])) is child
     for arguments, named, what in [

@@ -277,7 +277,7 @@ def test_reset_begins_again(library):
     for one, name, labels in ((counter.labels("x"), "c", {"a": "x"}), (alone, "alone", {})):
         one.inc()
         before = registry.get_sample_value(name + "_created", labels)
-        # quipu's creation times have a resolution of a tenth of a second.
+        # quipu's creation times are exact to a tenth of a second.
         with mock.patch("time.time", return_value=before + 60):
             if library is prometheus_client:
                 one.reset()

@@ -113,7 +113,7 @@ class Timer:
         value: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> Literal[False]:
-        # The clock may jump backwards.
+        # The clock can jump backwards.
         self.duration = max(default_timer() - self._start, 0)
         getattr(self._metric, self._method)(self.duration)
         return False
@@ -123,5 +123,5 @@ class Timer:
         self._metric = self._metric.labels(*args, **kwargs)
 
     def __call__(self, function: _Function) -> _Function:
-        # A new timer for each call, since calls may overlap.
+        # A new timer for each call, because calls can overlap.
         return _decorate(function, lambda: Timer(self._metric, self._method))

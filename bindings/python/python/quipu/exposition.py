@@ -71,7 +71,8 @@ def _expose(registry: Collector, form: str, escaping: str) -> bytes:
 
 def choose_encoder(accept_header: Optional[str]) -> Tuple[Callable[[Collector], bytes], str]:
     """Returns an encoder of the format that an ``Accept`` header asks for, and its content type."""
-    # The caller may pass any registry to the encoder, and foreign metrics are written only as text.
+    # The caller can pass any registry to the encoder, but foreign metrics cannot be written as
+    # protobuf.
     ranges = [r for r in (accept_header or "").split(",") if "protobuf" not in r]
     form, escaping, content_type = _quipu.negotiate(",".join(ranges))
     return partial(_expose, form=form, escaping=escaping), content_type
@@ -229,7 +230,7 @@ def _text(metrics: Iterable[CollectedMetric], form: str, escaping: str) -> bytes
         }.get(metric.type, metric.type)
         suffix = {"counter": "_total", "info": "_info"}.get(metric.type, "")
         out += _header(metric.name + suffix, metric.documentation, typ, False, escaping)
-        # Samples that the format does not know become gauges after the metric.
+        # Samples with a suffix that the format does not know become gauges after the metric.
         later: Dict[str, List[str]] = {}
         for sample in metric.samples:
             for end in ("_created", "_gsum", "_gcount"):
@@ -317,7 +318,7 @@ class _LocalServer(_Server):
         descriptor, path = _quipu.listen_at(str(self.server_address), 128)
         self.socket = socket.socket(fileno=descriptor)
         self.socket.setblocking(True)
-        # When the interpreter exits, too; but not in a child of a fork.
+        # The finalizer also runs when the interpreter exits, but not in a child of a fork.
         self._bound = weakref.finalize(self, path.remove)
         self.server_name, self.server_port = "localhost", 0
         self.setup_environ()

@@ -109,7 +109,7 @@ def _back(metric: Any, is_named: bool) -> None:
     elif typ == "histogram":
         more["buckets"] = metric._upper_bounds
     names = list(metric._labelnames)
-    # The name is complete; a counter's gets the suffix that this package strips again.
+    # The name is complete; a counter's gets the suffix, because this package strips it again.
     name = metric._name + ("_total" if typ == "counter" else "")
     more["unit"] = metric._unit
 
@@ -181,7 +181,7 @@ class _SegmentValue(_quipu.Value):
 
     def _rebind(self) -> None:
         if self._source is None:
-            # It belongs to no metric: give it a separate gauge.
+            # The value belongs to no metric: give it a separate gauge.
             gauge = metrics.Gauge("alone", "", registry=None)
             self._source = (gauge, (), ("value",))
         metric, labelvalues, part = self._source
@@ -264,7 +264,7 @@ def _patch_registry(
     def unregister(self: object, collector: Collector) -> None:
         original["unregister"](self, collector)
         backing = _backing(collector)
-        # In multi-process mode, other processes may count in it.
+        # In multi-process mode, other processes can count in this metric.
         if self is default and backing is not None and not segments.is_multiprocess():
             if backing in REGISTRY._collector_to_names:
                 REGISTRY.unregister(backing)
@@ -294,7 +294,7 @@ def _patch_metrics(theirs: Any, default: prometheus_client.CollectorRegistry) ->
     ) -> None:
         args = (name, documentation, labelnames, namespace, subsystem, unit)
         is_ours = self._type in _TYPES
-        # Register it only once it has its numbers. A child gets them from its parent.
+        # Register the metric only once its numbers are set. A child gets them from its parent.
         later = registry if is_ours and not _labelvalues else None
         now = None if is_ours else registry
         original["__init__"](self, *args, registry=now, _labelvalues=_labelvalues, **more)
@@ -332,7 +332,7 @@ def _patch_metrics(theirs: Any, default: prometheus_client.CollectorRegistry) ->
     def removing(name: str) -> Callable[..., None]:
         def remove(self: Any, *args: object, **kwargs: object) -> None:
             with warnings.catch_warnings():
-                # The warning that removal does not work with several processes no longer applies.
+                # The warning that removal does not work with several processes is obsolete.
                 warnings.simplefilter("ignore", UserWarning)
                 original[name](self, *args, **kwargs)
             found = _backing(self)

@@ -112,7 +112,7 @@ class MetricWrapperBase:
     _make: Callable[..., None]
     _remove_matching: Callable[[Sequence[Tuple[str, str]]], Optional[int]]
     _is_observable: Callable[[], bool]
-    # Whether a program defined the class, so its `__init__` may set attributes.
+    # Whether a program defined the class: its `__init__` can then set attributes.
     _is_subclass = False
     # The functions of a gauge, which are called at a scrape, with their children by label values.
     _functions: Optional[Dict[Tuple[str, ...], Tuple[Gauge, Callable[[], float]]]] = None
@@ -184,7 +184,7 @@ class MetricWrapperBase:
             ]
         return found
 
-    # A registry calls `collect` only if a subclass has overridden it.
+    # A registry calls `collect` only if a subclass overrides it.
     _native_collect = collect
 
     def remove_by_labels(self, labels: Dict[str, str]) -> None:

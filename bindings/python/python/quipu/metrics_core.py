@@ -60,7 +60,7 @@ class Metric:
         )
 
 
-# The time of a sample, and a bucket: its bound as text, its cumulative count, and an exemplar.
+# The time of a sample; and a bucket: its bound as a string, its cumulative count, and an exemplar.
 _Time = Optional[Union[float, Timestamp]]
 _Bucket = Union[Tuple[str, float], Tuple[str, float, Optional[Exemplar]]]
 

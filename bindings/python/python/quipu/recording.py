@@ -89,7 +89,7 @@ def _whole(name: str, value: int) -> int:
         raise TypeError(f"{name} {value!r} is not a whole number")
     if value < 0:
         raise RecordingError(f"{name} {value} is out of range: use a positive number")
-    # The native part refuses what is too much.
+    # The native part refuses a number that is too great.
     return min(value, 1 << 62)
 
 

@@ -69,18 +69,20 @@ class CollectorRegistry:
         self._support_collectors_without_names = support_collectors_without_names
         self._collector_to_names: Dict[Collector, List[str]] = {}
         self._names_to_collectors: Dict[str, Collector] = {}
-        # Metrics of this package: `_own` are those found by name in this registry's segment, with
-        # the number of forks at their registration; `_apart` are those elsewhere; `_infos` may be
-        # in both. `_foreign` are all other collectors, which are called at each scrape.
+        # Metrics of this package. `_own`: the metrics that are found by name in this registry's
+        # segment, with the number of forks at their registration. `_apart`: the metrics in other
+        # segments. `_infos` can be in both. `_foreign`: all other collectors, which are called at
+        # each scrape.
         self._own: Dict[Collector, int] = {}
         self._apart: Dict[MetricWrapperBase, None] = {}
         self._infos: Dict[Info, None] = {}
         self._foreign: Dict[Collector, None] = {}
         self._gauges: Dict[Gauge, None] = {}
-        # Names in the segment that are not shown: those metrics were unregistered, or created again
-        # elsewhere.
+        # Names in the segment that are not shown, because their metrics were unregistered, or
+        # created again elsewhere.
         self._hidden: Set[str] = set()
-        # Names of unregistered metrics that only this process had: a new one starts at zero.
+        # Names of unregistered metrics that only this process used: a new metric with such a name
+        # starts at zero.
         self._gone: Set[str] = set()
         self._lock = threading.Lock()
         self._target_info: Optional[Dict[str, str]] = None
@@ -92,7 +94,7 @@ class CollectorRegistry:
         self.set_target_info(target_info)
         _registries.add(self)
 
-    # Where the numbers are.
+    # The place of the numbers.
 
     def _replace_segment(self, segment: _quipu.Segment) -> None:
         with self._lock:
@@ -121,14 +123,15 @@ class CollectorRegistry:
         except (_quipu.MismatchError, _quipu.NoRoomError) as error:
             is_mismatch = isinstance(error, _quipu.MismatchError)
             segments.apart.make(make)
-            # In anonymous memory, the mismatch is with an unregistered metric: no reason to warn.
+            # In anonymous memory, the mismatch is with an unregistered metric, so there is no
+            # reason to warn.
             if segment.path is not None or not is_mismatch:
                 segments.warn(
                     f"{error}; it now counts in memory of only this process and its children",
                     name if is_mismatch else "full",
                 )
 
-    # Which metrics there are.
+    # Registration.
 
     def register(self, collector: Collector) -> None:
         """Adds a metric, or any object with a method ``collect()``.
@@ -165,7 +168,7 @@ class CollectorRegistry:
             self._hidden.discard(name)
             self._gone.discard(name)
         elif self._own_segment is not None:
-            # Only now: another thread may have been the first to use the name in this segment.
+            # Only now, because another thread can be the first to use the name in this segment.
             self._hidden.add(name)
 
     def unregister(self, collector: Collector) -> None:
@@ -187,8 +190,7 @@ class CollectorRegistry:
             name = getattr(collector, "_name")
             self._hidden.add(name)
             segment.unregister(name)
-            # Unknown processes may share a file, and a child may have inherited the metric by a
-            # fork.
+            # Unknown processes can share a file, and a child can inherit the metric by a fork.
             is_only_ours = registered is None or registered == _forks
             if segment.path is None and is_only_ours:
                 self._gone.add(name)
@@ -209,7 +211,7 @@ class CollectorRegistry:
             return []
         return [name for metric in describe() for name in names_of(metric.name, metric.type)]
 
-    # What a scrape shows.
+    # Scrapes.
 
     def _scraped(self) -> _Scraped:
         """Returns the arguments of the native part for a scrape, and asks the functions of gauges."""
@@ -275,7 +277,7 @@ class CollectorRegistry:
                 yield from collector._collect(created)
             else:
                 yield from _collected(collector)
-        # Metrics that only other processes have made.
+        # Metrics that only other processes made.
         if self._own_segment is not None:
             for name in others.difference(self._names_to_collectors):
                 for family in self._own_segment.find(name, created):
@@ -384,7 +386,7 @@ class RestrictedRegistry:
 
 
 def _collected(collector: Collector) -> Iterable[Metric]:
-    # Metrics of `prometheus_client` have the same attributes and methods.
+    # Metrics of `prometheus_client` provide the same attributes and methods.
     return cast(Iterable[Metric], collector.collect())
 
 
@@ -437,7 +439,7 @@ def _before_fork() -> None:
 def _in_child() -> None:
     # A fork outside of Python, such as uWSGI's, calls only this function.
     _count_fork()
-    # A thread that does not exist in the child may have held a lock.
+    # A thread that does not exist in the child can be the owner of a lock.
     for registry in list(_registries):
         registry._lock = threading.Lock()
     segments._warned_lock = threading.Lock()

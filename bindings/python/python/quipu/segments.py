@@ -70,7 +70,7 @@ class _Apart:
         except _quipu.NoRoomError:
             pass
         try:
-            # The segment may be full of series: try a new one.
+            # The segment can be full of series: try a new one.
             self._segment = None
             return make(self.segment())
         except _quipu.NoRoomError as error:
@@ -109,7 +109,7 @@ def _group_id(group: Union[int, str, None]) -> Optional[int]:
             raise ValueError(
                 f"group {group!r} is unknown to the system: use its ID, or create it"
             ) from None
-    # The number above the greatest ID stands for no group.
+    # The number above the greatest ID is reserved for "no group".
     if group is not None and not (isinstance(group, int) and 0 <= group <= 2**32 - 2):
         raise ValueError(f"group {group!r} is not a group: use its ID or its name")
     return group
