@@ -34,7 +34,7 @@ test: tools ## Install what the tests need, and run all tests
 PUBLISHED := quipu quipu-arena quipu-derive quipu-segment quipu-store quipu-window quipu-wire
 
 .PHONY: lint
-lint: ## Formatting, lints, documentation, public API, layers, generated pages
+lint: ## Formatting, lints, documentation, links, public API, layers, generated pages
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
 	cd bindings/python && $(CARGO) fmt --check
@@ -48,11 +48,16 @@ lint: ## Formatting, lints, documentation, public API, layers, generated pages
 	python3 .ci/words.py
 	python3 .ci/layers.py
 	python3 .ci/names.py
+	python3 .ci/links.py
 	@missing=$$(grep -o '`[A-Za-z0-9_/.-]*/[A-Za-z0-9_.-]*::[a-z_0-9]*`' docs/promises.md | tr -d '`' | \
 		while read -r test; do \
 			grep -qE "(fn|def) $${test##*::}\\b" "$${test%%::*}" || echo "$$test"; \
 		done); \
 	test -z "$$missing" || { echo "docs/promises.md names tests that do not exist: $$missing"; exit 1; }
+
+.PHONY: book
+book: ## Write the pages of docs as a book into target/book; needs mdbook
+	mdbook build
 
 .PHONY: fmt
 fmt: ## Format everything
