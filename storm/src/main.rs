@@ -109,11 +109,11 @@ fn main() -> ExitCode {
 
 fn read(directory: &Path, forget: bool) -> Result<(), Box<dyn Error>> {
     let store = worker::open(directory)?;
-    let metrics = worker::Metrics::on(store.registry())?;
+    let metrics = worker::Metrics::on(store.scrape_registry())?;
     if store.path().is_none() {
         return Err("the segment's file could not be opened".into());
     }
-    let text = store.registry().text();
+    let text = store.scrape_registry().text();
     std::io::stdout().write_all(text.as_bytes())?;
     if forget {
         metrics.forget_created()?;

@@ -31,13 +31,13 @@ pub(crate) struct Metrics {
 /// Opens the store in `directory`. Every worker and the reader use this.
 pub(crate) fn open(directory: &Path) -> Result<SegmentStore, Box<dyn Error>> {
     let warn = |what: &str| eprintln!("warning: {what}");
-    Ok(SegmentStore::options().warn(warn).open(directory)?)
+    Ok(SegmentStore::options().on_warning(warn).open(directory)?)
 }
 
 /// Counts according to the driver's commands.
 pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
     let store = open(directory)?;
-    let mut metrics = Metrics::on(store.registry())?;
+    let mut metrics = Metrics::on(store.scrape_registry())?;
     acknowledge(if store.path().is_some() { b'S' } else { b'M' });
     for line in std::io::stdin().lock().lines() {
         let line = line?;

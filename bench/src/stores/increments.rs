@@ -58,19 +58,19 @@ pub(super) fn increments(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     }
     for (contender, store, _folder) in &opened {
         let counter = ours::counter(&**store, "plain", &[]);
-        none = none.each(contender.subject, move || counter.increment(&[], 1.0));
+        none = none.each(contender.subject, move || counter.add(&[], 1.0));
         let counter = ours::counter(&**store, "two", &TWO);
-        two = two.each(contender.subject, move || counter.increment(&black_box(VALUES), 1.0));
+        two = two.each(contender.subject, move || counter.add(&black_box(VALUES), 1.0));
         let counter = ours::counter(&**store, "many", &TWO);
         many = many.exclusive(
             contender.subject,
             around(&paths, move |path| {
-                counter.increment(&["200", path], 1.0);
+                counter.add(&["200", path], 1.0);
             }),
         );
         let counter = ours::counter(&**store, "four", &["code", "path", "method", "host"]);
         four = four.each(contender.subject, move || {
-            counter.increment(&black_box(["200", "/x", "GET", "a"]), 1.0);
+            counter.add(&black_box(["200", "/x", "GET", "a"]), 1.0);
         });
     }
     let cases = [none, two, many, four, bound, observe, observe_bound];
@@ -97,7 +97,7 @@ pub(super) fn threads(plan: Plan, places: &Places) -> Result<Vec<Record>> {
             }
             let counter = ours::counter(&**store, "threads", &TWO);
             case = case.each(contender.subject, move || {
-                counter.increment(&black_box(VALUES), 1.0);
+                counter.add(&black_box(VALUES), 1.0);
             });
         }
         records.extend(case.run(&plan.options()));
@@ -149,14 +149,14 @@ impl Point {
         let mut labels = [""; 5];
         labels[..self.labels.len()].copy_from_slice(&self.labels);
         let Some(value) = self.observed else {
-            return self.metric.increment(&labels[..self.labels.len()], 1.0);
+            return self.metric.add(&labels[..self.labels.len()], 1.0);
         };
         let bucket = BUCKETS.partition_point(|bound| *bound < value);
         let labels = &mut labels[..=self.labels.len()];
         labels[self.labels.len()] = BOUNDS[bucket];
-        self.metric.increment(labels, 1.0);
+        self.metric.add(labels, 1.0);
         labels[self.labels.len()] = "sum";
-        self.metric.increment(labels, value);
+        self.metric.add(labels, value);
     }
 }
 

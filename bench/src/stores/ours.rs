@@ -87,7 +87,7 @@ pub(super) const STORES: [Contender; 6] = [
         subject: "quipu (FileStore)",
         place: "disk",
         many_threads: true,
-        open: |_, folder| Arc::new(FileStore::new(folder).expect("the folder is empty")),
+        open: |_, folder| Arc::new(FileStore::open(folder).expect("the folder is empty")),
     },
     Contender {
         subject: "quipu (Embedded, LMDB)",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quipu::Registry;
-use quipu_store::redis::{Options, Redis};
+use quipu_store::redis::{Options, RedisStore};
 use quipu_store::{Metric, Store};
 
 use super::children::{self, pipe};
@@ -36,17 +36,17 @@ pub(super) fn redis_store(plan: Plan, places: &Places) -> Result<Vec<Record>> {
 }
 
 /// A store on a segment in the folder. Each folder is a separate application.
-pub(super) fn open(places: &Places, folder: &Path) -> Redis {
+pub(super) fn open(places: &Places, folder: &Path) -> RedisStore {
     open_as(places, folder, folder)
 }
 
 /// A store on a segment in the folder, for the application that is named after another folder.
-fn open_as(places: &Places, folder: &Path, application: &Path) -> Redis {
+fn open_as(places: &Places, folder: &Path, application: &Path) -> RedisStore {
     let registry = Registry::open(folder.join("redis.quipu")).expect("the folder takes a file");
     let url = format!("unix://{}", places.redis.display());
     let namespace = application.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let options = Options::new(url).namespace(namespace).interval(INTERVAL);
-    options.on(registry).expect("the segment is new")
+    options.open_with_registry(registry).expect("the segment is new")
 }
 
 /// Workers that share a segment count in a thousand series for a while and flush. The time ends
@@ -64,7 +64,7 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
             let (started, mut counted) = (Instant::now(), 0_u64);
             while started.elapsed() < 20 * plan.run_time {
                 for number in 0..BATCH {
-                    counter.increment(&["200", &paths[number % SERIES]], 1.0);
+                    counter.add(&["200", &paths[number % SERIES]], 1.0);
                 }
                 counted += BATCH as u64;
             }
@@ -84,7 +84,7 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
         let store = open_as(places, elsewhere.path(), folder.path());
         let counter = ours::counter(&store, "sustained", &TWO);
         let mut arrived = 0.0;
-        let read = counter.all_values(&mut |_, value| arrived += value);
+        let read = counter.for_each(&mut |_, value| arrived += value);
         read.expect("the server replies");
         let _ = (&sum_to).write_all(&f64::to_le_bytes(arrived));
     })?
@@ -114,7 +114,7 @@ fn beside_the_segment(plan: Plan, places: &Places) -> Vec<Record> {
     let mut case = Case::new("redis/increment, 2 labels");
     for (subject, store) in [("quipu (Redis)", &redis), ("quipu (SegmentStore)", &segment)] {
         let counter: Arc<dyn Metric> = ours::counter(&**store, "beside", &TWO);
-        case = case.each(subject, move || counter.increment(&black_box(VALUES), 1.0));
+        case = case.each(subject, move || counter.add(&black_box(VALUES), 1.0));
     }
     let options = crate::measure::Options { runs: 5, ..plan.options() };
     let mut records = case.run(&options);

@@ -362,7 +362,7 @@ impl Look {
             self.add(Place { path, ..place }, Kind::Segment, *id, *modified);
         }
         if may_have_values {
-            match Directories::new([path]).below(root).count() {
+            match Directories::new([path]).below(root).count_files() {
                 Ok(0) => {}
                 Ok(_) => self.add(place, Kind::Directory, id_of(&data), None),
                 Err(_) if !path.exists() => {}

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         // SAFETY: the child only counts and exits; it needs nothing that a fork does not keep.
         if unsafe { libc::fork() } == 0 {
             while Instant::now() < end {
-                (0..1000).for_each(|_| requests.increment(&["200", "/x"], 1.0));
+                (0..1000).for_each(|_| requests.add(&["200", "/x"], 1.0));
             }
             // SAFETY: ends like a worker that is killed: its counts are in the segment.
             unsafe { libc::_exit(0) };
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         alone.register(Description::new("requests", "").labels(["code", "path"]))?;
     for _ in 0..3 {
         let segment = nanoseconds(|| alone.inc_by(&Values(&["200", "/x"]), 1.0));
-        let redis = nanoseconds(|| requests.increment(&["200", "/x"], 1.0));
+        let redis = nanoseconds(|| requests.add(&["200", "/x"], 1.0));
         eprintln!("an increment: segment {segment:.1} ns, redis {redis:.1} ns");
     }
 
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let many = store.metric(&Spec::new("many", Kind::Counter).labels(["n"]))?;
     let texts: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
     for _ in 0..4 {
-        texts.iter().for_each(|text| many.increment(&[text], 1.0));
+        texts.iter().for_each(|text| many.add(&[text], 1.0));
         let begin = Instant::now();
         store.flush(Duration::from_secs(5))?;
         let each = begin.elapsed().as_secs_f64() * 1e6 / texts.len() as f64;

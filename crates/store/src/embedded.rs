@@ -30,6 +30,20 @@ use crate::lock::{Lock, LockedValue};
 use crate::table::Table;
 
 /// Metrics in an LMDB database. All processes that open its directory share them.
+///
+/// ```
+/// use quipu_store::{EmbeddedStore, Kind, Spec, Store};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// let jobs = Spec::new("jobs", Kind::Counter);
+/// let store = EmbeddedStore::open(directory)?;
+/// store.metric(&jobs)?.add(&[], 3.0);
+/// store.sync()?;
+/// drop(store);
+/// assert_eq!(EmbeddedStore::open(directory)?.metric(&jobs)?.get(&[]), 3.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct EmbeddedStore {
     shared: Arc<EmbeddedInner>,
     metrics: Table<EmbeddedMetric>,
@@ -44,6 +58,18 @@ impl std::fmt::Debug for EmbeddedStore {
 }
 
 /// Options for opening a database.
+///
+/// ```
+/// use quipu_store::{EmbeddedStore, Kind, Spec, Store};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// let store = EmbeddedStore::options().map_size(1 << 20).durable(true).open(directory)?;
+/// let jobs = store.metric(&Spec::new("jobs", Kind::Counter))?;
+/// jobs.add(&[], 1.0);
+/// assert_eq!((jobs.get(&[]), store.dropped()), (1.0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
     map_size: usize,
@@ -136,7 +162,7 @@ impl EmbeddedStore {
     /// Opens the database in a directory with the default options.
     ///
     /// # Errors
-    /// Those of [`EmbeddedOptions::open`].
+    /// The errors of [`EmbeddedOptions::open`].
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, Error> {
         EmbeddedOptions::new().open(directory)
     }
@@ -149,7 +175,7 @@ impl EmbeddedStore {
     /// Waits until all updates made so far are on the disk.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The errors of the disk.
     pub fn sync(&self) -> Result<(), Error> {
         let synced = self.shared.with(|open| open.env.force_sync());
         synced.map_err(|error| cannot(&self.shared.directory, error))
@@ -187,7 +213,7 @@ impl Metric for EmbeddedMetric {
         &self.spec
     }
 
-    fn increment(&self, labels: &[&str], by: f64) {
+    fn add(&self, labels: &[&str], by: f64) {
         self.update(labels, self.spec.accepts(by), |old| old.unwrap_or(0.0) + by);
     }
 
@@ -204,7 +230,7 @@ impl Metric for EmbeddedMetric {
         found.ok().flatten().unwrap_or(0.0)
     }
 
-    fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
+    fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
         // Copies the values: `visit` may count or fork, so no read transaction may be open then.
         let all = self.shared.with(|open| {
             let txn = open.env.read_txn()?;

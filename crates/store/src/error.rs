@@ -3,6 +3,14 @@
 use std::fmt;
 
 /// Why a store cannot be opened, or a metric cannot be created or read.
+///
+/// ```
+/// use quipu_store::{Kind, LocalStore, Spec, Store};
+///
+/// let spec = Spec::new("requests", Kind::Counter).labels(["code", "code"]);
+/// let error = LocalStore::new().metric(&spec).err().expect("two labels of one name");
+/// assert_eq!(error.to_string(), "metric \"requests\": duplicate label \"code\"; rename one");
+/// ```
 #[derive(Debug)]
 pub struct Error {
     /// The input that failed: a metric, a directory, an address.
@@ -12,7 +20,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// `message` says what is wrong with `subject`, and what to do.
+    /// The reason describes what is wrong with `subject`, and what to do.
     pub(crate) fn new(subject: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { subject: subject.into(), message: reason.into(), source: None }
     }

@@ -8,6 +8,13 @@ use quipu::Aggregation;
 use crate::error::Error;
 
 /// The kind of a metric.
+///
+/// ```
+/// use quipu_store::{Kind, Spec};
+///
+/// assert!(Spec::new("requests", Kind::Counter).is_cumulative());
+/// assert!(!Spec::new("queue_length", Kind::Gauge).is_cumulative());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -22,6 +29,17 @@ pub enum Kind {
 }
 
 /// The description of a metric.
+///
+/// ```
+/// use quipu_store::{Aggregation, Kind, Spec};
+///
+/// let spec = Spec::new("memory_bytes", Kind::Gauge)
+///     .help("The memory of the worker with the most.")
+///     .labels(["pool"])
+///     .aggregation(Aggregation::Max);
+/// assert!(spec.check().is_ok());
+/// assert!(Spec::new("memory_bytes", Kind::Gauge).labels(["__pool"]).check().is_err());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spec {
@@ -116,6 +134,23 @@ impl Spec {
 }
 
 /// A place for metrics.
+///
+/// ```
+/// use quipu_store::{Error, Kind, LocalStore, Spec, Store, SynchronizedStore};
+///
+/// fn count(store: &dyn Store) -> Result<f64, Error> {
+///     let requests = store.metric(&Spec::new("requests", Kind::Counter))?;
+///     requests.add(&[], 1.0);
+///     requests.add(&[], -1.0);
+///     Ok(requests.get(&[]))
+/// }
+///
+/// for store in [&LocalStore::new() as &dyn Store, &SynchronizedStore::new()] {
+///     assert_eq!(count(store)?, 1.0);
+///     assert_eq!(store.dropped(), 1, "a counter never falls");
+/// }
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Store: Send + Sync {
     /// Returns the metric of that name, and creates it if it does not exist.
     ///
@@ -133,13 +168,26 @@ pub trait Store: Send + Sync {
 ///
 /// Updates neither fail nor wait for the underlying storage: an update that cannot be kept is
 /// counted as dropped.
+///
+/// ```
+/// use quipu_store::{Kind, Spec, Store, SynchronizedStore};
+///
+/// let store = SynchronizedStore::new();
+/// let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["code"]))?;
+/// requests.add(&["200"], 2.0);
+/// requests.add(&["500"], 1.0);
+/// let mut sum = 0.0;
+/// requests.for_each(&mut |_labels, value| sum += value)?;
+/// assert_eq!((requests.get(&["200"]), sum), (2.0, 3.0));
+/// # Ok::<(), quipu_store::Error>(())
+/// ```
 pub trait Metric: Send + Sync {
     /// The metric's description.
     fn spec(&self) -> &Spec;
 
     /// Adds `by` to the value of these labels. An increment of NaN, or a negative one of a counter,
     /// is dropped and counted as dropped.
-    fn increment(&self, labels: &[&str], by: f64);
+    fn add(&self, labels: &[&str], by: f64);
 
     /// Sets the value of these labels. The values of counters, histograms and summaries never
     /// decrease: they are raised to `value` if it is greater, and 0 only creates the series. So a
@@ -147,7 +195,7 @@ pub trait Metric: Send + Sync {
     fn set(&self, labels: &[&str], value: f64);
 
     /// The value of these labels, or 0 if there is no such series. Where the store keeps one value
-    /// per process, it is that of this process.
+    /// per process, this is the value of the calling process.
     fn get(&self, labels: &[&str]) -> f64;
 
     /// Calls `visit` with the label values and the value of every series, aggregated over all
@@ -155,8 +203,8 @@ pub trait Metric: Send + Sync {
     /// the pid.
     ///
     /// # Errors
-    /// Those of the underlying storage.
-    fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error>;
+    /// The errors of the underlying storage.
+    fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error>;
 
     /// Calls `work` while no other thread of this process is in `synchronize` of this metric. The
     /// updates in `work` never interleave with those of another `synchronize`, and some stores show

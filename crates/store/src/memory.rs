@@ -21,6 +21,16 @@ use crate::table::Table;
 /// A store for one thread, the cheapest of the in-memory stores. Other threads can use it too, one
 /// at a time: an update that collides with an update of another thread is dropped, and counted as
 /// dropped. This store never waits.
+///
+/// ```
+/// use quipu_store::{Kind, LocalStore, Spec, Store};
+///
+/// let store = LocalStore::new();
+/// let jobs = store.metric(&Spec::new("jobs", Kind::Counter).labels(["queue"]))?;
+/// jobs.add(&["mail"], 3.0);
+/// assert_eq!(jobs.get(&["mail"]), 3.0);
+/// # Ok::<(), quipu_store::Error>(())
+/// ```
 #[derive(Default)]
 pub struct LocalStore(Memory<Busy>);
 
@@ -31,6 +41,20 @@ impl std::fmt::Debug for LocalStore {
 }
 
 /// A store for all threads of a process: a map under a lock for each metric.
+///
+/// ```
+/// use quipu_store::{Kind, Spec, Store, SynchronizedStore};
+///
+/// let store = SynchronizedStore::new();
+/// let jobs = store.metric(&Spec::new("jobs", Kind::Counter))?;
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| jobs.add(&[], 1.0));
+///     }
+/// });
+/// assert_eq!(jobs.get(&[]), 4.0);
+/// # Ok::<(), quipu_store::Error>(())
+/// ```
 #[derive(Default)]
 pub struct SynchronizedStore(Memory<LockedValue<MemorySeries>>);
 
@@ -137,7 +161,7 @@ impl<G: ValueGuard> Metric for MemoryMetric<G> {
         &self.spec
     }
 
-    fn increment(&self, labels: &[&str], by: f64) {
+    fn add(&self, labels: &[&str], by: f64) {
         self.change(labels, self.spec.accepts(by), |value| *value += by);
     }
 
@@ -150,7 +174,7 @@ impl<G: ValueGuard> Metric for MemoryMetric<G> {
         found.flatten().unwrap_or(0.0)
     }
 
-    fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
+    fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
         // Copies the values, because `visit` may count.
         let Some(series) = self.series.with(|series| series.clone()) else {
             return Err(Error::new(&self.spec.name, "it is in use; call it from one thread only"));

@@ -6,7 +6,7 @@
 //! process, which a scrape combines.
 //!
 //! Problems with a file or a directory never fail the application: the store then counts in memory
-//! that children forked later share, and passes the reason to the `warn` callback.
+//! that children forked later share, and passes the reason to the callback for warnings.
 
 use std::fs;
 use std::path::Path;
@@ -37,8 +37,8 @@ use crate::table::{Table, register};
 /// # let directory = directory.path();
 /// let store = SegmentStore::open(directory)?;
 /// let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["code", "path"]))?;
-/// requests.increment(&["200", "/x"], 1.0);
-/// let text = store.registry().text();
+/// requests.add(&["200", "/x"], 1.0);
+/// let text = store.scrape_registry().text();
 /// assert!(text.contains("requests_total{code=\"200\",path=\"/x\"} 1"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -54,6 +54,20 @@ impl std::fmt::Debug for SegmentStore {
 }
 
 /// Options for opening a [`SegmentStore`].
+///
+/// ```
+/// use quipu_store::{Kind, SegmentStore, Spec, Store};
+///
+/// let store = SegmentStore::options()
+///     .series(10)
+///     .on_warning(|warning| eprintln!("metrics: {warning}"))
+///     .build()?;
+/// let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["path"]))?;
+/// (0..50).for_each(|n| requests.add(&[&format!("/{n}")], 1.0));
+/// assert_eq!(requests.get(&["/0"]), 1.0);
+/// assert!(store.dropped() >= 40, "they are in the series quipu_overflow");
+/// # Ok::<(), quipu_store::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct SegmentOptions {
     pub(crate) limit: u64,
@@ -116,7 +130,7 @@ const FILE: &str = "metrics.quipu";
 const DEFAULT_LIMIT: u64 = 256 << 20;
 
 impl SegmentOptions {
-    /// The defaults: a limit of 256 MiB, files of mode 0600, and no `warn` callback.
+    /// The defaults: a limit of 256 MiB, files of mode 0600, and no callback for warnings.
     pub fn new() -> Self {
         let warn = Arc::new(|_: &str| ());
         Self { limit: DEFAULT_LIMIT, series: None, file: Options::new().shared(), warn }
@@ -152,7 +166,7 @@ impl SegmentOptions {
     /// The callback for warnings: a damaged file, a directory that cannot be written, a full disk.
     /// Each problem is reported once. The store calls it when it is opened, when it creates a
     /// metric, and when it is read, never during an increment.
-    pub fn warn(mut self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    pub fn on_warning(mut self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.warn = Arc::new(warn);
         self
     }
@@ -187,20 +201,20 @@ impl SegmentOptions {
         Ok(self.on(self.in_file(&file)?))
     }
 
-    /// Creates a store in anonymous memory, which forked children share: for systems on which no
+    /// Makes a store in anonymous memory, which forked children share: for systems on which no
     /// directory is writable. Create it before the fork.
     ///
     /// # Errors
     /// As [`SegmentOptions::open`].
-    pub fn anonymous(&self) -> Result<SegmentStore, Error> {
+    pub fn build_anonymous(&self) -> Result<SegmentStore, Error> {
         Ok(self.on(self.in_memory(None)?))
     }
 
-    /// Creates a store in private memory. A forked child has a copy.
+    /// Makes a store in private memory. A forked child has a copy.
     ///
     /// # Errors
     /// As [`SegmentOptions::open`].
-    pub fn private(&self) -> Result<SegmentStore, Error> {
+    pub fn build(&self) -> Result<SegmentStore, Error> {
         Ok(self.on(self.in_private_memory()?))
     }
 
@@ -249,13 +263,14 @@ impl SegmentStore {
     /// The registry of the store's metrics, for scrapes and for the application's own instruments.
     /// Each call visits every family to look for overflows to warn of: keep the reference if you
     /// need it often.
-    pub fn registry(&self) -> &Registry {
+    pub fn scrape_registry(&self) -> &Registry {
         self.inner.warn_of_overflow();
         self.inner.registries.first()
     }
 
-    /// All registries of the store: the one of [`SegmentStore::registry`], those with metrics that
-    /// another application describes differently, and the one with metrics that did not fit.
+    /// All registries of the store: the [registry for scrapes](SegmentStore::scrape_registry), the
+    /// registries of metrics that another application describes differently, and the registry of
+    /// metrics that did not fit.
     pub fn registries(&self) -> Vec<Registry> {
         self.inner.registries.all()
     }
@@ -376,7 +391,7 @@ impl Metric for SegmentMetric {
     }
 
     #[inline]
-    fn increment(&self, labels: &[&str], by: f64) {
+    fn add(&self, labels: &[&str], by: f64) {
         if !self.fits(labels) {
             return;
         }
@@ -426,7 +441,7 @@ impl Metric for SegmentMetric {
         }
     }
 
-    fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
+    fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
         let mut each =
             Each { labels: self.spec.labels.len(), overflows: false, families: 0, visit };
         let visited = self.registry.visit_family(&self.family, &mut each);

@@ -302,21 +302,21 @@ fn names(directory: &Path) -> Vec<String> {
 #[test]
 fn a_store_keeps_what_it_is_given() {
     let directory = tempfile::tempdir().unwrap();
-    let store = FileStore::new(directory.path().join("new/one")).unwrap();
+    let store = FileStore::open(directory.path().join("new/one")).unwrap();
     let spec = Spec::new("requests_total", Kind::Counter).labels(["path", "code"]);
     let metric = store.metric(&spec).unwrap();
     assert!(Arc::ptr_eq(&metric, &store.metric(&spec).unwrap()));
     let other = Spec::new("requests_total", Kind::Gauge);
     assert!(store.metric(&other).is_err());
     metric.set(&["/", "200"], 0.0);
-    metric.increment(&["/", "200"], 2.0);
-    metric.increment(&["/", "200"], 0.5);
-    metric.increment(&["a b&=\u{82b1}", ""], 1.0);
+    metric.add(&["/", "200"], 2.0);
+    metric.add(&["/", "200"], 0.5);
+    metric.add(&["a b&=\u{82b1}", ""], 1.0);
     metric.set(&["/", "200"], 1.0);
     for bad in [-1.0, f64::NAN] {
-        metric.increment(&["/", "200"], bad);
+        metric.add(&["/", "200"], bad);
     }
-    metric.increment(&["/"], 1.0);
+    metric.add(&["/"], 1.0);
     assert_eq!(store.dropped(), 3);
     assert_eq!(metric.get(&["/", "200"]), 2.5);
     assert_eq!(metric.get(&["/none", "200"]), 0.0);
@@ -327,7 +327,7 @@ fn a_store_keeps_what_it_is_given() {
     metric.synchronize(&mut || {
         metric.synchronize(&mut || {
             for i in 0..2000 {
-                metric.increment(&[&i.to_string(), "x"], f64::from(i));
+                metric.add(&[&i.to_string(), "x"], f64::from(i));
             }
         });
     });
@@ -342,7 +342,7 @@ fn a_store_keeps_what_it_is_given() {
 #[test]
 fn settings_that_files_cannot_have_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let store = FileStore::new(directory.path()).unwrap();
+    let store = FileStore::open(directory.path()).unwrap();
     let refuse = |spec: Spec| store.metric(&spec).err().unwrap().to_string();
     let gauge = |aggregation| Spec::new("g", Kind::Gauge).aggregation(aggregation);
     assert!(refuse(gauge(Aggregation::LiveSum)).contains("use sum instead of livesum"));
@@ -351,13 +351,13 @@ fn settings_that_files_cannot_have_are_refused() {
     assert!(refuse(Spec::new("a/b", Kind::Counter)).contains("no slash"));
     assert!(refuse(Spec::new("g", Kind::Gauge).labels(["pid"])).contains("rename"));
     fs::write(directory.path().join("file"), "").unwrap();
-    assert!(FileStore::new(directory.path().join("file")).is_err());
+    assert!(FileStore::open(directory.path().join("file")).is_err());
 }
 
 #[test]
 fn processes_are_aggregated_and_children_have_files_of_their_own() {
     let directory = tempfile::tempdir().unwrap();
-    let store = FileStore::new(directory.path()).unwrap();
+    let store = FileStore::open(directory.path()).unwrap();
     let modes = [
         Aggregation::Sum,
         Aggregation::Min,
@@ -407,31 +407,31 @@ fn a_file_of_an_earlier_process_is_continued() {
     let spec = Spec::new("c", Kind::Counter).labels(["k"]);
     let path = directory.path().join(format!("metric_c___{}.bin", std::process::id()));
     {
-        let store = FileStore::new(directory.path()).unwrap();
+        let store = FileStore::open(directory.path()).unwrap();
         let metric = store.metric(&spec).unwrap();
-        metric.increment(&["a"], 1.0);
-        metric.increment(&["b"], 2.0);
+        metric.add(&["a"], 1.0);
+        metric.add(&["b"], 2.0);
         // A second store of the process, or a process of the same pid in another container.
-        let other = FileStore::new(directory.path()).unwrap();
-        other.metric(&spec).unwrap().increment(&["a"], 10.0);
+        let other = FileStore::open(directory.path()).unwrap();
+        other.metric(&spec).unwrap().add(&["a"], 10.0);
         assert_eq!(names(directory.path()).len(), 2);
         assert_eq!(all(&*metric)[&vec!["a".to_owned()]], 11.0);
     }
     // The file is truncated within its second entry, which then starts at zero.
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(50).unwrap();
-    let store = FileStore::new(directory.path()).unwrap();
+    let store = FileStore::open(directory.path()).unwrap();
     let metric = store.metric(&spec).unwrap();
-    metric.increment(&["a"], 1.0);
-    metric.increment(&["b"], 5.0);
+    metric.add(&["a"], 1.0);
+    metric.add(&["b"], 5.0);
     assert_eq!(all(&*metric)[&vec!["a".to_owned()]], 12.0);
     assert_eq!(all(&*metric)[&vec!["b".to_owned()]], 5.0);
     // Truncated while it is in use: no signal, and other updates go on.
     file.set_len(10).unwrap();
-    metric.increment(&["b"], 1.0);
+    metric.add(&["b"], 1.0);
     file.write_all_at(&[0xff; 10], 0).unwrap();
-    metric.increment(&["a"], 1.0);
-    assert!(metric.all_values(&mut |_, _| {}).is_ok());
+    metric.add(&["a"], 1.0);
+    assert!(metric.for_each(&mut |_, _| {}).is_ok());
 }
 
 #[test]
@@ -448,14 +448,14 @@ fn a_full_disk_is_a_counted_drop() {
         eprintln!("NOT RUN: a small tmpfs cannot be mounted here");
         return;
     }
-    let store = FileStore::new(directory.path()).unwrap();
+    let store = FileStore::open(directory.path()).unwrap();
     let metric = store.metric(&Spec::new("c", Kind::Counter).labels(["k"])).unwrap();
     for i in 0..5000 {
-        metric.increment(&[&i.to_string()], 1.0);
+        metric.add(&[&i.to_string()], 1.0);
     }
     let kept = all(&*metric).len();
     // Existing series can still be counted.
-    metric.increment(&["0"], 1.0);
+    metric.add(&["0"], 1.0);
     let first = metric.get(&["0"]);
     let dropped = store.dropped();
     assert!(Command::new("umount").arg("-l").arg(directory.path()).status().unwrap().success());

@@ -25,7 +25,7 @@ fn requests() -> Spec {
 
 fn count(metric: &dyn Metric) {
     for i in 0..EACH {
-        metric.increment(&[&(i % 7).to_string()], 1.0);
+        metric.add(&[&(i % 7).to_string()], 1.0);
     }
 }
 
@@ -51,8 +51,8 @@ fn storm(store: &(dyn Store + Sync)) {
                         break;
                     }
                     let name = format!("of_thread_{thread}_{}", i % 50);
-                    store.metric(&Spec::new(name, Kind::Counter)).unwrap().increment(&[], 1.0);
-                    metric.synchronize(&mut || metric.increment(&["thread"], 1.0));
+                    store.metric(&Spec::new(name, Kind::Counter)).unwrap().add(&[], 1.0);
+                    metric.synchronize(&mut || metric.add(&["thread"], 1.0));
                     counted.fetch_add(1, Ordering::Relaxed);
                     all(&**metric);
                 }
@@ -94,7 +94,7 @@ fn a_file_counts_all() {
 #[test]
 fn memory_without_a_name_counts_all() {
     alone("memory_without_a_name_counts_all", || {
-        let store = SegmentStore::options().anonymous().unwrap();
+        let store = SegmentStore::options().build_anonymous().unwrap();
         assert!(store.path().is_none());
         // Families that are created after the fork are shared with the children, too.
         storm(&store);
@@ -123,13 +123,13 @@ fn a_child_of_a_store_in_memory_counts_on() {
                     if done.load(Ordering::Relaxed) {
                         break;
                     }
-                    metric.synchronize(&mut || metric.increment(&[&i.to_string()], 1.0));
+                    metric.synchronize(&mut || metric.add(&[&i.to_string()], 1.0));
                 }
             });
             let mut ended = 0;
             for _ in 0..100 {
                 let child = Child::fork(|| {
-                    metric.synchronize(&mut || metric.increment(&["child"], 1.0));
+                    metric.synchronize(&mut || metric.add(&["child"], 1.0));
                     assert_eq!(metric.get(&["child"]), 1.0);
                     store.metric(&Spec::new("new", Kind::Gauge)).unwrap().set(&[], 3.0);
                 });
@@ -207,9 +207,9 @@ fn a_child_counts_where_another_thread_was_counting() {
     alone("a_child_counts_where_another_thread_was_counting", || {
         let metric = LocalStore::new().metric(&requests()).unwrap();
         fork_amid(
-            || metric.increment(&["thread"], 1.0),
+            || metric.add(&["thread"], 1.0),
             || {
-                metric.increment(&["child"], 1.0);
+                metric.add(&["child"], 1.0);
                 assert_eq!(metric.get(&["child"]), 1.0);
             },
         );
@@ -225,7 +225,7 @@ fn a_child_finds_the_metrics_that_another_thread_was_looking_for() {
         let store = options.open().unwrap();
         fork_amid(
             || drop(store.metric(&requests()).unwrap()),
-            || store.metric(&requests()).unwrap().increment(&["child"], 1.0),
+            || store.metric(&requests()).unwrap().add(&["child"], 1.0),
         );
         assert_eq!(store.metric(&requests()).unwrap().get(&["child"]), 200.0);
     });

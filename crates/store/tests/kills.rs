@@ -73,15 +73,15 @@ fn worker() {
         let by = [1.0, 0.5, 1.0][random.below(3) as usize];
         let times = match number {
             0 => {
-                metrics[0].increment(&[], 1.0);
+                metrics[0].add(&[], 1.0);
                 1
             }
             1 => {
-                metrics[1].increment(&["200", &path], by);
+                metrics[1].add(&["200", &path], by);
                 if by == 1.0 { 2 } else { 1 }
             }
             _ => {
-                metrics[2].increment(&[&path, "0.5"], 1.0);
+                metrics[2].add(&[&path, "0.5"], 1.0);
                 1
             }
         };

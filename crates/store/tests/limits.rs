@@ -20,7 +20,7 @@ fn spec() -> Spec {
 /// Counts more series than there is room for, and then two existing ones again.
 fn count(metric: &dyn Metric) {
     for path in (0..SERIES).chain([0, 1]) {
-        metric.increment(&[&format!("a path of some length, {path}")], 1.0);
+        metric.add(&[&format!("a path of some length, {path}")], 1.0);
     }
 }
 
@@ -49,7 +49,7 @@ fn a_segment_counts_on_without_labels() {
     limited(100, || {
         let told = Arc::clone(&warnings);
         let options =
-            SegmentStore::options().warn(move |text| told.lock().unwrap().push(text.into()));
+            SegmentStore::options().on_warning(move |text| told.lock().unwrap().push(text.into()));
         let store = options.open(directory.path().join("more")).unwrap();
         count(&*store.metric(&spec()).unwrap());
         assert_eq!(total(&*store.metric(&spec()).unwrap()), (SERIES + 2) as f64);
@@ -66,7 +66,7 @@ fn files_drop_what_has_no_room() {
 
     let directory = tempfile::tempdir().unwrap();
     limited(64 << 10, || {
-        let store = FileStore::new(directory.path()).unwrap();
+        let store = FileStore::open(directory.path()).unwrap();
         let metric = store.metric(&spec()).unwrap();
         count(&*metric);
         let kept = total(&*metric);

@@ -24,7 +24,7 @@ fn warned() -> (SegmentOptions, Warnings) {
     let warnings = Warnings::default();
     let told = Arc::clone(&warnings);
     let options = SegmentStore::options().limit(8 << 20);
-    (options.warn(move |warning| told.lock().unwrap().push(warning.to_owned())), warnings)
+    (options.on_warning(move |warning| told.lock().unwrap().push(warning.to_owned())), warnings)
 }
 
 fn one(warnings: &Warnings) -> String {
@@ -40,9 +40,9 @@ fn requests() -> Spec {
 fn counts(store: &SegmentStore) {
     let metric = store.metric(&requests()).unwrap();
     let before = metric.get(&["200"]);
-    metric.increment(&["200"], 2.0);
+    metric.add(&["200"], 2.0);
     assert_eq!(metric.get(&["200"]), before + 2.0);
-    assert!(store.registry().text().contains("requests_total{code=\"200\"}"));
+    assert!(store.scrape_registry().text().contains("requests_total{code=\"200\"}"));
 }
 
 fn write(path: &Path, at: u64, bytes: &[u8]) {
@@ -162,7 +162,7 @@ fn several_processes_agree_on_the_new_file() {
                 .map(|_| {
                     Child::fork(|| {
                         let store = SegmentStore::open(directory.path()).unwrap();
-                        store.metric(&requests()).unwrap().increment(&["200"], 2.0);
+                        store.metric(&requests()).unwrap().add(&["200"], 2.0);
                     })
                 })
                 .collect();
@@ -184,7 +184,7 @@ fn increments_without_room_are_counted_without_labels() {
     overflow(&store, &warnings, 30_000);
     // The limit of one metric.
     let (options, warnings) = warned();
-    let store = options.series(10).anonymous().unwrap();
+    let store = options.series(10).build_anonymous().unwrap();
     overflow(&store, &warnings, 50);
 }
 
@@ -235,14 +235,14 @@ impl Drop for Disk<'_> {
 fn overflow(store: &SegmentStore, warnings: &Warnings, series: usize) {
     let metric = store.metric(&requests()).unwrap();
     for i in 0..series {
-        metric.increment(&[&format!("a label value of some length, {i}")], 1.0);
+        metric.add(&[&format!("a label value of some length, {i}")], 1.0);
     }
     assert_eq!(total(&*metric), series as f64);
     let apart = all(&*metric);
     let together = apart[&vec!["quipu_overflow".to_owned()]];
     assert!(apart.len() > 5 && together > 5.0);
     assert_eq!(store.dropped() as f64, together);
-    store.metric(&Spec::new("other", Kind::Counter)).map(|other| other.increment(&[], 1.0)).ok();
+    store.metric(&Spec::new("other", Kind::Counter)).map(|other| other.add(&[], 1.0)).ok();
     let told = one(warnings);
     assert!(told.contains("without their labels"), "{told}");
 }
@@ -261,13 +261,13 @@ fn two_applications_share_a_directory() {
     let first = [application("queue"), application("queue")];
     let second = [application("worker"), application("worker")];
     for (i, (_, metric, same, _)) in first.iter().chain(&second).enumerate() {
-        metric.increment(&["x"], [1.0, 2.0, 10.0, 20.0][i]);
-        same.increment(&["200"], 1.0);
+        metric.add(&["x"], [1.0, 2.0, 10.0, 20.0][i]);
+        same.add(&["200"], 1.0);
     }
     // A metric that both describe alike is one sum; one that they describe differently is not.
     for ((store, metric, same, warnings), sum) in first.iter().zip([3.0; 2]) {
         assert_eq!((metric.get(&["x"]), same.get(&["200"])), (sum, 4.0));
-        assert!(store.registry().text().contains("jobs_total{queue=\"x\"} 3\n"));
+        assert!(store.scrape_registry().text().contains("jobs_total{queue=\"x\"} 3\n"));
         assert!(warnings.lock().unwrap().is_empty());
     }
     for (store, metric, same, warnings) in &second {
@@ -292,7 +292,7 @@ fn a_description_without_a_file_is_counted_in_memory() {
     let (options, warnings) = warned();
     let store = options.open(directory.path()).unwrap();
     let metric = store.metric(&Spec::new("jobs", Kind::Counter).labels(["worker"])).unwrap();
-    metric.increment(&["x"], 2.0);
+    metric.add(&["x"], 2.0);
     assert_eq!((metric.get(&["x"]), total(&*metric)), (2.0, 2.0));
     assert!(store.registries()[1].text().contains("jobs_total{worker=\"x\"} 2\n"));
     let told = warnings.lock().unwrap().join("; ");
@@ -342,7 +342,7 @@ fn a_new_process_resets_nothing() {
         counter.set(&[], 0.0);
         sum.set(&["sum"], 0.0);
         assert_eq!((counter.get(&[]), sum.get(&["sum"])), (f64::from(round), -f64::from(round)));
-        counter.increment(&[], 1.0);
-        sum.increment(&["sum"], -1.0);
+        counter.add(&[], 1.0);
+        sum.add(&["sum"], -1.0);
     }
 }

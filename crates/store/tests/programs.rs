@@ -94,8 +94,8 @@ fn same(store: &dyn Store, specs: &[Spec], steps: &[Step]) -> Result<(), TestCas
         match *step {
             Step::Increment(m, l, by) => {
                 let labels = labels(expected[m].spec(), l);
-                expected[m].increment(&labels, by);
-                metrics[m].increment(&labels, by);
+                expected[m].add(&labels, by);
+                metrics[m].add(&labels, by);
                 prop_assert!(is_same(metrics[m].get(&labels), expected[m].get(&labels)));
             }
             // It must not create the series.
@@ -145,8 +145,8 @@ proptest! {
     #[test]
     fn segment(steps in steps()) {
         for specs in [specs(), specs_of_each()] {
-            same(&SegmentStore::options().limit(4 << 20).private().unwrap(), &specs, &steps)?;
-            same(&SegmentStore::options().limit(4 << 20).anonymous().unwrap(), &specs, &steps)?;
+            same(&SegmentStore::options().limit(4 << 20).build().unwrap(), &specs, &steps)?;
+            same(&SegmentStore::options().limit(4 << 20).build_anonymous().unwrap(), &specs, &steps)?;
             let directory = tempfile::tempdir().unwrap();
             same(&SegmentStore::open(directory.path()).unwrap(), &specs, &steps)?;
         }
@@ -158,7 +158,7 @@ proptest! {
         // Files keep series that were removed.
         steps.retain(|step| !matches!(step, Step::Remove(..)));
         let directory = tempfile::tempdir().unwrap();
-        same(&FileStore::new(directory.path()).unwrap(), &specs(), &steps)?;
+        same(&FileStore::open(directory.path()).unwrap(), &specs(), &steps)?;
     }
 
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
@@ -187,7 +187,7 @@ fn a_contradicting_description_is_refused() {
     };
     refused(&LocalStore::new());
     refused(&SynchronizedStore::new());
-    refused(&SegmentStore::options().limit(4 << 20).private().unwrap());
+    refused(&SegmentStore::options().limit(4 << 20).build().unwrap());
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     refused(&quipu_store::EmbeddedStore::open(tempfile::tempdir().unwrap().path()).unwrap());
 }
@@ -196,20 +196,20 @@ fn a_contradicting_description_is_refused() {
 fn a_wrong_number_of_labels_is_dropped_and_counted() {
     let dropped = |store: &dyn Store| {
         let metric = store.metric(&Spec::new("m", Kind::Counter).labels(["a"])).unwrap();
-        metric.increment(&[], 1.0);
-        metric.increment(&["x", "y"], 1.0);
+        metric.add(&[], 1.0);
+        metric.add(&["x", "y"], 1.0);
         metric.set(&[], 1.0);
-        metric.increment(&["x"], -1.0);
-        metric.increment(&["x"], f64::NAN);
+        metric.add(&["x"], -1.0);
+        metric.add(&["x"], f64::NAN);
         assert_eq!(store.dropped(), 5);
         assert_eq!((metric.get(&[]), metric.get(&["x"])), (0.0, 0.0));
         assert!(all(&*metric).is_empty());
     };
     dropped(&LocalStore::new());
     dropped(&SynchronizedStore::new());
-    dropped(&SegmentStore::options().limit(4 << 20).private().unwrap());
+    dropped(&SegmentStore::options().limit(4 << 20).build().unwrap());
     #[cfg(feature = "files")]
-    dropped(&FileStore::new(tempfile::tempdir().unwrap().path()).unwrap());
+    dropped(&FileStore::open(tempfile::tempdir().unwrap().path()).unwrap());
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     dropped(&quipu_store::EmbeddedStore::open(tempfile::tempdir().unwrap().path()).unwrap());
 }

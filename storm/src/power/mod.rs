@@ -124,7 +124,7 @@ fn record(command: Command) -> Result<Vec<Event>, Box<dyn Error>> {
 /// kernel itself writes back.
 pub(crate) fn work(directory: &Path, command: Command) -> Result<(), Box<dyn Error>> {
     let store = worker::open(directory)?;
-    let mut metrics = worker::Metrics::on(store.registry())?;
+    let mut metrics = worker::Metrics::on(store.scrape_registry())?;
     let path = store.path().ok_or("the file system gave no file")?.to_owned();
     let mut random = SplitMix(command.seed ^ 1);
     let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
@@ -138,7 +138,7 @@ pub(crate) fn work(directory: &Path, command: Command) -> Result<(), Box<dyn Err
         actions.next();
         match random.below(40) {
             0 => {
-                store.registry().segment().sync()?;
+                store.scrape_registry().segment().sync()?;
                 mark(done);
             }
             1..=8 => write_some_pages(&file, &mut random)?,

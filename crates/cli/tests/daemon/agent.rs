@@ -377,15 +377,15 @@ fn there_are_no_more_files_than_the_settings_allow() {
 fn files_of_several_processes_are_shown_beside_segments() {
     let home = Home::new();
     fs::create_dir_all(home.path("run/ruby")).unwrap();
-    let store = FileStore::new(home.path("run/ruby")).unwrap();
+    let store = FileStore::open(home.path("run/ruby")).unwrap();
     let jobs = store.metric(&Spec::new("jobs", Kind::Counter).labels(["queue"])).unwrap();
-    jobs.increment(&["a"], 2.0);
+    jobs.add(&["a"], 2.0);
     count(&home, "inc", "run/web.quipu", "hits_total", "1");
     let daemon = home.start(&["--segments", "run"]);
     wait_for(&daemon, "hits_total{segment=\"web\"} 1");
     let shown = |n: u64| format!("jobs{{segment=\"ruby\",queue=\"a\"}} {n}");
     assert!(has(&daemon, &shown(2)), "{}", exposition(&daemon));
-    jobs.increment(&["a"], 1.0);
+    jobs.add(&["a"], 1.0);
     assert!(has(&daemon, &shown(3)));
     daemon.stop();
 }

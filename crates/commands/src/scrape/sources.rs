@@ -234,7 +234,7 @@ impl Sources {
             dedup.begin(joined(&paths), false);
             directories.set_opened(opened);
             directories.collect(&mut dedup);
-            *is_used |= directories.used() > 0;
+            *is_used |= directories.used_files() > 0;
             report_left_out(&dedup, reported);
         }
         dedup.end(are_several);
@@ -251,7 +251,7 @@ impl InitialSources {
                 self.segments += 1;
             }
             PathContents::Directory(_) => {
-                let files = Directories::new([path]).count();
+                let files = Directories::new([path]).count_files();
                 // The message already names the path.
                 let message = |error: quipu_store::Error| error.to_string();
                 let failed = |error| Fault { reason: "unreadable", message: message(error) };

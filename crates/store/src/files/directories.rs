@@ -31,11 +31,20 @@ use crate::lock::LockedValue;
 
 /// A collector of the metrics that processes of other applications keep in files.
 ///
-/// ```no_run
+/// ```
+/// use quipu_store::files::{Directories, FileStore};
+/// use quipu_store::{Kind, Spec, Store};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// // In a worker, here one of this library instead of the clients of Python or Ruby:
+/// let workers = FileStore::open(directory)?;
+/// workers.metric(&Spec::new("requests", Kind::Gauge))?.add(&[], 2.0);
+///
 /// let registry = quipu::Registry::new();
-/// registry.register_collector(quipu_store::files::Directories::new(["/run/app/metrics"]))?;
-/// print!("{}", registry.text());
-/// # Ok::<(), quipu::Error>(())
+/// registry.register_collector(Directories::new([directory]))?;
+/// assert!(registry.text().contains("requests"), "{}", registry.text());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// Every scrape reads all files again. Its cost grows with their bytes: 500 files with 1,000 series
@@ -55,6 +64,25 @@ pub struct Directories {
 type WarningHandler = Box<dyn Fn(&Warning) + Send + Sync>;
 
 /// A file or directory that could not be used in full.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use quipu_store::files::Directories;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// std::fs::write(directory.join("counter_12.db"), b"not a metric file")?;
+/// let paths = Arc::new(Mutex::new(Vec::new()));
+/// let found = Arc::clone(&paths);
+/// let directories = Directories::new([directory])
+///     .on_warning(move |warning| found.lock().unwrap().push(warning.path().to_owned()));
+///
+/// let registry = quipu::Registry::new();
+/// registry.register_collector(directories)?;
+/// registry.text();
+/// assert_eq!(*paths.lock().unwrap(), [directory.join("counter_12.db")]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Warning {
     path: PathBuf,
@@ -166,7 +194,7 @@ impl Directories {
     ///
     /// # Errors
     /// A path that does not exist, is not a directory, or cannot be read.
-    pub fn count(&self) -> Result<usize, Error> {
+    pub fn count_files(&self) -> Result<usize, Error> {
         let mut count = 0;
         for path in &self.paths {
             let names =
@@ -189,7 +217,7 @@ impl Directories {
     }
 
     /// The number of files that the last scrape could use, in whole or in part.
-    pub fn used(&self) -> usize {
+    pub fn used_files(&self) -> usize {
         self.state.with(|state| state.used).unwrap_or_default()
     }
 

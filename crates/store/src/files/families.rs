@@ -14,8 +14,23 @@ use super::key::{Labels, PythonKey, parse_query};
 use super::name::{Content, Mode};
 use super::table::{Fold, Reading, Row, RowTable};
 
-/// The kind and the aggregation of a metric whose files do not tell them, as those of Ruby's client
-/// do not.
+/// The kind and the aggregation of a metric whose files do not contain them. The files of Ruby's
+/// client do not.
+///
+/// ```
+/// use quipu_store::files::{Directories, FileStore, Hint};
+/// use quipu_store::{Aggregation, Kind, Spec, Store};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// FileStore::open(directory)?.metric(&Spec::new("level", Kind::Gauge))?.set(&[], 2.0);
+/// let hint = Hint { kind: Kind::Gauge, aggregation: Some(Aggregation::Max) };
+///
+/// let registry = quipu::Registry::new();
+/// registry.register_collector(Directories::new([directory]).hint("level", hint))?;
+/// assert!(registry.text().contains("# TYPE level gauge"), "{}", registry.text());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hint {
     /// The kind.

@@ -33,6 +33,20 @@ use crate::table;
 /// with which each series also has the label `pid`. An update that fails because of a full disk or
 /// a missing directory is counted in [`Store::dropped`]. If a file cannot be created, the store
 /// tries again after a second.
+///
+/// ```
+/// use quipu_store::files::FileStore;
+/// use quipu_store::{Kind, Spec, Store};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// let store = FileStore::open(directory)?;
+/// let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["code"]))?;
+/// requests.add(&["200"], 2.0);
+/// assert_eq!(requests.get(&["200"]), 2.0);
+/// assert_eq!(std::fs::read_dir(directory)?.count(), 1, "a file for the metric of this process");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct FileStore {
     shared: Arc<FileStoreInner>,
     metrics: table::Table<FileMetric>,
@@ -86,7 +100,7 @@ impl FileStore {
     ///
     /// # Errors
     /// A directory that cannot be created or written.
-    pub fn new(directory: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self, Error> {
         let directory = directory.as_ref();
         let failed = |error: std::io::Error| {
             let reason = "the directory cannot be written to; use one that this user may write to";
@@ -204,7 +218,7 @@ impl Metric for FileMetric {
         &self.spec
     }
 
-    fn increment(&self, labels: &[&str], by: f64) {
+    fn add(&self, labels: &[&str], by: f64) {
         self.update(labels, self.spec.accepts(by), |old| old.unwrap_or(0.0) + by);
     }
 
@@ -216,7 +230,7 @@ impl Metric for FileMetric {
         self.with(labels, |writer, key| writer.get(key)).unwrap_or(0.0)
     }
 
-    fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
+    fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
         let directory = &self.shared.directory;
         let mut names = list(directory).map_err(|error| {
             let reason = "the directory cannot be read; it may have been removed";

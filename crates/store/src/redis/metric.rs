@@ -99,7 +99,7 @@ impl Metric for RedisMetric {
     }
 
     #[inline]
-    fn increment(&self, labels: &[&str], by: f64) {
+    fn add(&self, labels: &[&str], by: f64) {
         match &self.series {
             RedisSeries::Sums(series) => {
                 if self.is_right(labels, by >= 0.0) {
@@ -136,11 +136,11 @@ impl Metric for RedisMetric {
         found.unwrap_or(0.0)
     }
 
-    fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
+    fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
         let Some(total) = self.totals.read_one(&self.spec.name)? else { return Ok(()) };
         let is_each =
             matches!(self.spec.aggregation, Some(Aggregation::All | Aggregation::LiveAll));
-        for part in &total.parts {
+        for part in &total.samples {
             let value = |name: &str| {
                 part.labels.iter().find(|(other, _)| other == name).map_or("", |(_, v)| v)
             };

@@ -12,7 +12,7 @@
 //!
 //! let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
 //! let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["code"]))?;
-//! requests.increment(&["200"], 1.0);
+//! requests.add(&["200"], 1.0);
 //!
 //! // What all machines counted, for a scrape.
 //! let totals = quipu::Registry::new();
@@ -43,15 +43,28 @@ use quipu::{Description, Registry};
 use self::instance::Instance;
 use self::metric::RedisMetric;
 pub use self::options::Options;
-pub use self::read::{Part, Total, Totals};
+pub use self::read::{Sample, Total, Totals};
 use self::worker::Worker;
 use crate::error::Error;
 use crate::interface::{Metric, Spec, Store};
 use crate::table::Table;
 
 /// A store of totals in Redis. Clones share it; dropping the last one flushes once more.
+///
+/// ```no_run
+/// // Not run, because it needs a server.
+/// use std::time::Duration;
+/// use quipu_store::redis::Options;
+/// use quipu_store::{Kind, Spec, Store};
+///
+/// let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
+/// store.metric(&Spec::new("requests", Kind::Counter))?.add(&[], 1.0);
+/// store.flush(Duration::from_secs(5))?;
+/// assert!(store.lag() < 60.0);
+/// # Ok::<(), quipu_store::Error>(())
+/// ```
 #[derive(Clone)]
-pub struct Redis {
+pub struct RedisStore {
     inner: Arc<RedisInner>,
 }
 
@@ -66,7 +79,7 @@ struct RedisInner {
     generation: u32,
 }
 
-impl Redis {
+impl RedisStore {
     fn new(options: Options, registry: Registry) -> Result<Self, Error> {
         for url in &options.urls {
             let checked = ::redis::Client::open(url.as_str());
@@ -121,7 +134,7 @@ impl Redis {
     }
 }
 
-impl Store for Redis {
+impl Store for RedisStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         self.inner.worker.ensure_started();
         let inner = &self.inner;
@@ -137,9 +150,9 @@ impl Store for Redis {
     }
 }
 
-impl std::fmt::Debug for Redis {
+impl std::fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Redis").field("instance", &self.instance()).finish_non_exhaustive()
+        f.debug_struct("RedisStore").field("instance", &self.instance()).finish_non_exhaustive()
     }
 }
 

@@ -5,10 +5,24 @@ use std::time::Duration;
 use quipu::Registry;
 use quipu_segment::Segment;
 
-use super::Redis;
+use super::RedisStore;
 use crate::error::Error;
 
 /// Options for opening a store in Redis or Valkey.
+///
+/// ```no_run
+/// // Not run, because it needs a server.
+/// use std::time::Duration;
+/// use quipu_store::redis::Options;
+///
+/// let registry = quipu::Registry::open("/dev/shm/shop.quipu")?;
+/// let store = Options::new("redis://127.0.0.1/")
+///     .namespace("shop")
+///     .interval(Duration::from_secs(5))
+///     .open_with_registry(registry)?;
+/// assert_eq!(store.totals().read_one("requests")?.map(|total| total.samples.len()), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(super) urls: Vec<String>,
@@ -41,7 +55,7 @@ impl Options {
         }
     }
 
-    /// Options for a cluster, with the addresses of some of its nodes. Those report the others.
+    /// Options for a cluster, with the addresses of some of its nodes, which report the others.
     pub fn cluster<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> Self {
         let urls = urls.into_iter().map(Into::into).collect();
         Self { urls, cluster: true, ..Self::new("") }
@@ -100,11 +114,12 @@ impl Options {
     /// of them.
     ///
     /// # Errors
-    /// Those of [`Options::on`], and a system without such memory: only Linux has it.
-    pub fn open(self) -> Result<Redis, Error> {
+    /// The errors of [`Options::open_with_registry`], and a system without such memory: only Linux
+    /// has it.
+    pub fn open(self) -> Result<RedisStore, Error> {
         let segment = Segment::anonymous(LIMIT)
             .map_err(|error| Error::because("redis", "no memory to share with children", error))?;
-        self.on(Registry::from_segment(segment))
+        self.open_with_registry(Registry::from_segment(segment))
     }
 
     /// Opens a store whose counts are in this registry. All other metrics of the registry are
@@ -114,7 +129,7 @@ impl Options {
     /// # Errors
     /// An invalid address, a registry in private memory, which a fork would duplicate, and the
     /// segment's errors. No connection is made yet, so a server that is down is not an error.
-    pub fn on(self, registry: Registry) -> Result<Redis, Error> {
-        Redis::new(self, registry)
+    pub fn open_with_registry(self, registry: Registry) -> Result<RedisStore, Error> {
+        RedisStore::new(self, registry)
     }
 }

@@ -24,13 +24,35 @@ pub(super) const INSTANCE: &str = "instance_id";
 const MAX_CALLS: usize = 16;
 
 /// The totals over all instances: the archive, and the instances on the server. As a collector, it
-/// reads the server at every scrape, and returns nothing if that fails.
+/// reads the server at every scrape, and returns nothing if the server fails.
+///
+/// ```no_run
+/// // Not run, because it needs a server.
+/// use quipu_store::redis::Options;
+///
+/// let totals = Options::new("redis://127.0.0.1/").namespace("shop").open()?.totals();
+/// let registry = quipu::Registry::new();
+/// registry.register_collector(totals)?;
+/// assert!(registry.text().contains("requests_total"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Totals {
     options: Options,
 }
 
 /// A metric, combined over all instances.
+///
+/// ```no_run
+/// // Not run, because it needs a server.
+/// use quipu_store::redis::Options;
+///
+/// let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
+/// for total in store.totals().read()? {
+///     println!("{}: {} samples with the labels {:?}", total.name, total.samples.len(), total.labels);
+/// }
+/// # Ok::<(), quipu_store::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Total {
@@ -45,13 +67,24 @@ pub struct Total {
     /// The label names.
     pub labels: Vec<String>,
     /// The series, in order.
-    pub parts: Vec<Part>,
+    pub samples: Vec<Sample>,
 }
 
 /// A series of a metric, or one of the numbers of a histogram or summary.
+///
+/// ```no_run
+/// // Not run, because it needs a server.
+/// use quipu_store::redis::Options;
+///
+/// let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
+/// let requests = store.totals().read_one("requests")?.expect("an instance has written it");
+/// let failed = requests.samples.iter().filter(|sample| sample.label("code") == Some("500"));
+/// failed.for_each(|sample| println!("{:?} at {:?}", sample.value, sample.label("path")));
+/// # Ok::<(), quipu_store::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Part {
+pub struct Sample {
     /// The part of a histogram or summary: `bucket` (the count of that bucket alone, whose upper
     /// bound is the label `le`), `sum` or `count`. Empty for other kinds.
     pub part: String,
@@ -71,7 +104,7 @@ impl Totals {
     /// Reads all metrics.
     ///
     /// # Errors
-    /// Those of the server.
+    /// The errors of the server.
     pub fn read(&self) -> Result<Vec<Total>, Error> {
         self.try_read(None).map_err(|failure| self.error(failure))
     }
@@ -79,7 +112,7 @@ impl Totals {
     /// Reads one metric. Returns `None` if no instance has written it.
     ///
     /// # Errors
-    /// Those of the server.
+    /// The errors of the server.
     pub fn read_one(&self, name: &str) -> Result<Option<Total>, Error> {
         let mut all = self.try_read(Some(name)).map_err(|failure| self.error(failure))?;
         Ok(all.pop())
@@ -151,11 +184,11 @@ fn total(name: &str, reply: &[Value], live: &HashSet<&str>) -> Total {
     if is_each {
         labels.push(INSTANCE.into());
     }
-    let parts = all.into_iter().map(|((labels, part), combined)| {
+    let samples = all.into_iter().map(|((labels, part), combined)| {
         let value = combined.number();
-        Part { part, labels, value }
+        Sample { part, labels, value }
     });
-    Total { name: name.into(), help, unit, kind, labels, parts: parts.collect() }
+    Total { name: name.into(), help, unit, kind, labels, samples: samples.collect() }
 }
 
 /// The values of several instances.
@@ -219,7 +252,7 @@ impl Total {
         let mut names: Vec<&str> = self.labels.iter().map(String::as_str).collect();
         let is_buckets = self.kind == Kind::Histogram;
         // Instances that run another version of the application may have other labels.
-        for (name, _) in self.parts.iter().flat_map(|part| &part.labels) {
+        for (name, _) in self.samples.iter().flat_map(|sample| &sample.labels) {
             let is_bound = is_buckets && name == "le";
             if !is_bound && !names.contains(&name.as_str()) {
                 names.push(name);
@@ -229,39 +262,41 @@ impl Total {
         let family =
             FamilyHeader::new(self.kind, &self.name, &self.help).unit(&self.unit).labels(&labels);
         sink.family(&family);
-        let mut series: BTreeMap<Vec<&str>, Vec<&Part>> = BTreeMap::new();
-        for part in &self.parts {
-            let values = names.iter().map(|name| part.label(name).unwrap_or("")).collect();
-            series.entry(values).or_default().push(part);
+        let mut series: BTreeMap<Vec<&str>, Vec<&Sample>> = BTreeMap::new();
+        for sample in &self.samples {
+            let values = names.iter().map(|name| sample.label(name).unwrap_or("")).collect();
+            series.entry(values).or_default().push(sample);
         }
         let mut texts = Vec::new();
-        for (values, parts) in &series {
+        for (values, samples) in &series {
             let texts = Texts::encode(values, &mut texts);
             let mut emit = |value: Shown<'_>| sink.series(&family, &Series::new(texts, value));
-            let of = |name: &str| parts.iter().find(|part| part.part == name).map(|p| p.value);
-            let sum = of("sum").map_or(0.0, Number::as_f64);
-            let count = of("count").map_or(0, unsigned);
+            let number = |part: &str| {
+                samples.iter().find(|sample| sample.part == part).map(|sample| sample.value)
+            };
+            let sum = number("sum").map_or(0.0, Number::as_f64);
+            let count = number("count").map_or(0, unsigned);
             match self.kind {
                 Kind::Histogram => {
                     let mut buckets: Vec<Bucket<'_>> =
-                        parts.iter().filter_map(|part| part.bucket()).collect();
+                        samples.iter().filter_map(|sample| sample.bucket()).collect();
                     buckets.sort_by(|a, b| a.bound.total_cmp(&b.bound));
                     let count = buckets.iter().fold(count, |all, b| all.wrapping_add(b.count));
                     emit(Shown::Histogram(HistogramValue::new(count, sum).buckets(&buckets)));
                 }
                 Kind::Summary => emit(Shown::Summary { quantiles: &[], count, sum }),
                 Kind::Counter => {
-                    let total = parts.first().map_or(Number::Unsigned(0), |part| part.value);
+                    let total = samples.first().map_or(Number::Unsigned(0), |sample| sample.value);
                     emit(Shown::counter(total));
                 }
-                Kind::Gauge => parts.iter().for_each(|part| emit(Shown::Gauge(part.value))),
-                _ => parts.iter().for_each(|part| emit(Shown::Unknown(part.value))),
+                Kind::Gauge => samples.iter().for_each(|sample| emit(Shown::Gauge(sample.value))),
+                _ => samples.iter().for_each(|sample| emit(Shown::Unknown(sample.value))),
             }
         }
     }
 }
 
-impl Part {
+impl Sample {
     /// The value of a label, or `None` if the series does not have it.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())

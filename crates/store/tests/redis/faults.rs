@@ -3,17 +3,17 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use quipu_store::redis::Redis;
+use quipu_store::redis::RedisStore;
 use quipu_store::{Kind, Spec, Store};
 
 use crate::server::{Lost, Proxy, Server, free_port};
 use crate::{PATIENCE, eventually, flush, machine, options, total};
 
-fn count(store: &Redis, by: f64) {
-    store.metric(&Spec::new("jobs", Kind::Counter)).unwrap().increment(&[], by);
+fn count(store: &RedisStore, by: f64) {
+    store.metric(&Spec::new("jobs", Kind::Counter)).unwrap().add(&[], by);
 }
 
-fn errors(store: &Redis, cause: &str) -> u64 {
+fn errors(store: &RedisStore, cause: &str) -> u64 {
     let text = store.registry().text();
     let begin = format!("quipu_redis_errors_total{{cause=\"{cause}\"}} ");
     text.lines().find_map(|line| line.strip_prefix(&begin)).unwrap().parse().unwrap()
@@ -25,12 +25,10 @@ fn a_server_that_starts_late_and_loses_everything_gets_all_counts() {
     let directory = tempfile::tempdir().unwrap();
     let one = machine(options(&server.url()), &directory.path().join("one"));
     let quiet = one.metric(&Spec::new("quiet", Kind::Counter)).unwrap();
-    quiet.increment(&[], 7.0);
+    quiet.add(&[], 7.0);
     count(&one, 1.0);
     assert!(one.flush(Duration::from_millis(100)).is_err());
-    assert!(
-        one.metric(&Spec::new("x", Kind::Counter)).unwrap().all_values(&mut |_, _| ()).is_err()
-    );
+    assert!(one.metric(&Spec::new("x", Kind::Counter)).unwrap().for_each(&mut |_, _| ()).is_err());
     eventually("the error is counted", || errors(&one, "connect") > 0);
     assert!(one.lag() > 0.05);
     server.restart();
@@ -44,7 +42,7 @@ fn a_server_that_starts_late_and_loses_everything_gets_all_counts() {
     // The server is killed and comes back empty, while the process counts.
     server.kill();
     let begin = Instant::now();
-    (0..100_000).for_each(|_| quiet.increment(&[], 1.0));
+    (0..100_000).for_each(|_| quiet.add(&[], 1.0));
     assert!(begin.elapsed() < Duration::from_secs(5));
     eventually("the loss is noticed", || one.registry().text().contains("pending_series 2\n"));
     server.restart();
@@ -105,19 +103,19 @@ fn lost_replies_to_resets_count_nothing_twice() {
     let options = options(&proxy.url()).interval(PATIENCE).max_backoff(PATIENCE);
     let one = machine(options.clone(), &directory.path().join("one"));
     let jobs = one.metric(&Spec::new("jobs", Kind::Counter).labels(["a"])).unwrap();
-    jobs.increment(&["first"], 1.0);
+    jobs.add(&["first"], 1.0);
     flush(&one);
     let mut expected = 1.0;
     for trial in 0..12_u32 {
         let label = format!("trial {trial}");
-        jobs.increment(&[&label], 1.0);
+        jobs.add(&[&label], 1.0);
         flush(&one);
         assert!(jobs.remove(&[&label]));
         // In half of the trials, a flush first moves the field of the removed series into the
         // archive.
         (0..trial % 2).for_each(|_| flush(&one));
         flush(&one);
-        jobs.increment(&[&label], 1.0);
+        jobs.add(&[&label], 1.0);
         expected += 2.0;
         for _ in 0..=trial % 3 {
             let cuts = proxy.cuts.load(Ordering::SeqCst);
@@ -125,7 +123,7 @@ fn lost_replies_to_resets_count_nothing_twice() {
             let _ = one.flush(Duration::ZERO);
             eventually("it is cut", || proxy.cuts.load(Ordering::SeqCst) > cuts);
             // In some trials, more is counted before the flush is repeated.
-            jobs.increment(&[&label], f64::from(trial % 4 / 2));
+            jobs.add(&[&label], f64::from(trial % 4 / 2));
             expected += f64::from(trial % 4 / 2);
         }
         (0..2).for_each(|_| flush(&one));
@@ -133,7 +131,7 @@ fn lost_replies_to_resets_count_nothing_twice() {
     }
     // The response is lost, and the process too: another process writes what it finds.
     jobs.remove(&["first"]);
-    jobs.increment(&["first"], 1.0);
+    jobs.add(&["first"], 1.0);
     let cuts = proxy.cuts.load(Ordering::SeqCst);
     *proxy.lost.lock().unwrap() = Some((Lost::Answer, "first".into()));
     let _ = one.flush(Duration::ZERO);
@@ -171,12 +169,12 @@ fn a_reset_after_a_failed_write_counts_all() {
     let mut expected = 0.0;
     for trial in 0..8 {
         let label = format!("trial {trial}");
-        jobs.increment(&[&label], 5.0);
+        jobs.add(&[&label], 5.0);
         flush(&one);
-        jobs.increment(&[&label], 3.0);
+        jobs.add(&[&label], 3.0);
         lose(&label);
         jobs.remove(&[&label]);
-        jobs.increment(&[&label], 1.0);
+        jobs.add(&[&label], 1.0);
         (0..trial % 3).for_each(|_| lose(&label));
         flush(&one);
         // If the new series has a later start time, the lost 3 are not in the total.
@@ -291,7 +289,7 @@ fn a_server_that_is_not_redis_is_an_error() {
     count(&one, 1.0);
     assert!(one.flush(Duration::from_millis(200)).is_err());
     assert!(quipu_store::redis::Options::new("http://x").open().is_err());
-    let private = options("redis://127.0.0.1/").on(quipu::Registry::new());
+    let private = options("redis://127.0.0.1/").open_with_registry(quipu::Registry::new());
     assert!(private.unwrap_err().to_string().contains("private memory"));
 }
 

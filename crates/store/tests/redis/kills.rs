@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use quipu::Registry;
-use quipu_store::redis::{Options, Redis};
+use quipu_store::redis::{Options, RedisStore};
 use quipu_store::{Kind, Spec, Store};
 
 use crate::server::{Proxy, Server};
@@ -44,13 +44,13 @@ fn process() {
     }
 }
 
-fn count_forever(store: &Redis) {
+fn count_forever(store: &RedisStore) {
     let whole = store.metric(&Spec::new("jobs", Kind::Counter).labels(["n"])).unwrap();
     let half = store.metric(&Spec::new("halves", Kind::Counter)).unwrap();
     println!("begun");
     for i in 0_u64.. {
-        whole.increment(&[["a", "b", "c"][i as usize % 3]], 1.0);
-        half.increment(&[], 0.5);
+        whole.add(&[["a", "b", "c"][i as usize % 3]], 1.0);
+        half.add(&[], 0.5);
         if i % 16 == 0 {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -94,7 +94,7 @@ fn kills_of_workers_and_of_the_connection_lose_nothing() {
     }
     workers.iter_mut().for_each(kill);
     // A process that opens the file later continues as the same instance.
-    let stores: Vec<Redis> =
+    let stores: Vec<RedisStore> =
         files.iter().map(|path| machine(options(&server.url()), path)).collect();
     stores.iter().for_each(flush);
     for name in ["jobs", "halves"] {
@@ -143,7 +143,7 @@ fn a_process_that_was_only_stopped_comes_back() {
     // Four instances fold at once. The time is long enough not to fold an instance that a busy
     // machine merely delays.
     let quick = || options(&server.url()).dead_after(Duration::from_secs(1));
-    let others: Vec<Redis> =
+    let others: Vec<RedisStore> =
         (0..4).map(|i| machine(quick(), &directory.path().join(format!("other{i}")))).collect();
     for _ in 0..3 {
         let before = total(&others[0], "jobs");
@@ -174,7 +174,7 @@ fn a_delayed_write_is_folded_too() {
     let one = machine(slow(), &directory.path().join("one"));
     let other = machine(slow(), &directory.path().join("other"));
     for store in [&one, &other] {
-        store.metric(&Spec::new("jobs", Kind::Counter)).unwrap().increment(&[], 5.0);
+        store.metric(&Spec::new("jobs", Kind::Counter)).unwrap().add(&[], 5.0);
         flush(store);
     }
     drop(one);
@@ -198,11 +198,11 @@ fn an_instance_that_comes_back_after_a_long_time_is_not_counted_twice() {
     let short = || quick(&server.url()).keep_folded(Duration::from_millis(100));
     let one = machine(short(), &path);
     let jobs = one.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
-    jobs.increment(&[], 5.0);
+    jobs.add(&[], 5.0);
     flush(&one);
     drop((jobs, one));
     let other = machine(short(), &directory.path().join("other"));
-    other.metric(&Spec::new("jobs", Kind::Counter)).unwrap().increment(&[], 2.0);
+    other.metric(&Spec::new("jobs", Kind::Counter)).unwrap().add(&[], 2.0);
     eventually("it is folded, and forgotten", || {
         server.run("SCARD {quipu:jobs}:instances").unwrap() == redis::Value::Int(1)
             && server.run("HLEN {quipu:jobs}:archive").unwrap() == redis::Value::Int(1)
@@ -215,28 +215,28 @@ fn an_instance_that_comes_back_after_a_long_time_is_not_counted_twice() {
     flush(&one);
     assert_eq!(total(&other, "jobs"), 7.0);
     let jobs = one.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
-    jobs.increment(&[], 1.0);
+    jobs.add(&[], 1.0);
     flush(&one);
     assert_eq!(total(&other, "jobs"), 8.0);
 }
 
 /// Forks children that count while the parent's thread flushes, and go on without the parent.
-fn fork_children(store: &Redis) {
+fn fork_children(store: &RedisStore) {
     let jobs = store.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
-    jobs.increment(&[], 1.0);
+    jobs.add(&[], 1.0);
     println!("begun");
     let parent = std::process::id();
     for child in 0..20 {
         // SAFETY: the child uses only what works after a fork: memory, and a thread of its own.
         if unsafe { libc::fork() } == 0 {
-            (0..100).for_each(|_| jobs.increment(&[], 1.0));
+            (0..100).for_each(|_| jobs.add(&[], 1.0));
             if child == 0 {
                 // This child outlives its parent, and flushes the counts of all in its parent's
                 // place.
                 eventually("the others have ended", || {
                     std::os::unix::process::parent_id() != parent && jobs.get(&[]) == 2001.0
                 });
-                jobs.increment(&[], 1.0);
+                jobs.add(&[], 1.0);
                 let result = store.flush(crate::PATIENCE);
                 std::process::exit(i32::from(result.is_err()));
             }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quipu::Registry;
-use quipu_store::redis::{Options, Redis};
+use quipu_store::redis::{Options, RedisStore};
 
 /// The timeout after which a test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,18 +27,18 @@ fn options(url: &str) -> Options {
 }
 
 /// A store whose counts are in that file.
-fn machine(options: Options, path: &Path) -> Redis {
-    options.on(Registry::open(path).unwrap()).unwrap()
+fn machine(options: Options, path: &Path) -> RedisStore {
+    options.open_with_registry(Registry::open(path).unwrap()).unwrap()
 }
 
-fn flush(store: &Redis) {
+fn flush(store: &RedisStore) {
     store.flush(PATIENCE).unwrap();
 }
 
 /// The sum over all series of a metric, of all instances.
-fn total(store: &Redis, name: &str) -> f64 {
+fn total(store: &RedisStore, name: &str) -> f64 {
     let total = store.totals().read_one(name).unwrap();
-    let parts = total.map(|total| total.parts).unwrap_or_default();
+    let parts = total.map(|total| total.samples).unwrap_or_default();
     parts.iter().map(|part| part.value.as_f64()).sum()
 }
 

@@ -10,7 +10,7 @@ use crate::{eventually, flush, machine, options, total};
 
 fn values(metric: &dyn Metric) -> Vec<(String, f64)> {
     let mut all = Vec::new();
-    metric.all_values(&mut |labels, value| all.push((labels.join("|"), value))).unwrap();
+    metric.for_each(&mut |labels, value| all.push((labels.join("|"), value))).unwrap();
     all.sort_by(|a, b| a.partial_cmp(b).unwrap());
     all
 }
@@ -25,14 +25,14 @@ fn two_machines_add_up() {
     let spec = Spec::new("requests", Kind::Counter).labels(["code", "path"]).help("Requests.");
     let (a, b) = (one.metric(&spec).unwrap(), two.metric(&spec).unwrap());
     for _ in 0..1000 {
-        a.increment(&["200", "/x"], 1.0);
-        b.increment(&["200", "/x"], 2.0);
+        a.add(&["200", "/x"], 1.0);
+        b.add(&["200", "/x"], 2.0);
     }
-    b.increment(&["500", "a\"b\\c\nd}@e"], 0.1);
-    b.increment(&["500", "a\"b\\c\nd}@e"], 0.2);
-    a.increment(&["200"], 1.0);
-    a.increment(&["200", "/x"], -1.0);
-    a.increment(&["200", "/x"], f64::NAN);
+    b.add(&["500", "a\"b\\c\nd}@e"], 0.1);
+    b.add(&["500", "a\"b\\c\nd}@e"], 0.2);
+    a.add(&["200"], 1.0);
+    a.add(&["200", "/x"], -1.0);
+    a.add(&["200", "/x"], f64::NAN);
     assert_eq!((one.dropped(), two.dropped()), (3, 0));
     // Reading a value does not create its series.
     assert_eq!((a.get(&["404", "/x"]), b.get(&["404", "/x"])), (0.0, 0.0));
@@ -62,9 +62,9 @@ fn numbers_are_exact() {
     let big = one.registry().counter("big", "").unwrap();
     big.inc_by((1 << 53) + 1);
     let small = one.metric(&Spec::new("small", Kind::Counter)).unwrap();
-    small.increment(&[], 1.23e-45);
+    small.add(&[], 1.23e-45);
     let tenths = one.metric(&Spec::new("tenths", Kind::Counter)).unwrap();
-    (0..10_000).for_each(|_| tenths.increment(&[], 0.1));
+    (0..10_000).for_each(|_| tenths.add(&[], 0.1));
     flush(&one);
     // Equal to the local sum in every bit. That sum depends on the CPUs that the thread ran on.
     let sum = tenths.get(&[]);
@@ -144,8 +144,8 @@ fn a_removed_series_stays_in_the_total() {
     let spec = Spec::new("jobs", Kind::Counter).labels(["name"]);
     let jobs = one.metric(&spec).unwrap();
     for round in 1..=5 {
-        jobs.increment(&["a"], 10.0);
-        jobs.increment(&["b"], 1.0);
+        jobs.add(&["a"], 10.0);
+        jobs.add(&["b"], 1.0);
         flush(&one);
         assert_eq!(values(&*jobs)[0], ("a".into(), f64::from(round) * 10.0));
         assert!(jobs.remove(&["a"]));
@@ -169,7 +169,7 @@ fn a_restart_continues_as_the_same_instance() {
     for round in 1..=3 {
         let one = machine(options(&server.url()), &path);
         let jobs = one.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
-        jobs.increment(&[], 1.0);
+        jobs.add(&[], 1.0);
         assert_eq!(id.get_or_insert(one.instance().to_owned()), one.instance());
         flush(&one);
         assert_eq!(total(&one, "jobs"), f64::from(round));
@@ -192,13 +192,13 @@ fn three_servers_of_a_cluster_count_together() {
         let spec = Spec::new(format!("metric_{i}"), Kind::Counter).labels(["n"]);
         let (a, b) = (one.metric(&spec).unwrap(), two.metric(&spec).unwrap());
         for n in 0..10 {
-            a.increment(&[&n.to_string()], 1.0);
-            b.increment(&[&n.to_string()], 0.5);
+            a.add(&[&n.to_string()], 1.0);
+            b.add(&[&n.to_string()], 0.5);
         }
     }
     flush(&one);
     flush(&two);
-    let is_right = |store: &quipu_store::redis::Redis| {
+    let is_right = |store: &quipu_store::redis::RedisStore| {
         (0..40).all(|i| total(store, &format!("metric_{i}")) == 15.0)
     };
     assert!(is_right(&one));
@@ -207,11 +207,11 @@ fn three_servers_of_a_cluster_count_together() {
     // A node loses everything.
     servers[1].run("FLUSHALL").unwrap();
     eventually("what was lost is written again", || {
-        one.metric(&Spec::new("other", Kind::Counter)).unwrap().increment(&[], 1.0);
+        one.metric(&Spec::new("other", Kind::Counter)).unwrap().add(&[], 1.0);
         for i in 0..40 {
             let spec = Spec::new(format!("metric_{i}"), Kind::Counter).labels(["n"]);
             for store in [&one, &two] {
-                store.metric(&spec).unwrap().increment(&["0"], 0.0);
+                store.metric(&spec).unwrap().add(&["0"], 0.0);
             }
         }
         let _ = one.flush(Duration::from_secs(1));
@@ -237,7 +237,7 @@ fn thousands_of_series_and_observations_below_zero_are_flushed() {
     let directory = tempfile::tempdir().unwrap();
     let one = machine(options(&server.url()), &directory.path().join("one"));
     let many = one.metric(&Spec::new("many", Kind::Counter).labels(["n"])).unwrap();
-    (0..40_000).for_each(|n| many.increment(&[&n.to_string()], f64::from(n)));
+    (0..40_000).for_each(|n| many.add(&[&n.to_string()], f64::from(n)));
     let below: quipu::Histogram =
         one.registry().register(Description::new("below", "").buckets([0.0])).unwrap();
     for _ in 0..3 {
@@ -246,6 +246,6 @@ fn thousands_of_series_and_observations_below_zero_are_flushed() {
     }
     assert_eq!(total(&one, "many"), 40_000.0 * 39_999.0 / 2.0);
     let below = one.totals().read_one("below").unwrap().unwrap();
-    let sum = below.parts.iter().find(|part| part.part == "sum").unwrap();
+    let sum = below.samples.iter().find(|part| part.part == "sum").unwrap();
     assert_eq!(sum.value, quipu::snapshot::Number::Float(-4.5));
 }

@@ -93,7 +93,7 @@ unsafe extern "C" fn start(this: VALUE, segment: VALUE) -> VALUE {
     let (this, segment): (&Recording, &Segment) =
         unsafe { (ruby::value(this), ruby::value(segment)) };
     guarded(|| {
-        let (registry, options) = (segment.store.registry().clone(), this.options.clone());
+        let (registry, options) = (segment.store.scrape_registry().clone(), this.options.clone());
         // Another process may have the lock under which the recorder is made.
         let recording = ruby::without_gvl(move || registry.record(&options))?.map_err(refused)?;
         *this.running() = Some(Running { recording, warnings: segment.warnings() });

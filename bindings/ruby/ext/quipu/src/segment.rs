@@ -56,7 +56,7 @@ impl Segment {
         let warn = move |warning: &str| {
             told.lock().unwrap_or_else(PoisonError::into_inner).push(warning.to_owned());
         };
-        let mut options = SegmentOptions::new().warn(warn);
+        let mut options = SegmentOptions::new().on_warning(warn);
         if let Some(limit) = limit {
             options = options.limit(limit);
         }
@@ -68,7 +68,7 @@ impl Segment {
         }
         let store = match path {
             Some(path) => options.open(path),
-            None => options.anonymous(),
+            None => options.build_anonymous(),
         };
         let store = store.map_err(Raise::store)?;
         Ok(Self::new(store, warnings))
@@ -225,7 +225,7 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
         };
         let kind = format.content_type(escaping);
         // Warns if anything has overflowed.
-        this.store.registry();
+        this.store.scrape_registry();
         let registries = this.store.registries();
         let body = ruby::without_gvl(move || {
             let mut page = Page(Encoder::new(format, escaping));

@@ -184,7 +184,7 @@ unsafe extern "C" fn increment(this: VALUE, labels: VALUE, by: VALUE) -> VALUE {
         let by = number::float(by);
         let mut key = Key::new();
         let set = store.find(this, labels, &mut key);
-        key.with_texts(|labels| set.metric.increment(labels, by));
+        key.with_texts(|labels| set.metric.add(labels, by));
     }
     NIL
 }
@@ -224,7 +224,7 @@ unsafe extern "C" fn values(this: VALUE) -> VALUE {
             let mut visit = |labels: &[&str], value: f64| {
                 rows.push((labels.iter().map(|&label| label.to_owned()).collect(), value));
             };
-            set.metric.all_values(&mut visit).map_err(Raise::store)?;
+            set.metric.for_each(&mut visit).map_err(Raise::store)?;
             sets.push((set.labels.names()?, rows));
         }
         let row = |(labels, value): &(Vec<String>, f64)| {
