@@ -37,6 +37,16 @@ macro_rules! default_to_heap {
 pub(crate) use default_to_heap;
 
 /// The base allocator of an arena in a buffer. It has no other memory.
+///
+/// ```
+/// use std::mem::MaybeUninit;
+/// use quipu_arena::{Arena, InBuffer, Up};
+///
+/// let mut buffer = [MaybeUninit::uninit(); 256];
+/// let arena: Arena<Up, InBuffer<'_>> = Arena::in_buffer(&mut buffer);
+/// assert_eq!(arena.alloc_str("GET /"), "GET /");
+/// assert!(arena.try_alloc([0_u8; 1000]).is_err());
+/// ```
 pub struct InBuffer<'b>(PhantomData<&'b mut [MaybeUninit<u8>]>);
 
 impl InBuffer<'_> {

@@ -22,6 +22,14 @@ use crate::chunk::FIRST;
 pub struct Up<const MIN_ALIGN: usize = 1>;
 
 /// Allocates downwards.
+///
+/// ```
+/// use quipu_arena::{Arena, Down, Global};
+///
+/// let arena = Arena::<Down>::new_in(Global);
+/// let (first, second) = (arena.alloc(1_u64), arena.alloc(2_u64));
+/// assert!(std::ptr::from_ref(second) < std::ptr::from_ref(first));
+/// ```
 #[derive(Debug)]
 pub struct Down<const MIN_ALIGN: usize = 1>;
 
@@ -30,6 +38,17 @@ pub struct Down<const MIN_ALIGN: usize = 1>;
 /// Without it, [`Allocator::shrink`](crate::Allocator::shrink) leaves the block as large as it is,
 /// which costs nothing. [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString) free
 /// unused capacity under any policy.
+///
+/// ```
+/// use allocator_api2::vec::Vec;
+/// use quipu_arena::{Arena, Global, Reclaim, Up};
+///
+/// let arena = Arena::<Reclaim<Up>>::new_in(Global);
+/// let mut values = Vec::with_capacity_in(100, &arena);
+/// values.push(17_u8);
+/// values.shrink_to_fit();
+/// assert_eq!(arena.stats().allocated, 1);
+/// ```
 #[derive(Debug)]
 pub struct Reclaim<P: Policy>(PhantomData<P>);
 
@@ -59,6 +78,18 @@ pub struct Keep<P: Policy>(PhantomData<P>);
 
 /// How an arena allocates: [`Up`], [`Down`], or [`Reclaim`] or [`Keep`] of them. Of several, the
 /// outermost decides what shrinking and freeing do.
+///
+/// ```
+/// use quipu_arena::{Arena, Down, Global, Policy, Up};
+///
+/// fn address<P: Policy>() -> usize {
+///     let arena = Arena::<P>::new_in(Global);
+///     std::ptr::from_ref(arena.alloc(1_u8)).addr()
+/// }
+///
+/// assert!(Up::<8>::UP && !Down::<8>::UP);
+/// assert!(address::<Up<8>>().is_multiple_of(8) && address::<Down<8>>().is_multiple_of(8));
+/// ```
 pub trait Policy: sealed::SealedPolicy + 'static {
     /// Every allocation starts at a multiple of this number of bytes, a power of two up to 128.
     /// Zero-sized values are the exception: they occupy no memory.
@@ -111,6 +142,20 @@ impl<P: Policy> Policy for Keep<P> {
 }
 
 /// Upwards in small chunks: the policy of the pieces that a [`Batch`](crate::Batch) takes.
+///
+/// ```
+/// use quipu_arena::{ArenaVec, Pieces, SharedArena, Within};
+///
+/// /// Its arena may be a batch, or any other handle with this policy.
+/// fn squares<'a, H: Within<'a, Policy = Pieces>>(arena: H) -> ArenaVec<'a, u64, H> {
+///     let mut squares = ArenaVec::new_in(arena);
+///     squares.extend((1..4).map(|n| n * n));
+///     squares
+/// }
+///
+/// let arena = SharedArena::new();
+/// assert_eq!(squares(&arena.batch()), [1, 4, 9]);
+/// ```
 #[derive(Debug)]
 pub struct Pieces;
 

@@ -113,6 +113,18 @@ impl<P: Policy, A: Allocator + Clone> fmt::Debug for Pool<P, A> {
 /// An arena of a pool. Dropping the guard returns the arena to the pool.
 ///
 /// It is aligned so that the guards of two threads never share a cache line.
+///
+/// ```
+/// use quipu_arena::{Pool, PoolGuard};
+///
+/// fn respond(arena: &PoolGuard<'_>, status: u16) -> usize {
+///     arena.alloc_fmt(format_args!("HTTP/1.1 {status}\r\n")).len()
+/// }
+///
+/// let pool = Pool::new();
+/// assert_eq!(respond(&pool.get(), 200), 14);
+/// assert_eq!(pool.idle(), 1);
+/// ```
 #[repr(align(128))]
 pub struct PoolGuard<'p, P: Policy = Up, A: Allocator + Clone = Global> {
     arena: ManuallyDrop<Arena<P, A>>,

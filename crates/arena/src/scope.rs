@@ -102,6 +102,20 @@ default_to_heap! {
     ///
     /// A guard leaked by `mem::forget` frees nothing: the allocations of its scope stay until the
     /// outer scope ends, or the arena is reset.
+    ///
+    /// ```
+    /// use quipu_arena::Arena;
+    ///
+    /// let mut arena = Arena::new();
+    /// let mut guard = arena.guard();
+    /// for line in ["GET /a", "GET /b"] {
+    ///     let scope = guard.scope();
+    ///     assert_eq!(scope.alloc_str(line).len(), 6);
+    ///     guard.reset();
+    /// }
+    /// drop(guard);
+    /// assert_eq!(arena.stats().allocated, 0);
+    /// ```
     pub struct ScopeGuard<'a; P: Policy = crate::Up, A: Allocator = crate::Global> {
         arena: &'a Arena<P, A>,
         start: Checkpoint,
@@ -146,6 +160,18 @@ impl<P: Policy, A: Allocator> fmt::Debug for ScopeGuard<'_, P, A> {
 }
 
 /// A position in an arena; see [`Arena::checkpoint`].
+///
+/// ```
+/// use quipu_arena::Arena;
+///
+/// let arena = Arena::new();
+/// let kept = arena.alloc(1_u64);
+/// let checkpoint = arena.checkpoint();
+/// arena.alloc_str("a text that is needed for a moment");
+/// // SAFETY: No reference to the text is left.
+/// unsafe { arena.reset_to(checkpoint) };
+/// assert_eq!((*kept, arena.stats().allocated), (1, 8));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     pub(crate) pos: NonNull<u8>,

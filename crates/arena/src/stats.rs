@@ -1,6 +1,16 @@
 //! Statistics of an arena, in bytes.
 
 /// Statistics of an arena. They cost an allocation nothing: the chunks are walked on request.
+///
+/// ```
+/// use quipu_arena::Arena;
+///
+/// let arena = Arena::with_capacity(1000);
+/// arena.alloc_slice_copy(&[0_u8; 100]);
+/// let stats = arena.stats();
+/// assert_eq!((stats.allocated, stats.wasted, stats.chunks), (100, 0, 1));
+/// assert!(stats.capacity >= 1000 && stats.reserved > stats.capacity);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -10,6 +10,15 @@ use crate::vec::{ArenaVec, Within};
 
 /// An iterator that owns the values of a vector. Remaining values are dropped with it; their memory
 /// stays with the arena.
+///
+/// ```
+/// use quipu_arena::{Arena, arena_vec};
+///
+/// let arena = Arena::new();
+/// let mut values = arena_vec![in &arena; 1, 2, 3].into_iter();
+/// assert_eq!((values.next(), values.next_back()), (Some(1), Some(3)));
+/// assert_eq!(values.len(), 1);
+/// ```
 pub struct IntoIter<'a, T> {
     values: NonNull<T>,
     next: usize,
