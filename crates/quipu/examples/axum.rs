@@ -1,60 +1,31 @@
-//! A service that counts its requests by route, and times them.
+//! A service with the rate, the errors and the duration of its requests, by route.
 //!
 //! `cargo run --example axum --features tower`, then `curl http://127.0.0.1:3000/hello/ada` and
 //! `curl http://127.0.0.1:3000/metrics`.
 
 use std::error::Error;
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::routing::get;
-use quipu::{CounterFamily, Histogram, LabelGroup, LabelValue, Metrics, Registry};
+use axum::extract::{MatchedPath, Path, Request};
+use axum::middleware::{Next, from_fn};
+use axum::{Router, response::Response, routing::get};
+use quipu::{Registry, counter, timed};
 
-#[derive(Clone, Copy, LabelValue)]
-enum Route {
-    Hello,
-    Root,
-}
-
-#[derive(LabelGroup)]
-struct Request<'a> {
-    route: Route,
-    user: &'a str,
-}
-
-#[derive(Clone, Metrics)]
-#[metrics(prefix = "http")]
-struct Service {
-    /// Handled requests.
-    #[metric(limit = 10_000)]
-    requests: CounterFamily<Request<'static>>,
-    /// Time to handle a request.
-    #[metric(unit = "seconds", native = 3, exemplars)]
-    duration: Histogram,
-}
-
-async fn hello(State(service): State<Service>, Path(user): Path<String>) -> String {
-    let _timer = service.duration.start_timer();
-    service.requests.inc(&Request { route: Route::Hello, user: &user });
-    format!("Hello, {user}!\n")
-}
-
-async fn root(State(service): State<Service>) -> &'static str {
-    service.requests.inc(&Request { route: Route::Root, user: "" });
-    "Ask for /hello/NAME.\n"
+#[timed("http_request_duration_seconds", "Duration.", native = 3, "route" => route.as_str())]
+async fn observe(route: MatchedPath, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let response = next.run(request).await;
+    let (route, status) = (route.as_str(), response.status());
+    counter!("http_requests", "Requests.", "method" => method, "route" => route, "status" => status)
+        .inc();
+    response
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let registry = Registry::new();
-    let service: Service = registry.metrics()?;
-    #[cfg(target_os = "linux")]
-    registry.register_collector(quipu::collector::Process::new())?;
     let app = Router::new()
-        .route("/", get(root))
-        .route("/hello/{user}", get(hello))
-        .with_state(service)
-        .route_service("/metrics", quipu::http::Service::new(registry));
+        .route("/hello/{user}", get(async |user: Path<String>| format!("Hello, {}!\n", *user)))
+        .route_layer(from_fn(observe))
+        .route_service("/metrics", quipu::http::Service::new(Registry::global().clone()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
     Ok(axum::serve(listener, app).await?)
 }

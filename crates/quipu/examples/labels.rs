@@ -1,0 +1,17 @@
+//! Counts requests by three labels through bound handles: an update through a bound handle does not
+//! search for the series. `cargo run --example labels --features http`.
+
+use http::{Method, StatusCode};
+use quipu::{Registry, counter};
+
+#[allow(clippy::print_stdout, reason = "an example shows its result")]
+fn main() {
+    let outcomes = [(Method::GET, StatusCode::OK), (Method::PUT, StatusCode::FORBIDDEN)];
+    let [read, refused] = outcomes.map(|(method, status)| {
+        counter!("requests", "Requests.", "method" => method, "path" => "/", "status" => status)
+            .bind()
+    });
+    (0..1000).for_each(|_| read.inc());
+    refused.inc();
+    print!("{}", Registry::global().text());
+}
