@@ -117,6 +117,8 @@ def main() -> int:
     for path in files:
         if DOCS in path.parents and path.suffix == ".md" and path not in listed | {DOCS / "SUMMARY.md"}:
             faults.append(f"{path.relative_to(ROOT)}: not in docs/SUMMARY.md")
+        if DOCS in path.parent.parents and path.name == "README.md":
+            faults.append(f"{path.relative_to(ROOT)}: name it index.md, because the book renames README.md")
     for found in faults:
         print(found)
     return int(bool(faults))

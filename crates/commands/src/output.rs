@@ -61,7 +61,7 @@ impl Coverage {
         if is_part { Self::Part } else { Self::Whole }
     }
 
-    /// Returns the exit code of the process. `docs/cli/README.md` lists all codes.
+    /// Returns the exit code of the process. `docs/cli/index.md` lists all codes.
     pub fn code(self) -> u8 {
         match self {
             Self::Whole => 0,
