@@ -43,8 +43,8 @@ module Quipu
     #
     # @param options [Hash] the options of {Registry#initialize}
     # @return [Registry] the new default registry
-    # @raise [ArgumentError] if the default registry already has a metric, and as {Registry#initialize}
-    #   raises it
+    # @raise [ArgumentError] if the default registry already contains a metric, and for the reasons
+    # of {Registry#initialize}
     # @raise [RecordingError] if an option of `record:` is out of range
     def configure(**options)
       unless @registry.nil? || @registry.metrics.empty?

@@ -104,7 +104,7 @@ class DataStoreTest < Minitest::Test
     labels = { foo: "bar" }
     metric_store
     4.times { in_child { 100.times { metric_store.increment(labels: labels) } } }
-    # This process has not counted yet: it learns the labels from the segment.
+    # This process counts for the first time, so it learns the labels from the segment.
     assert_equal({ labels => 400.0 }, metric_store.all_values)
     in_child { metric_store.set(labels: labels, val: 0) }
     assert_equal 400.0, metric_store.get(labels: labels), "setting zero only creates the series"
@@ -133,7 +133,7 @@ class DataStoreTest < Minitest::Test
     assert_equal({ { a: "1" } => 2.0, { a: "1", b: "2" } => 1.0, {} => 1.0 }, metric_store.all_values)
   end
 
-  # A process learns the series that another has created, for any number of metrics.
+  # A process learns the series that another process created, for any number of metrics.
   def test_many_metrics
     metrics = Array.new(300) { |i| store.for_metric(:"m_#{i}_total", metric_type: :counter) }
     in_child { metrics.each_with_index { |metric, i| metric.increment(labels: { a: "x" }, by: i) } }

@@ -31,7 +31,7 @@ class ForkTest < Minitest::Test
     assert_equal [2_000.0] * 4, (0..3).map { |i| values[{ a: "t#{i}" }] }
   end
 
-  # A storm: children fork while their threads and those of the parent create series and scrape.
+  # A storm: children fork while their threads and the parent's create series and scrape.
   def test_a_storm_with_threads_running
     registry = fresh
     counter = registry.counter(:c, docstring: "C.", labels: %i[who n])

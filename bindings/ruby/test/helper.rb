@@ -35,7 +35,7 @@ module Helper
 
   COMMAND = ENV.fetch("QUIPU", File.expand_path("../../../target/debug/quipu", __dir__))
 
-  # What the flight recorder of a file recorded, as `quipu inspect` shows it; nil if it has none.
+  # Returns the recording of a file, in the form of `quipu inspect`; nil if there is none.
   def history_of(path)
     unless File.executable?(COMMAND)
       skip "NOT RUN: needs the command quipu: cargo build --package quipu-cli"
@@ -48,7 +48,7 @@ module Helper
     shown.merge("series" => shown["series"].to_h { |one| [one["name"], one["values"]] })
   end
 
-  # The lines of the text format that are not comments.
+  # Returns the lines of an exposition that are not comments.
   def samples(registry)
     registry.to_s.lines(chomp: true).reject { |line| line.start_with?("#") }
   end

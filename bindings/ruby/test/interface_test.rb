@@ -63,7 +63,7 @@ class InterfaceTest < Minitest::Test
     classes.all? { |one| one.method_defined?(name) || one.private_method_defined?(name) }
   end
 
-  # The module and all modules and classes in it.
+  # Returns the module and all its modules and classes.
   def modules(parent)
     inner = parent.constants(false).map { |name| parent.const_get(name) }.grep(Module)
     [parent] + inner.select { |one| one.name.start_with?(parent.name) }.flat_map { |one| modules(one) }

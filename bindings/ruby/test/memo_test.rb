@@ -64,7 +64,7 @@ class MemoTest < Minitest::Test
     assert_equal values.to_h { |value| [{ a: value.to_s, b: "same" }, 5.0] }, @counter.values
   end
 
-  # Objects of the same address as one that was freed are not taken for it.
+  # A new object at the address of a freed one must not be taken for the old one.
   def test_while_objects_are_freed_and_moved
     kept = Array.new(5) { |i| "kept #{i}".freeze }
     30.times do |round|

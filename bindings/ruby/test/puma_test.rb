@@ -71,7 +71,7 @@ class PumaTest < Minitest::Test
   private
 
   def start(config, environment = {})
-    # Puma inherits the socket: another process could take a free port first.
+    # Puma inherits the socket, because another process could take a free port first.
     listener = TCPServer.new("127.0.0.1", 0)
     @port = listener.addr[1]
     path = File.join(@dir, "puma.rb")
@@ -114,7 +114,8 @@ class PumaTest < Minitest::Test
       20.times { sent += 1 if get("/x") }
       old.each do |pid|
         Process.kill(:KILL, pid)
-        # Scrape at once; each scrape must show all counts, whether or not there is a new worker.
+        # Scrape at once, because each scrape must show all counts, whether or not there is a new
+        # worker.
         assert_equal sent.to_f, samples_of(scrape)['hits_total{path="/x"}']
       end
       wait_until { (workers - old).size == WORKERS }
@@ -135,7 +136,7 @@ class PumaTest < Minitest::Test
   def get(path)
     http = Net::HTTP.new("127.0.0.1", @port)
     http.open_timeout = http.read_timeout = PATIENCE
-    # A retried request would be counted twice.
+    # No retry, because a retried request would be counted twice.
     http.max_retries = 0
     http.start { |connection| connection.get(path).body }
   rescue SystemCallError, EOFError, Net::ReadTimeout, Net::OpenTimeout

@@ -73,7 +73,7 @@ class RecordingTest < Minitest::Test
       Process.kill(:KILL, pid)
       Process.wait(pid)
     end
-    # Closed is closed, also for children.
+    # A closed recording stays closed, even for children.
     in_child do
       sleep 0.05
       raise "it records" if recorders.positive? || recording.writing?
@@ -268,7 +268,7 @@ class RecordingTest < Minitest::Test
     Open3.capture3(*command, @dir)
   end
 
-  # Returns what the block returns once that is true.
+  # Returns the result of the block once it is true.
   def eventually(patience = PATIENCE)
     limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + patience
     until Process.clock_gettime(Process::CLOCK_MONOTONIC) > limit

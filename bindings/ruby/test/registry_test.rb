@@ -74,7 +74,7 @@ class RegistryTest < Minitest::Test
     assert_equal ['c_total 1', 'l_total{a="1"} 1'], samples(@registry)
     assert_equal [2, 2], [before.size, after.size]
     assert_operator after.first, :>, before.first
-    # Series with labels have a start time with a resolution of a tenth of a second.
+    # The start time of a series with labels is exact to a tenth of a second.
     assert_operator after.last, :>=, before.last
   end
 

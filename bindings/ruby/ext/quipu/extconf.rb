@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Writes the Makefile with which `gem install` and `rake compile` build the native part by cargo.
+# Writes the Makefile that `gem install` and `rake compile` use to build the native part by cargo.
 
 require "rbconfig"
 

@@ -15,8 +15,8 @@ module Quipu
     # @return [nil]
     # @raise [ArgumentError] if the amount is negative or not finite
     # @raise [TypeError] if the amount is not a number
-    # @raise [LabelSetError] if the metric has other label names, or if the labels of the
-    #   exemplar are not valid or too long
+    # @raise [LabelSetError] if the label names differ from the metric's, or if the labels of the
+    # exemplar are not valid or too long
     def increment(by: 1, labels: nil, exemplar: nil)
       return native_increment(labels, by) unless exemplar
 
@@ -27,7 +27,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [Float] zero if there is no such series
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def get(labels: {})
       native_get(labels)
     end
@@ -50,7 +50,7 @@ module Quipu
       [store_settings[:exemplars] ? true : false]
     end
 
-    # A counter with values for all its labels, as {Metric#with_labels} returns it.
+    # A counter with values for all its labels, like {Metric#with_labels} returns it.
     class Child
       private
 

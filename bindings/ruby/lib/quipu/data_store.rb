@@ -8,9 +8,9 @@ module Quipu
   #   Prometheus::Client.config.data_store = Quipu::DataStore.new(dir: "/dev/shm/my_app")
   #
   # All processes forked from this one share it. With `dir`, all processes that use the same
-  # directory share it, and the counts outlive them.
+  # directory share it, and you keep the counts after they end.
   class DataStore
-    # The stores of prometheus-client have a class with this name.
+    # The stores of prometheus-client define a class with this name.
     InvalidStoreSettingsError = Quipu::InvalidStoreSettingsError
 
     # The values of the setting `:aggregation`. The values with `live` omit ended processes.
@@ -34,7 +34,7 @@ module Quipu
       @recording = @segment.record_as(record)
     end
 
-    # The recording that the setting `record:` has started, or nil.
+    # The recording that the setting `record:` started, or nil.
     #
     # @return [Recording, nil]
     attr_reader :recording
@@ -99,8 +99,8 @@ module Quipu
         native_open(segment, name.to_s, type.to_s, aggregation.to_s)
       end
 
-      # Runs the block in a critical section among the threads of this process. Increments do not
-      # need it.
+      # Runs the block in a critical section among the threads of this process. You do not need it
+      # for increments.
       #
       # @yield the critical section
       # @return [Object] the result of the block
@@ -130,8 +130,8 @@ module Quipu
         native_set(labels, val)
       end
 
-      # Returns the value for a label set. If each process has a separate value, returns the value of
-      # this process.
+      # Returns the value for a label set. If each process sets a separate value, returns the value
+      # of this process.
       #
       # @param labels [Hash{Symbol => Object}] the label set
       # @return [Float]
@@ -156,7 +156,7 @@ module Quipu
 
       private
 
-      # If the values of each process are shown, the process ID is the last text.
+      # If the values of each process are shown, the process ID is the last string.
       def labels_of(names, texts)
         labels = names.zip(texts).to_h
         labels[:pid] = texts.last if texts.size > names.size
@@ -175,7 +175,7 @@ module Quipu
 
     # A gauge that all processes set.
     class MostRecentStore < MetricStore
-      # Such a gauge can only be set.
+      # A gauge of this kind can only be set.
       #
       # @param (see MetricStore#increment)
       # @raise [InvalidStoreSettingsError] always

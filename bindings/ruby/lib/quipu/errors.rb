@@ -14,7 +14,8 @@ module Quipu
   class AlreadyRegisteredError < StandardError; end
   # Settings that are not valid for a metric.
   class InvalidStoreSettingsError < StandardError; end
-  # Metrics cannot be stored or read; the message says why. Counting never raises it.
+  # Metrics cannot be stored or read; the message contains the reason. Counting never raises this
+  # error.
   class StoreError < StandardError; end
   # The flight recorder cannot record: an option is out of range, or there is no room or no thread.
   class RecordingError < StoreError; end

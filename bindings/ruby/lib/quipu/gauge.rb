@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
 module Quipu
-  # A value that goes up and down. Each process has its own value; `store_settings: { aggregation:
-  # ... }` chooses how a scrape combines them.
+  # A value that goes up and down. Each process sets its own value; you choose by `store_settings: {
+  # aggregation: ... }` how a scrape combines them.
   class Gauge
     # The type, as {Metric#type} returns it.
     TYPE = :gauge
 
-    # `all` shows the value of each process, with the label `pid`. Those with `live` leave out
-    # processes that have ended.
+    # `all` shows the value of each process, with the label `pid`. The values with `live` omit ended
+    # processes.
     AGGREGATIONS = %i[all liveall min livemin max livemax sum livesum most_recent mostrecent
                       livemostrecent].freeze
 
@@ -18,7 +18,7 @@ module Quipu
     # @param labels [Hash{Symbol => Object}, nil] the values of the labels without a preset value
     # @return [nil]
     # @raise [TypeError] if the value is not a number
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def set(value, labels: nil)
       native_set(labels, value)
     end
@@ -29,7 +29,7 @@ module Quipu
     # @param labels (see #set)
     # @return [nil]
     # @raise [TypeError] if the amount is not a number
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def increment(by: 1, labels: nil)
       native_add(labels, by)
     end
@@ -40,7 +40,7 @@ module Quipu
     # @param labels (see #set)
     # @return [nil]
     # @raise [TypeError] if the amount is not a number
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def decrement(by: 1, labels: nil)
       # The native part refuses an amount that is not a number.
       native_add(labels, by.is_a?(Numeric) ? -by : by)
@@ -50,7 +50,7 @@ module Quipu
     #
     # @param labels (see #set)
     # @return [nil]
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def set_to_current_time(labels: nil)
       native_set(labels, Process.clock_gettime(Process::CLOCK_REALTIME))
     end
@@ -59,7 +59,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [Float] zero if there is no such series
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def get(labels: {})
       native_get(labels)
     end
@@ -67,9 +67,9 @@ module Quipu
     # Sets the gauge to the duration of the block in seconds.
     #
     # @param labels (see #set)
-    # @yield the code to measure, also if it raises
+    # @yield the code to measure, even if it raises
     # @return [Object] the result of the block
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def time(labels: nil)
       start = clock
       begin
@@ -81,7 +81,7 @@ module Quipu
 
     private
 
-    # `most_recent` is one value, which all processes set.
+    # `most_recent` is one value that all processes set.
     def native_settings
       [(store_settings[:aggregation] || :all).to_s]
     end

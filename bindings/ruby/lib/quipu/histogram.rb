@@ -60,8 +60,8 @@ module Quipu
     # @return [nil]
     # @raise [TypeError] if the value is not a number
     # @raise [ArgumentError] if the value is NaN
-    # @raise [LabelSetError] if the metric has other label names, or if the labels of the
-    #   exemplar are not valid or too long
+    # @raise [LabelSetError] if the label names differ from the metric's, or if the labels of the
+    # exemplar are not valid or too long
     def observe(value, labels: nil, exemplar: nil)
       return native_observe(labels, value) unless exemplar
 
@@ -71,9 +71,9 @@ module Quipu
     # Observes the duration of the block in seconds.
     #
     # @param labels (see #observe)
-    # @yield the code to measure, also if it raises
+    # @yield the code to measure, even if it raises
     # @return [Object] the result of the block
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def time(labels: nil)
       start = clock
       begin
@@ -114,7 +114,7 @@ module Quipu
       value
     end
 
-    # The native part always has one bucket for infinity, whether or not the program names it.
+    # The native part always contains one bucket for infinity, whether or not the program names it.
     def finite_buckets
       @buckets.reject { |bound| bound == Float::INFINITY }
     end

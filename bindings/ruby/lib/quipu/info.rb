@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Quipu
-  # Text about the program, such as its version, as the labels of a series that is always 1.
+  # Facts about the program, such as its version, as the labels of a series that is always 1.
   #
   #   build = Quipu.registry.info(:build, docstring: "The running build.", labels: [:version])
   #   build.set(version: "1.2.3")
@@ -13,7 +13,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of all labels
     # @return [nil]
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def set(labels)
       texts = text_labels(labels)
       native_set(texts, pairs(texts))
@@ -28,7 +28,7 @@ module Quipu
       name.to_s.delete_suffix("_info")
     end
 
-    # An info has only one series.
+    # An info consists of only one series, so it cannot be split by labels.
     #
     # @raise [NoMethodError] always
     def with_labels(_labels)

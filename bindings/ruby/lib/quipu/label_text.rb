@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 module Quipu
-  # Converts label values to UTF-8 text, for those that the native part cannot read in place.
+  # Converts label values to UTF-8 strings, for values that the native part cannot read in place.
   #
   # @api private
   module LabelText
-    # Returns a new string. What cannot be expressed in UTF-8 becomes U+FFFD.
+    # Returns a new string. Characters that cannot be expressed in UTF-8 become U+FFFD.
     def self.of(value)
       text = String.new(value.to_s)
       if text.encoding == Encoding::BINARY || text.encoding == Encoding::UTF_8
@@ -13,7 +13,7 @@ module Quipu
       end
       text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace, replace: "\uFFFD")
     rescue EncodingError
-      # An encoding of which Ruby knows only the name.
+      # Ruby knows only the name of this encoding.
       text.force_encoding(Encoding::UTF_8).scrub
     end
   end

@@ -2,9 +2,9 @@
 
 module Quipu
   # The base class of all metrics. The series of a metric are in the segment of a registry, and all
-  # processes that share the segment count in them.
+  # processes that share this segment count there.
   class Metric
-    # The labels of the series that counts for all those beyond a limit, or without room.
+    # The labels of the series that counts for all series beyond a limit, or without room.
     OVERFLOW = { quipu_overflow: "true" }.freeze
     # The limit of OpenMetrics for the names and values of an exemplar's labels together.
     MAX_EXEMPLAR_CHARACTERS = 128
@@ -15,11 +15,11 @@ module Quipu
     attr_reader :docstring
     # @return [Array<Symbol>] the names of all labels
     attr_reader :labels
-    # @return [Hash{Symbol => String}] the labels that have a fixed value
+    # @return [Hash{Symbol => String}] the labels with a fixed value
     attr_reader :preset_labels
     # @return [Hash{Symbol => Object}] the settings
     attr_reader :store_settings
-    # @return [Registry] the registry in which the metric counts
+    # @return [Registry] the registry of the metric
     attr_reader :registry
 
     # @!method clear
@@ -39,8 +39,9 @@ module Quipu
     # @param registry [Registry, nil] the registry; nil means {Quipu.registry}
     # @raise [ArgumentError] if the name or the docstring is not valid
     # @raise [LabelSetError] if a label is not valid
-    # @raise [InvalidStoreSettingsError] if the kind of metric does not have the setting or its value
-    # @raise [AlreadyRegisteredError] if the registry has a metric of that name
+    # @raise [InvalidStoreSettingsError] if the kind of metric does not support the setting or its
+    # value
+    # @raise [AlreadyRegisteredError] if the registry already contains a metric of that name
     # @raise [StoreError] if the metric cannot be stored
     def initialize(name, docstring:, labels: [], preset_labels: {}, store_settings: {}, registry: nil)
       Labels.check_metric(name)
@@ -63,12 +64,12 @@ module Quipu
       self.class::TYPE
     end
 
-    # Returns the same metric with values for some or all labels. Keep the result for labels that
-    # do not change: a child with all its labels counts without a lookup.
+    # Returns the same metric with values for some or all labels. Keep the result for labels that do
+    # not change, because a child with all its labels counts without a lookup.
     #
     # @param labels [Hash{Symbol => Object}] the values
     # @return [Metric] a metric of the same class
-    # @raise [LabelSetError] if the metric does not have one of the labels
+    # @raise [LabelSetError] if one of the labels is not a label of the metric
     def with_labels(labels)
       Labels.check(labels, reserved_labels)
       all = @preset_labels.merge(labels)
@@ -95,7 +96,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [Object] zero if there is no such series
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def get(labels: {})
       values.fetch(text_labels(labels)) { value_of(nothing) }
     end
@@ -104,7 +105,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [nil]
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def init_label_set(labels)
       native_init(labels)
     end
@@ -113,7 +114,7 @@ module Quipu
     #
     # @param labels [Hash{Symbol => Object}] the values of the labels without a preset value
     # @return [Boolean] whether there was such a series
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     # @raise [StoreError] if it cannot be removed
     def remove(labels)
       native_remove(labels)
@@ -139,7 +140,7 @@ module Quipu
       raise TypeError, "a metric cannot be copied: use with_labels"
     end
 
-    # Called by its registry to register it again after it was unregistered: takes the name again,
+    # Called by its registry to register it again after you unregistered it: takes the name again,
     # so the metric's counts are shown again.
     #
     # @api private
@@ -182,14 +183,14 @@ module Quipu
       @labels.map { |name| @preset_labels[name] }
     end
 
-    # The preset labels and these, in the order of the metric, as texts.
+    # Returns the preset labels and these, in the order of the metric, as strings.
     def text_labels(labels)
       all = @preset_labels.merge(labels || {})
       refuse_labels(labels) unless all.size == @labels.size && @labels.all? { |name| all.key?(name) }
       @labels.to_h { |name| [name, LabelText.of(all[name])] }
     end
 
-    # Called by the native part for a Hash whose keys are not the labels of the metric.
+    # Refuses a Hash whose keys are not the labels of the metric. The native part calls this.
     def refuse_labels(labels)
       given = labels.is_a?(Hash) ? labels.keys : labels.inspect
       raise InvalidLabelSetError, "labels must have the same signature (keys given: #{given} vs. " \
@@ -213,7 +214,8 @@ module Quipu
       check_aggregation(settings[:aggregation])
     end
 
-    # Only a gauge has an aggregation: the processes share the series of all other metrics.
+    # Only a gauge supports an aggregation, because the processes share the series of all other
+    # metrics.
     def check_aggregation(aggregation)
       return if aggregation.nil? || aggregation == :sum
 

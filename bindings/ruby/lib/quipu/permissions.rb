@@ -7,9 +7,9 @@ module Quipu
   #
   # @api private
   module Permissions
-    # The bits without which the processes of the owner could not open the file again.
+    # The bits of the owner. Without them, its processes could not open the file again.
     OWNER = 0o600
-    # The greatest group ID; the number above it stands for no group.
+    # The greatest group ID; the number above it means no group.
     MAX_GROUP = (2**32) - 2
 
     class << self

@@ -2,11 +2,11 @@
 
 module Quipu
   # The flight recorder: a thread that records the last minutes of a segment's metrics, second by
-  # second. Registry#record and DataStore#record make it. Most of the class is native: the thread
-  # runs no Ruby code.
+  # second. You get it from Registry#record or DataStore#record. Most of the class is native: this
+  # thread runs no Ruby code.
   #
-  # It goes on until it is closed or the process ends, whether or not the program keeps the object.
-  # A child of a fork has no threads of its parent, and starts one of its own.
+  # It continues until you close it or the process ends, whether or not you keep the object. A child
+  # of a fork inherits no threads of its parent, so it starts a new one.
   class Recording
     # The native part refuses all greater numbers as well.
     #
@@ -17,7 +17,7 @@ module Quipu
 
     class << self
       # Continues all recordings in a child of a fork. The gem calls this method, but with Ruby 3.0
-      # the application has to call it when a worker starts.
+      # your application must call it when a worker starts.
       #
       # @return [nil]
       def resume
@@ -25,7 +25,7 @@ module Quipu
         nil
       end
 
-      # Returns the options that the setting `record:` stands for; nil for none.
+      # Returns the options of the setting `record:`; nil for none.
       #
       # @api private
       def options(setting)

@@ -13,8 +13,8 @@ module Quipu
     # @param dir [String, Pathname, nil] the directory of the file {FILE}
     # @param path [String, Pathname, nil] the path of the file, instead of `dir`
     # @param limit [Integer, nil] the maximum size of the segment in bytes, by default 256 MiB
-    # @param mode [Integer, nil] the permission bits of a new file, by default 0600 whatever the
-    #   umask is. A user without the right to write the file cannot count in it
+    # @param mode [Integer, nil] the permission bits of a new file, by default 0600 independent of
+    # the umask. A user without the right to write the file cannot count there
     # @param group [Integer, String, nil] the ID or the name of the group of a new file
     # @param record [Boolean, Hash, nil] whether to record the metrics, or the options of {#record}
     # @raise [ArgumentError] if the mode, the group or the setting `record` is not valid
@@ -28,17 +28,17 @@ module Quipu
       @recording = @segment.record_as(record)
     end
 
-    # The recording that the setting `record:` has started, or nil.
+    # The recording that the setting `record:` started, or nil.
     #
     # @return [Recording, nil]
     attr_reader :recording
 
-    # Records the metrics, so that `quipu inspect --history FILE` shows the last minutes before a
-    # crash, also after a SIGKILL.
+    # Records the metrics. After a crash, even a SIGKILL, you can see the last minutes before it by
+    # `quipu inspect --history FILE`.
     #
-    # A recording continues until it is closed or the process ends, and in children of forks. If
-    # several processes that share the metrics record, one of them writes, and another one takes over
-    # when it ends.
+    # A recording continues until you close it or the process ends, and in children of forks. If
+    # several processes that share the metrics record, one of them writes, and another one takes
+    # over when it ends.
     #
     # @param interval [Numeric] the seconds from tick to tick, 0.001 to 3600
     # @param options [Hash] further options
@@ -119,7 +119,7 @@ module Quipu
     #
     # @param metric [Metric] the metric
     # @return [Metric] the metric
-    # @raise [AlreadyRegisteredError] if another metric has the name
+    # @raise [AlreadyRegisteredError] if another metric uses the name
     # @raise [ArgumentError] if the metric belongs to another registry
     def register(metric)
       return metric if get(metric.name).equal?(metric)
@@ -134,7 +134,7 @@ module Quipu
       metric
     end
 
-    # Unregisters a metric and removes its series, for all processes. Its name can be used again.
+    # Unregisters a metric and removes its series, for all processes. You can use its name again.
     #
     # @param name [Symbol, String] the name
     # @return [Metric, nil] the metric, or nil if there is none with that name
@@ -151,7 +151,7 @@ module Quipu
     end
 
     # @param name [Symbol, String] a name
-    # @return [Boolean] whether this registry has a metric with that name
+    # @return [Boolean] whether this registry contains a metric with that name
     def exist?(name)
       @lock.synchronize { @metrics.key?(name.to_sym) }
     end
@@ -162,13 +162,13 @@ module Quipu
       @lock.synchronize { @metrics[name.to_sym] }
     end
 
-    # @return [Array<Metric>] the metrics that this process has registered
+    # @return [Array<Metric>] the metrics that this process registered
     def metrics
       @lock.synchronize { @metrics.values }
     end
 
-    # Resets all metrics to zero, for all processes. Series with labels are removed, except those of
-    # children that the program still holds.
+    # Resets all metrics to zero, for all processes. Series with labels are removed, except the
+    # series of children that your program still holds.
     #
     # @return [nil]
     # @raise [StoreError] if the metrics cannot be reset

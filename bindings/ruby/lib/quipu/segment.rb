@@ -11,7 +11,7 @@ module Quipu
 
     class << self
       # Returns the segment in a file; with nil, one in memory that the children of forks share. A
-      # process opens a file only once, unless it was removed or replaced. A new file has the
+      # process opens a file only once, unless it was removed or replaced. A new file gets the
       # permission bits `mode` and the group `group`.
       def at(path, limit: nil, mode: nil, group: nil)
         options = [limit, mode && Permissions.mode(mode), group && Permissions.group(group)]
@@ -60,8 +60,8 @@ module Quipu
       end
     end
 
-    # Starts the recording that the setting `record:` asks for, if it does. What the environment does
-    # not allow is a warning.
+    # Starts the recording of the setting `record:`, if there is one. Warns if the environment does
+    # not allow a recording.
     def record_as(setting)
       options = Recording.options(setting)
       recording = Recording.new(self, **options) if options
@@ -72,7 +72,7 @@ module Quipu
       warn("quipu: #{e.message}; nothing is recorded")
     end
 
-    # Whether its file was removed or replaced.
+    # Returns whether its file was removed or replaced.
     def gone?
       !@place.nil? && @place != place
     end
@@ -97,8 +97,8 @@ module Quipu
 
     private
 
-    # The identity of the file at the path, or nil if there is none. If the file cannot be examined,
-    # such as after a change of the user, it is taken to be unchanged.
+    # Returns the identity of the file at the path, or nil if there is none. If the file cannot be
+    # examined, for example after a change of the user, it is taken to be unchanged.
     def place
       stat = path && File.stat(path)
       stat && [stat.dev, stat.ino]

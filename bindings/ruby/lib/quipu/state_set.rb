@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Quipu
-  # Named states, one of which is on. All processes share it.
+  # Named states. Exactly one is on. All processes share it.
   #
   #   mode = Quipu.registry.state_set(:mode, docstring: "Current mode.", states: %w[idle busy])
   #   mode.state = "busy"
@@ -36,7 +36,7 @@ module Quipu
     # @param labels [Hash{Symbol => Object}, nil] the values of the labels without a preset value
     # @return [nil]
     # @raise [ArgumentError] if there is no state with that name
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def set(state, labels: nil)
       index = @states.index(state.to_s)
       raise ArgumentError, "unknown state #{state.inspect}: use one of #{@states}" unless index

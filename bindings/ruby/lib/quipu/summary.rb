@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Quipu
-  # Count and sum of observations, over all processes. With `quantiles: [0.5, 0.99]`, it also shows
-  # those quantiles over the last ten minutes.
+  # Count and sum of observations, over all processes. With `quantiles: [0.5, 0.99]`, you also see
+  # these quantiles over the last ten minutes.
   class Summary
     # The type, as {Metric#type} returns it.
     TYPE = :summary
@@ -31,7 +31,7 @@ module Quipu
     # @return [nil]
     # @raise [TypeError] if the value is not a number
     # @raise [ArgumentError] if the value is NaN
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def observe(value, labels: nil)
       native_observe(labels, value)
     end
@@ -41,7 +41,7 @@ module Quipu
     # @param labels (see #observe)
     # @yield the code to measure, also if it raises
     # @return [Object] the result of the block
-    # @raise [InvalidLabelSetError] if the metric has other label names
+    # @raise [InvalidLabelSetError] if the label names differ from the metric's
     def time(labels: nil)
       start = clock
       begin

@@ -16,7 +16,7 @@ static TYPE: DataType = DataType::new::<Metric<MixedCounter>>(c"Quipu::Counter")
 impl Class for MixedCounter {
     const TYPE: &'static DataType = &TYPE;
 
-    /// The setting says whether it has exemplars.
+    /// Adds the setting: whether the counter keeps exemplars.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let has_exemplars = settings.first() == Some(&ruby::TRUE);
         Ok(if has_exemplars { description.exemplars() } else { description })
@@ -34,7 +34,7 @@ pub(crate) fn define() {
 
 /// `native_increment(labels or nil, by)`
 unsafe extern "C" fn increment(this: VALUE, labels: VALUE, by: VALUE) -> VALUE {
-    // SAFETY: receiver and arguments live; the frame has plain data only.
+    // SAFETY: receiver and arguments live; the frame holds only plain data.
     unsafe {
         let counter: &Metric<MixedCounter> = ruby::value(this);
         let by = number::amount(by);

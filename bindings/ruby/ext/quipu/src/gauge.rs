@@ -15,7 +15,7 @@ static TYPE: DataType = DataType::new::<Metric<ProcessGauge>>(c"Quipu::Gauge");
 impl Class for ProcessGauge {
     const TYPE: &'static DataType = &TYPE;
 
-    /// The setting is the name of its aggregation.
+    /// Adds the setting: the name of the aggregation.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let Some(name) = settings.first() else { return Ok(description) };
         let aggregation = ruby::text(*name)?.parse::<Aggregation>();
@@ -35,7 +35,7 @@ pub(crate) fn define() {
 
 /// `native_set(labels or nil, value)`
 unsafe extern "C" fn set(this: VALUE, labels: VALUE, value: VALUE) -> VALUE {
-    // SAFETY: receiver and arguments live; the frame has plain data only.
+    // SAFETY: receiver and arguments live; the frame holds only plain data.
     unsafe {
         let gauge: &Metric<ProcessGauge> = ruby::value(this);
         let value = number::float(value);

@@ -15,7 +15,7 @@ static TYPE: DataType = DataType::new::<Metric<Histogram>>(c"Quipu::Histogram");
 impl Class for Histogram {
     const TYPE: &'static DataType = &TYPE;
 
-    /// The settings are the bounds of its buckets, and whether it has exemplars.
+    /// Adds the settings: the bounds of the buckets, and whether the histogram keeps exemplars.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let [bounds, exemplars] = settings else { return Ok(description) };
         let description = description.buckets(ruby::floats(*bounds)?);
@@ -33,7 +33,7 @@ pub(crate) fn define() {
 
 /// `native_observe(labels or nil, value)`
 unsafe extern "C" fn observe(this: VALUE, labels: VALUE, value: VALUE) -> VALUE {
-    // SAFETY: receiver and arguments live; the frame has plain data only.
+    // SAFETY: receiver and arguments live; the frame holds only plain data.
     unsafe {
         let histogram: &Metric<Histogram> = ruby::value(this);
         let value = number::observed(value);

@@ -1,4 +1,4 @@
-//! `Quipu::Info`: text about the program, as the labels of one series.
+//! `Quipu::Info`: facts about the program, as the labels of one series.
 
 use quipu::{Description, Info};
 use rb_sys::VALUE;
@@ -22,10 +22,10 @@ pub(crate) fn define() {
     private_method!(class, c"native_set", set, 2);
 }
 
-/// `native_set(labels, [name, value, ...])`: makes this the only series. The second argument has
-/// the same labels as the first, as texts.
+/// `native_set(labels, [name, value, ...])`: makes this the only series. The second argument
+/// contains the same labels as the first, as strings.
 unsafe extern "C" fn set(this: VALUE, labels: VALUE, pairs: VALUE) -> VALUE {
-    // SAFETY: receiver and arguments live; the frame has plain data only. Reading the pairs does
+    // SAFETY: receiver and arguments live; the frame holds only plain data. Reading the pairs does
     // not call Ruby, so the key stays valid.
     unsafe {
         let info: &Metric<Info> = ruby::value(this);
@@ -34,7 +34,8 @@ unsafe extern "C" fn set(this: VALUE, labels: VALUE, pairs: VALUE) -> VALUE {
         guarded(|| {
             let pairs = ruby::texts(pairs)?;
             let wanted = metric::pairs(&pairs);
-            // Make the new series first: a scrape in between sees two, never none.
+            // Make the new series first, because a scrape in between then sees two series, but
+            // never none.
             drop(info.family.bind(&key));
             let kept = |found: &[(&str, &str)]| found.iter().all(|pair| wanted.contains(pair));
             info.family.retain(kept).map_err(Raise::store)?;

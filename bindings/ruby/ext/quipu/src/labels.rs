@@ -1,8 +1,8 @@
 //! The labels of a metric: their names, as symbols, and the conversion of an application's Hash to
 //! a key.
 //!
-//! A label costs one lookup in the Hash. The keys of the Hash are valid if all labels are found
-//! and the Hash has no more entries.
+//! A label costs one lookup in the Hash. The keys of the Hash are valid if all labels are found and
+//! the Hash contains no other entries.
 
 use std::mem::MaybeUninit;
 
@@ -19,7 +19,7 @@ use crate::memo::{Known, Memo};
 use crate::ruby::{self, NIL, Raise};
 use crate::text::{self, Text};
 
-/// The most labels that a metric can have: their values are collected on the stack.
+/// The maximum number of labels of a metric, because their values are collected on the stack.
 pub(crate) const MAX_LABELS: usize = 32;
 
 /// The labels of a metric in the order of its family, each with its preset value, if any.
@@ -32,11 +32,12 @@ struct Name {
     preset: Option<Box<str>>,
 }
 
-/// The values of all labels. Nothing may call Ruby while it lives, since that may free the objects.
+/// The values of all labels. No code may call Ruby while this key lives, because that may free the
+/// objects.
 pub(crate) struct Key<'a> {
     count: usize,
     texts: [MaybeUninit<Text<'a>>; MAX_LABELS],
-    /// The values that a memo knows, with their labels. If it knows them, `texts` is not used.
+    /// The values that a memo knows, with their labels. In this case, `texts` is not used.
     known: Option<(&'a Labels, Known<'a>)>,
 }
 
@@ -67,15 +68,15 @@ impl Labels {
         Ok(Self(symbols.iter().map(|&symbol| Name { symbol, preset: None }).collect()))
     }
 
-    /// Whether all labels have preset values.
+    /// Returns whether a preset value exists for each label.
     pub(crate) fn are_preset(&self) -> bool {
         self.0.iter().all(|name| name.preset.is_some())
     }
 
-    /// Their names.
+    /// Returns the names of the labels.
     pub(crate) fn names(&self) -> Result<Vec<String>, Raise> {
         let name = |name: &Name| match ruby::is(name.symbol, ruby_value_type::RUBY_T_SYMBOL) {
-            // SAFETY: it is a symbol, which has a name.
+            // SAFETY: it is a symbol, so there is a name.
             true => ruby::text(unsafe { rb_sys::rb_sym2str(name.symbol) }),
             false => Err(Raise::New(c"InvalidLabelError", "a label is not a symbol".into())),
         };
@@ -86,14 +87,14 @@ impl Labels {
         self.0.iter().for_each(|name| ruby::mark(name.symbol));
     }
 
-    /// Reads the values from a Hash into an empty key, or raises; so the caller's frame must have
-    /// plain data only.
+    /// Reads the values from a Hash into an empty key, or raises; so the caller's frame must hold
+    /// only plain data.
     ///
     /// # Safety
     /// The caller must not call Ruby while it uses the key.
     #[inline(always)]
     pub(crate) unsafe fn read<'a>(&'a self, metric: VALUE, labels: VALUE, key: &mut Key<'a>) {
-        // SAFETY: guaranteed by the caller; the frame has plain data only.
+        // SAFETY: guaranteed by the caller; the frame holds only plain data.
         unsafe {
             if !self.matches(labels, key) {
                 self.refuse(metric, labels);
@@ -101,8 +102,8 @@ impl Labels {
         }
     }
 
-    /// Like [`Labels::read`], but reads no texts of values that the memo knows. The key is only for
-    /// updates.
+    /// Like [`Labels::read`], but skips the strings of values that the memo knows. You can use this
+    /// key only for updates.
     ///
     /// # Safety
     /// As for [`Labels::read`].
@@ -127,7 +128,7 @@ impl Labels {
         }
     }
 
-    /// Like [`Labels::read`], but returns false if a label is missing, or the Hash has others.
+    /// Like [`Labels::read`], but returns false if a label is missing, or the Hash contains others.
     ///
     /// # Safety
     /// As for [`Labels::read`].
@@ -142,8 +143,8 @@ impl Labels {
         true
     }
 
-    /// Reads the texts of the values into the key. Returns whether all could be read in place; the
-    /// others were converted.
+    /// Reads the strings of the values into the key. Returns whether all could be read in place;
+    /// the others were converted.
     ///
     /// # Safety
     /// As for [`Labels::read`].
@@ -164,13 +165,13 @@ impl Labels {
         true
     }
 
-    /// The preset values, if all labels have one.
+    /// Returns the preset values, if there is one for each label.
     pub(crate) fn preset(&self) -> Option<Vec<&str>> {
         self.0.iter().map(|name| name.preset.as_deref()).collect()
     }
 
-    /// Looks up the value of each label, or [`UNDEFINED`] for its preset; returns `None` if one is
-    /// missing, or the Hash has others.
+    /// Looks up the value of each label, or [`UNDEFINED`] for its preset. Returns `None` if one is
+    /// missing, or the Hash contains others.
     #[inline(always)]
     unsafe fn look_up<'v>(
         &self,
@@ -196,17 +197,17 @@ impl Labels {
         }
         // SAFETY: it is a Hash.
         let are_all = found == unsafe { rb_hash_size_num(labels) } as usize;
-        // SAFETY: the loop has written all.
+        // SAFETY: the loop wrote all values.
         are_all.then_some(unsafe { written(values) })
     }
 
-    /// Like [`Labels::matches`], if some values are not texts that can be read in place.
+    /// Like [`Labels::matches`], for values that cannot be read in place.
     #[cold]
     unsafe fn convert<'a>(&'a self, values: &[VALUE], key: &mut Key<'a>) {
         key.count = 0;
         // SAFETY: the caller keeps the values alive. The strings are new, and a private array keeps
-        // them alive: until `keep`, which comes after all calls of Ruby. Using the key calls
-        // no Ruby, so they live until then.
+        // them alive until `keep`, which follows all calls of Ruby. Using the key does not call
+        // Ruby, so they live until then.
         unsafe {
             let strings = rb_ary_new_capa(MAX_LABELS as _);
             for (name, &value) in self.0.iter().zip(values) {
@@ -224,7 +225,7 @@ impl Labels {
         }
     }
 
-    /// Raises an error that says which labels the metric has.
+    /// Raises an error that lists the labels of the metric.
     #[cold]
     unsafe fn refuse(&self, metric: VALUE, labels: VALUE) -> ! {
         let arguments = [labels];
@@ -235,7 +236,7 @@ impl Labels {
 }
 
 impl Name {
-    /// The text of a value of this label, if it can be read in place.
+    /// Returns the string of a value of this label, if it can be read in place.
     ///
     /// # Safety
     /// As for [`text::read`].
@@ -288,7 +289,7 @@ impl Key<'_> {
         let mut numbers = [const { MaybeUninit::<itoa::Buffer>::uninit() }; MAX_LABELS];
         let all = self.texts[..self.count].iter().zip(&mut texts).zip(&mut numbers);
         for ((text, place), number) in all {
-            // SAFETY: `push` has written the first `count`.
+            // SAFETY: `push` wrote the first `count`.
             *place = match unsafe { text.assume_init() } {
                 Text::Str(text) => text,
                 Text::Number(n) => number.write(itoa::Buffer::new()).format(n),
@@ -309,8 +310,8 @@ impl LabelGroup for Key<'_> {
             return encode_known(labels, known, writer);
         }
         for text in &self.texts[..self.count] {
-            // SAFETY: `push` has written the first `count`. They are read in the parts in which
-            // they were written: a load that spans two stores would wait for both.
+            // SAFETY: `push` wrote the first `count`. Each part is read like it was written,
+            // because a load that spans two stores would wait for both.
             match *unsafe { text.assume_init_ref() } {
                 Text::Str(text) => writer.text(text),
                 Text::Number(n) => writer.text(itoa::Buffer::new().format(n)),
@@ -329,7 +330,7 @@ impl LabelGroup for Key<'_> {
 #[inline(never)]
 fn encode_known(labels: &Labels, known: &Known<'_>, writer: &mut LabelWriter<'_>) {
     for (name, value) in labels.0.iter().zip(known.values) {
-        // SAFETY: the memo keeps the objects alive, which were read in place before and cannot
+        // SAFETY: the memo keeps the objects alive. They were read in place before, and cannot
         // change.
         match unsafe { name.text(value.get()) } {
             Some(Text::Number(n)) => writer.text(itoa::Buffer::new().format(n)),

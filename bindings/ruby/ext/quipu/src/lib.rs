@@ -1,11 +1,11 @@
 //! The native part of the gem `quipu`.
 //!
-//! The Ruby part, in `lib/quipu`, has the public classes, checks their arguments where that is
-//! cheap or rare, and raises most errors. This part counts and reads metrics. Each class of the
-//! Ruby part that has a native half has a file here.
+//! The Ruby part, in `lib/quipu`, contains the public classes. It checks their arguments where this
+//! is cheap or rare, and raises most errors. This part counts and reads metrics. Each class of the
+//! Ruby part with a native half is in a file here.
 //!
-//! All of it runs while holding the GVL, except for the encoding of a scrape. See `ruby.rs` for the
-//! rules that a function must follow.
+//! All of this code runs while holding the GVL, except for the encoding of a scrape. Before you add
+//! a function, read the rules in `ruby.rs`.
 
 mod counter;
 mod gauge;

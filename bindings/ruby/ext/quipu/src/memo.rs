@@ -1,16 +1,16 @@
-//! A memo of the series that a metric has counted in, by the identity of the label values.
+//! A memo of the series that a metric counts in, by the identity of the label values.
 //!
-//! An application mostly passes the same objects again: small integers, symbols, frozen strings.
-//! Such an object never changes, and the memo keeps it alive, so the same reference means the same
-//! text. Then the series is found without reading a text. Other values, such as strings that are
-//! not frozen, are not kept.
+//! An application mostly passes the same objects again, for example small integers, symbols, or
+//! frozen strings. Such an object never changes, and the memo keeps it alive, so the same reference
+//! means the same string. This finds the series without reading a string. Other values, such as
+//! strings that are not frozen, are not kept.
 //!
-//! The memo is a table of fixed size, in which values replace those that have the same place. It
-//! holds no claim on a series. If the series was removed, or this process is a new child of a fork,
-//! the series is found by its texts again.
+//! The memo is a table of fixed size, where values replace other values at the same place. It holds
+//! no claim on a series. If the series was removed, or this process is a new child of a fork, the
+//! series is looked up by its strings again.
 //!
-//! The GVL protects it: Ruby does not let other Ractors call a library that does not say that it
-//! supports them.
+//! The GVL protects the memo, because Ruby does not let other Ractors call a library that does not
+//! declare support for Ractors.
 
 use std::cell::{Cell, OnceCell};
 
@@ -23,11 +23,11 @@ use crate::ruby;
 /// The number of places: a power of two.
 const PLACES: usize = 1 << PLACES_BITS;
 const PLACES_BITS: u32 = 8;
-/// The longest text that is kept, in bytes. With the number of places, it bounds the texts that the
-/// memo keeps from being freed.
+/// The maximum length of a kept string, in bytes. Together with the number of places, it bounds the
+/// memory that the memo keeps from being freed.
 const MAX_LENGTH: i64 = 256;
-/// The table is allocated after this number of calls without it: a view that an application makes
-/// for a few calls gets none.
+/// The table is allocated after this number of calls without it, because an application can make a
+/// view for only a few calls.
 const MISSES: u32 = 16;
 
 /// The series by the identities of label values.
@@ -39,12 +39,12 @@ pub(crate) struct Memo {
 
 struct Table {
     /// The values of each place, one after the other. At first, all are [`UNDEFINED`]: these are
-    /// values, too, which stand for presets.
+    /// values, too, because they stand for presets.
     values: Box<[Cell<VALUE>]>,
     series: Box<[CachedSeries]>,
 }
 
-/// Values that a memo has kept, and where their series was last found.
+/// The values in a memo, and the last known place of their series.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) values: &'a [Cell<VALUE>],
@@ -59,8 +59,8 @@ impl Memo {
         known.values.iter().map(Cell::get).eq(values.iter().copied()).then_some(known)
     }
 
-    /// Keeps values that were not found, and whose texts were read in place, unless one of them
-    /// may change.
+    /// Keeps values that were not found, but whose strings were read in place, unless one of them
+    /// can change.
     #[inline(always)]
     pub(crate) fn keep(&self, values: &[VALUE]) {
         if values.iter().all(|&value| is_constant(value)) {
@@ -68,8 +68,8 @@ impl Memo {
         }
     }
 
-    /// Keeps values without their series, which the first call that finds the values looks up: many
-    /// values never come again.
+    /// Keeps values without their series. The first call that finds the values looks it up, because
+    /// many values are never used again.
     #[inline(never)]
     fn keep_constants(&self, values: &[VALUE]) {
         if values.iter().any(|&value| is_long(value)) {
@@ -88,8 +88,8 @@ impl Memo {
         }
     }
 
-    /// Marks the values, which also keeps compaction from moving them. The objects of metrics have
-    /// no write barrier, so they are marked in every collection.
+    /// Marks the values. This also keeps compaction from moving them. The objects of metrics use no
+    /// write barrier, so they are marked in every collection.
     pub(crate) fn mark(&self) {
         let values = self.table.get().into_iter().flat_map(|table| &table.values);
         values.map(Cell::get).filter(|&value| !SPECIAL_CONST_P(value)).for_each(ruby::mark);
@@ -97,10 +97,11 @@ impl Memo {
 }
 
 impl Table {
-    /// The place of these values.
+    /// Returns the place of these values.
     #[inline(always)]
     fn place(&self, values: &[VALUE]) -> Option<Known<'_>> {
-        // The multiplier is that of rustc's FxHash. The high bits depend on all bits of the values.
+        // The multiplier is the one in rustc's FxHash. The high bits depend on all bits of the
+        // values.
         let hash = values.iter().fold(0_u64, |hash, &value| {
             (hash.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95)
         });
@@ -110,7 +111,7 @@ impl Table {
     }
 }
 
-/// Whether the text of a value that was read in place never changes.
+/// Returns whether the string of a value that was read in place never changes.
 #[inline(always)]
 fn is_constant(value: VALUE) -> bool {
     // SAFETY: it is an object.
@@ -121,7 +122,7 @@ fn is_constant(value: VALUE) -> bool {
         }
 }
 
-/// Whether it is a string, or the name of a symbol, longer than [`MAX_LENGTH`].
+/// Returns whether it is a string, or the name of a symbol, longer than [`MAX_LENGTH`].
 fn is_long(value: VALUE) -> bool {
     if SPECIAL_CONST_P(value) {
         return false;

@@ -16,7 +16,7 @@ use crate::segment::{Family, Segment};
 pub(crate) struct Metric<I: Instrument> {
     pub(crate) family: Family<I>,
     pub(crate) labels: Labels,
-    /// The series, if all labels have values.
+    /// The series, if there is a value for each label.
     pub(crate) bound: Option<I>,
     memo: Memo,
     registry: Registry,
@@ -27,7 +27,7 @@ pub(crate) struct Metric<I: Instrument> {
 pub(crate) trait Class: Instrument + Clone + 'static {
     const TYPE: &'static DataType;
 
-    /// Adds the kind-specific settings, in the order in which the Ruby part passes them.
+    /// Adds the kind-specific settings, in the order of the Ruby part's arguments.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise>;
 }
 
@@ -46,7 +46,7 @@ impl<I: Class> Metric<I> {
     }
 
     /// Calls `one` with the series if it is already known, otherwise `any` with the values of the
-    /// labels. It may raise before; so the caller's frame must have plain data only.
+    /// labels. This may raise before the call; so the caller's frame must hold only plain data.
     ///
     /// # Safety
     /// `one` and `any` must not call Ruby.
@@ -70,7 +70,7 @@ impl<I: Class> Metric<I> {
     }
 }
 
-/// Defines a class and the methods that all metrics have.
+/// Defines a class and the methods that all metrics share.
 pub(crate) fn define<I: Class>(name: &CStr) -> VALUE {
     // SAFETY: the classes are new ones, with objects that `allocate` makes.
     let class = unsafe {
@@ -89,16 +89,16 @@ pub(crate) fn define<I: Class>(name: &CStr) -> VALUE {
     class
 }
 
-/// Defines the class of what `with_labels` returns if all labels have values.
+/// Defines the class of the child that `with_labels` returns for a full set of values.
 pub(crate) fn define_child(class: VALUE) -> VALUE {
-    // SAFETY: it is a new class, which allocates as its parent does.
+    // SAFETY: it is a new class, which allocates like its parent.
     unsafe { rb_sys::rb_define_class_under(class, c"Child".as_ptr(), class) }
 }
 
-/// The value of a keyword, if that is the only argument.
+/// Returns the value of a keyword, if this is the only argument.
 ///
 /// # Safety
-/// The arguments must be those of the current call.
+/// You must pass the arguments of the current call.
 #[inline(always)]
 pub(crate) unsafe fn only_keyword(
     keyword: VALUE,
@@ -117,11 +117,11 @@ pub(crate) unsafe fn only_keyword(
     }
 }
 
-/// Calls a method of the Ruby part with the same arguments. It may raise; so the caller's frame
-/// must have plain data only.
+/// Calls a method of the Ruby part with the same arguments. This may raise; so the caller's frame
+/// must hold only plain data.
 ///
 /// # Safety
-/// The arguments must be those of the current call.
+/// You must pass the arguments of the current call.
 #[cold]
 pub(crate) unsafe fn general(
     this: VALUE,
@@ -136,7 +136,7 @@ pub(crate) unsafe fn general(
     }
 }
 
-/// The labels of an exemplar, from alternating names and values.
+/// Returns the labels of an exemplar, from alternating names and values.
 pub(crate) fn pairs(texts: &[String]) -> Vec<(&str, &str)> {
     texts.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
 }
@@ -176,7 +176,7 @@ unsafe extern "C" fn view<I: Class>(
     names: VALUE,
     presets: VALUE,
 ) -> VALUE {
-    // SAFETY: the argument lives; the frame has plain data only.
+    // SAFETY: the argument lives; the frame holds only plain data.
     let metric: &Metric<I> = unsafe { ruby::value(metric) };
     guarded(|| {
         let labels = Labels::new(names, presets)?;
@@ -190,7 +190,7 @@ unsafe extern "C" fn view<I: Class>(
 
 /// Removes the series with these labels; returns whether there was one.
 unsafe extern "C" fn remove<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only, and so has the key.
+    // SAFETY: the receiver lives; the frame and the key hold only plain data.
     unsafe {
         let metric: &Metric<I> = ruby::value(this);
         let mut key = Key::new();
@@ -205,7 +205,7 @@ unsafe extern "C" fn remove<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
 
 /// Creates the series with these labels, at zero.
 unsafe extern "C" fn init<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only, and so has the key.
+    // SAFETY: the receiver lives; the frame and the key hold only plain data.
     unsafe {
         let metric: &Metric<I> = ruby::value(this);
         let mut key = Key::new();
@@ -215,9 +215,9 @@ unsafe extern "C" fn init<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
     NIL
 }
 
-/// Removes all series; returns how many there were.
+/// Removes all series; returns their number.
 unsafe extern "C" fn clear<I: Class>(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let metric: &Metric<I> = unsafe { ruby::value(this) };
     guarded(|| {
         let removed = metric.family.clear().map_err(Raise::store)?;
@@ -229,7 +229,7 @@ unsafe extern "C" fn clear<I: Class>(this: VALUE) -> VALUE {
 /// Returns the names of the labels, and for each series a pair of its label values and its numbers.
 /// The label values of the overflow series are `nil`.
 unsafe extern "C" fn series<I: Class>(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let metric: &Metric<I> = unsafe { ruby::value(this) };
     guarded(|| {
         let mut rows = Rows::default();

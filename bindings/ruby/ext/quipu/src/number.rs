@@ -4,8 +4,8 @@ use rb_sys::{FIX2LONG, FIXNUM_P, FLONUM_P, VALUE, rb_float_value, rb_num2dbl};
 
 use crate::ruby::{Raise, guarded};
 
-/// Converts a number of any class, or raises TypeError; so the caller's frame must have plain data
-/// only. A number beyond the range of floats becomes infinite.
+/// Converts a number of any class, or raises TypeError; so the caller's frame must hold only plain
+/// data. A number beyond the range of floats becomes infinite.
 #[inline(always)]
 pub(crate) unsafe fn float(n: VALUE) -> f64 {
     // SAFETY: each function is called for its class; the last raises for anything but a number.
@@ -20,7 +20,7 @@ pub(crate) unsafe fn float(n: VALUE) -> f64 {
     }
 }
 
-/// Converts the increment of a counter, or raises; so the caller's frame must have plain data only.
+/// Converts the increment of a counter, or raises; so the caller's frame must hold only plain data.
 #[inline(always)]
 pub(crate) unsafe fn amount(n: VALUE) -> f64 {
     // SAFETY: guaranteed by the caller.
@@ -31,8 +31,8 @@ pub(crate) unsafe fn amount(n: VALUE) -> f64 {
     n
 }
 
-/// Converts the observation of a histogram or summary, or raises; so the caller's frame must have
-/// plain data only.
+/// Converts the observation of a histogram or summary, or raises; so the caller's frame must hold
+/// only plain data.
 #[inline(always)]
 pub(crate) unsafe fn observed(n: VALUE) -> f64 {
     // SAFETY: guaranteed by the caller.

@@ -1,5 +1,5 @@
-//! `Quipu::Recording`: the flight recorder of a segment. Its thread is the library's: it never runs
-//! Ruby code, and never waits for the GVL.
+//! `Quipu::Recording`: the flight recorder of a segment. Its thread belongs to the library: this
+//! thread never runs Ruby code, and never waits for the GVL.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::segment::{Segment, Warnings, whole};
 
 struct Recording {
     options: quipu::RecordingOptions,
-    /// None before it starts, and once it is closed. It is locked only while holding the GVL, which
-    /// the forking thread holds, too.
+    /// None before the recording starts, and once it is closed. This mutex is locked only while
+    /// holding the GVL, because the forking thread holds the GVL, too.
     running: Mutex<Option<Running>>,
 }
 
 struct Running {
     recording: quipu::Recording,
-    /// Of the segment.
+    /// The warnings of the segment.
     warnings: Warnings,
 }
 
@@ -65,7 +65,7 @@ unsafe extern "C" fn set(
     series: VALUE,
     families: VALUE,
 ) -> VALUE {
-    // SAFETY: it may raise; the frame has plain data only.
+    // SAFETY: it may raise; the frame holds only plain data.
     let interval = unsafe { number::float(interval) };
     guarded(|| {
         let bytes = whole(bytes, "bytes is not an Integer: use a number of bytes")?;
@@ -89,22 +89,23 @@ unsafe extern "C" fn set(
 
 /// `native_start(segment)` starts the thread.
 unsafe extern "C" fn start(this: VALUE, segment: VALUE) -> VALUE {
-    // SAFETY: the receiver and the argument live; the frame has plain data only.
+    // SAFETY: the receiver and the argument live; the frame holds only plain data.
     let (this, segment): (&Recording, &Segment) =
         unsafe { (ruby::value(this), ruby::value(segment)) };
     guarded(|| {
         let (registry, options) = (segment.store.scrape_registry().clone(), this.options.clone());
-        // Another process may have the lock under which the recorder is made.
+        // Without the GVL, because another process can hold the lock under which the recorder is
+        // made.
         let recording = ruby::without_gvl(move || registry.record(&options))?.map_err(refused)?;
         *this.running() = Some(Running { recording, warnings: segment.warnings() });
         Ok(NIL)
     })
 }
 
-/// Starts the thread again in a child of a fork. Raises nothing, and calls no Ruby: the interpreter
-/// may still be on its way out of the fork.
+/// Starts the thread again in a child of a fork. This neither raises nor calls Ruby, because the
+/// interpreter may not have finished the fork yet.
 unsafe extern "C" fn resume(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Recording = unsafe { ruby::value(this) };
     guarded(|| {
         if let Some(Running { recording, warnings }) = &mut *this.running()
@@ -117,13 +118,13 @@ unsafe extern "C" fn resume(this: VALUE) -> VALUE {
     })
 }
 
-/// Ends the thread, for good.
+/// Ends the thread permanently.
 unsafe extern "C" fn close(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Recording = unsafe { ruby::value(this) };
     guarded(|| {
         let recording = this.running().take();
-        // The thread ends after its tick.
+        // Without the GVL, because the thread ends only after its tick.
         ruby::without_gvl(move || drop(recording))?;
         Ok(NIL)
     })
@@ -131,7 +132,7 @@ unsafe extern "C" fn close(this: VALUE) -> VALUE {
 
 /// Whether this process writes, and not another one that shares the file.
 unsafe extern "C" fn is_writing(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Recording = unsafe { ruby::value(this) };
     let is_writing = this.running().as_ref().is_some_and(|running| running.recording.is_writing());
     if is_writing { ruby::TRUE } else { ruby::FALSE }

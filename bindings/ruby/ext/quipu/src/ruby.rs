@@ -1,9 +1,9 @@
-//! The part of Ruby's C interface that is needed, with the rules that keep its use sound.
+//! The used part of Ruby's C interface, with the rules that keep it sound.
 //!
-//! Ruby raises by `longjmp`, which leaves frames without running destructors. So while a function
-//! calls Ruby code that may raise, its frame must hold nothing that needs to be dropped. The
-//! functions that count hold plain data only. All others run in [`guarded`], and call Ruby in
-//! [`protect`] wherever it may raise; the closures of `protect` only borrow and own nothing.
+//! Ruby raises by `longjmp`, which leaves frames without running destructors. This is why a frame
+//! must hold only plain data while a function calls Ruby code that may raise. The functions that
+//! count hold plain data only. All others run in [`guarded`], and call Ruby in [`protect`] wherever
+//! it may raise; the closures of `protect` only borrow and own no values.
 
 use std::cell::OnceCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -26,7 +26,7 @@ pub(crate) const FALSE: VALUE = Qfalse as VALUE;
 pub(crate) enum Raise {
     /// The name of a class of this module or of Ruby, and the message.
     New(&'static CStr, String),
-    /// An exception that Ruby has already raised.
+    /// An exception that Ruby already raised.
     Tag(c_int),
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn guarded(work: impl FnOnce() -> Result<VALUE, Raise>) -> VALUE {
     }
 }
 
-/// Calls `work`, which may raise and owns nothing that needs to be dropped.
+/// Calls `work`, which may raise and must not own a value with a destructor.
 pub(crate) fn protect<F: Fn() -> VALUE + Copy>(work: F) -> Result<VALUE, Raise> {
     unsafe extern "C" fn call<F: Fn() -> VALUE>(work: VALUE) -> VALUE {
         // SAFETY: `protect` passes a pointer to its closure, which outlives the call.
@@ -116,7 +116,7 @@ pub(crate) fn without_gvl<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T,
     let mut data = Call { work: Some(work), result: None };
     let pointer = &raw mut data;
     protect(|| {
-        // SAFETY: nothing else uses `data` before `protect` returns.
+        // SAFETY: no other code uses `data` before `protect` returns.
         run(unsafe { &mut *pointer });
         NIL
     })?;
@@ -140,11 +140,11 @@ pub(crate) fn module() -> VALUE {
 
 /// A Rust value that a Ruby object holds.
 pub(crate) trait Wrapped: Sized + 'static {
-    /// A `static` of this type: Ruby compares its address, and a `const` may have a different
+    /// A `static` of this type, because Ruby compares its address. A `const` can get a different
     /// address in each codegen unit.
     const TYPE: &'static DataType;
 
-    /// Marks the objects that it refers to.
+    /// Marks the objects that this value refers to.
     fn mark(&self) {}
 }
 
@@ -152,7 +152,7 @@ pub(crate) trait Wrapped: Sized + 'static {
 #[repr(transparent)]
 pub(crate) struct DataType(rb_data_type_t);
 
-// SAFETY: neither it nor what its pointers point to ever changes.
+// SAFETY: neither the value nor the memory that it points to ever changes.
 unsafe impl Sync for DataType {}
 
 impl DataType {
@@ -177,7 +177,7 @@ impl DataType {
         data.function.dmark = Some(mark::<T>);
         data.function.dfree = Some(free::<T>);
         data.function.dsize = Some(size::<T>);
-        // Ruby may free it during a sweep, since freeing it does not call Ruby.
+        // Ruby can free it during a sweep, because freeing it does not call Ruby.
         data.flags = FREE_IMMEDIATELY;
         Self(data)
     }
@@ -198,15 +198,16 @@ pub(crate) unsafe extern "C" fn allocate<T: Wrapped>(class: VALUE) -> VALUE {
 pub(crate) fn fill<T: Wrapped>(object: VALUE, value: T) -> Result<(), Raise> {
     // SAFETY: it returns a pointer or raises, in `protect`.
     let data = protect(|| unsafe { rb_check_typeddata(object, &raw const T::TYPE.0) as VALUE })?;
-    // SAFETY: the object has data of this type, which `allocate` gave it.
+    // SAFETY: the object holds data of this type, because `allocate` gave it.
     let cell = unsafe { &*(data as *const OnceCell<T>) };
     cell.set(value).map_err(|_| Raise::argument("already initialized: create another object"))
 }
 
-/// The value of an object. Raises if it has none; so the caller's frame must have plain data only.
+/// Returns the value of an object. Raises if there is none; so the caller's frame must hold only
+/// plain data.
 ///
 /// # Safety
-/// The object must outlive the reference, as the receiver and the arguments of a method do.
+/// The object must outlive the reference, like the receiver and the arguments of a method.
 #[inline(always)]
 pub(crate) unsafe fn value<'a, T: Wrapped>(object: VALUE) -> &'a T {
     // SAFETY: `data` returns the data of this type that `allocate` gave the object.
@@ -217,12 +218,12 @@ pub(crate) unsafe fn value<'a, T: Wrapped>(object: VALUE) -> &'a T {
     }
 }
 
-/// The data of an object of this type, as `rb_check_typeddata` returns it, which takes 30
+/// Returns the data of an object of this type, like `rb_check_typeddata`, which takes 30
 /// instructions more.
 #[inline(always)]
 unsafe fn data<T: Wrapped>(object: VALUE) -> *mut c_void {
     let wanted = &raw const T::TYPE.0;
-    // SAFETY: each call is for the type that the one before has found.
+    // SAFETY: each call is for the type that the previous call found.
     unsafe {
         if is(object, ruby_value_type::RUBY_T_DATA)
             && RTYPEDDATA_P(object)
@@ -240,7 +241,7 @@ fn uninitialized() -> ! {
     unreachable!("the line above raises")
 }
 
-/// Marks an object, which also keeps compaction from moving it.
+/// Marks an object. This also keeps compaction from moving it.
 pub(crate) fn mark(object: VALUE) {
     // SAFETY: only `Wrapped::mark` calls it.
     unsafe { rb_gc_mark(object) }
@@ -272,7 +273,7 @@ pub(crate) use private_method;
 /// Defines a method; see the macro `method!`.
 ///
 /// # Safety
-/// `function` must have the signature for `arity`.
+/// `function` must match the signature for `arity`.
 pub(crate) unsafe fn define(class: VALUE, name: &CStr, function: *const (), arity: c_int) {
     // SAFETY: guaranteed by the caller. Ruby casts it back to the type for `arity`.
     unsafe {
@@ -284,7 +285,7 @@ pub(crate) unsafe fn define(class: VALUE, name: &CStr, function: *const (), arit
 /// Defines a private method; see the macro `private_method!`.
 ///
 /// # Safety
-/// `function` must have the signature for `arity`.
+/// `function` must match the signature for `arity`.
 pub(crate) unsafe fn define_private(class: VALUE, name: &CStr, function: *const (), arity: c_int) {
     // SAFETY: guaranteed by the caller. Ruby casts it back to the type for `arity`.
     unsafe {
@@ -298,7 +299,8 @@ pub(crate) fn id(name: &CStr) -> ID {
     unsafe { rb_intern(name.as_ptr()) }
 }
 
-/// The bytes of a string, valid until Ruby is called again, which may change the string.
+/// Returns the bytes of a string. They are valid until Ruby is called again, because this can
+/// change the string.
 ///
 /// # Safety
 /// `object` must be a live string.
@@ -311,13 +313,13 @@ pub(crate) unsafe fn bytes<'a>(object: VALUE) -> &'a [u8] {
     }
 }
 
-/// Whether it is a string.
+/// Returns whether it is a string.
 pub(crate) fn is_string(object: VALUE) -> bool {
     is(object, ruby_value_type::RUBY_T_STRING)
 }
 
 pub(crate) fn is(object: VALUE, kind: ruby_value_type) -> bool {
-    // SAFETY: any object has a type.
+    // SAFETY: this is valid for any object.
     unsafe { rb_sys::RB_TYPE_P(object, kind) }
 }
 
@@ -359,7 +361,7 @@ pub(crate) fn floats(object: VALUE) -> Result<Vec<f64>, Raise> {
 
 /// Makes a string. It may raise: call it in [`protect`].
 pub(crate) fn string(text: &str) -> VALUE {
-    // SAFETY: the text is copied.
+    // SAFETY: the string is copied.
     unsafe { rb_utf8_str_new(text.as_ptr().cast(), text.len().try_into().unwrap_or(0)) }
 }
 
@@ -375,7 +377,7 @@ pub(crate) fn array<T>(items: &[T], make: impl Fn(&T) -> VALUE) -> VALUE {
     }
 }
 
-/// Makes a float. It may raise: call it in [`protect`], or where nothing needs to be dropped.
+/// Makes a float. This may raise: call it in [`protect`], or in a frame with only plain data.
 pub(crate) fn float(n: f64) -> VALUE {
     // SAFETY: it returns a new object.
     unsafe { rb_float_new(n) }

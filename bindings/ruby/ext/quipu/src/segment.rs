@@ -22,7 +22,7 @@ pub(crate) struct Segment {
     warnings: Warnings,
 }
 
-/// Warnings that Ruby has not issued yet.
+/// Warnings that Ruby must still issue.
 pub(crate) type Warnings = Arc<Mutex<Vec<String>>>;
 
 static TYPE: DataType = DataType::new::<Segment>(c"Quipu::Segment");
@@ -31,7 +31,7 @@ static TYPE: DataType = DataType::new::<Segment>(c"Quipu::Segment");
 /// record.
 #[derive(Default)]
 struct Known {
-    /// The newest record of each registry when the names were read.
+    /// The newest record of each registry at the time of the read.
     newest: Vec<u64>,
     /// The label names by the part of the family's name before the `{`.
     labels: HashMap<String, Vec<Vec<String>>>,
@@ -78,12 +78,12 @@ impl Segment {
         Self { store, known: RefCell::default(), warnings }
     }
 
-    /// The warnings that are to be issued.
+    /// Returns the pending warnings.
     pub(crate) fn warnings(&self) -> Warnings {
         Arc::clone(&self.warnings)
     }
 
-    /// The same segment, with its own registries.
+    /// Returns the same segment, with its own registries.
     fn view(&self) -> Self {
         Self::new(self.store.view(), Arc::clone(&self.warnings))
     }
@@ -110,9 +110,9 @@ impl Segment {
         Ok(())
     }
 
-    /// Registers a family; returns it with its registry. If the segment already has a family of
-    /// that name with a different description, from another program or an earlier version of this
-    /// one, that one stays, and the new family goes to a separate segment.
+    /// Registers a family; returns it with its registry. If the segment already contains a family
+    /// of that name with a different description, from another program or an earlier version of
+    /// this one, the existing family stays, and the new one goes to a separate segment.
     pub(crate) fn family<I: Instrument>(
         &self,
         description: Description,
@@ -164,7 +164,7 @@ unsafe extern "C" fn initialize(
     })
 }
 
-/// The number in an Integer; `None` for nil and for one that is out of range.
+/// Returns the number in an Integer; `None` for nil and for one that is out of range.
 pub(crate) fn whole<N: TryFrom<c_long>>(value: VALUE, refusal: &str) -> Result<Option<N>, Raise> {
     match value {
         NIL => Ok(None),
@@ -175,7 +175,7 @@ pub(crate) fn whole<N: TryFrom<c_long>>(value: VALUE, refusal: &str) -> Result<O
 }
 
 unsafe extern "C" fn path(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| match this.store.path() {
         Some(path) => {
@@ -186,9 +186,9 @@ unsafe extern "C" fn path(this: VALUE) -> VALUE {
     })
 }
 
-/// The pending warnings, each returned once.
+/// Returns the pending warnings, each only once.
 unsafe extern "C" fn warnings(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
         let mut warnings = this.warnings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,9 +197,9 @@ unsafe extern "C" fn warnings(this: VALUE) -> VALUE {
     })
 }
 
-/// The number of updates that were lost or counted without their labels.
+/// Returns the number of updates that were lost or counted without their labels.
 unsafe extern "C" fn dropped(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
         let dropped = this.store.dropped();
@@ -211,7 +211,7 @@ unsafe extern "C" fn dropped(this: VALUE) -> VALUE {
 /// `render("text", "openmetrics", "protobuf", or an Accept header)` returns the content type and
 /// the body.
 unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
         let (format, escaping) = match ruby::text(accept)?.as_str() {
@@ -224,7 +224,7 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
             }
         };
         let kind = format.content_type(escaping);
-        // Warns if anything has overflowed.
+        // Warns if a family overflowed.
         this.store.scrape_registry();
         let registries = this.store.registries();
         let body = ruby::without_gvl(move || {
@@ -272,7 +272,7 @@ impl Sink for Page {
 
 /// `native_view(other)`: initializes this object on the same segment, with its own registries.
 unsafe extern "C" fn view(this: VALUE, other: VALUE) -> VALUE {
-    // SAFETY: the argument lives; the frame has plain data only.
+    // SAFETY: the argument lives; the frame holds only plain data.
     let other: &Segment = unsafe { ruby::value(other) };
     guarded(|| {
         ruby::fill(this, other.view())?;
@@ -282,7 +282,7 @@ unsafe extern "C" fn view(this: VALUE, other: VALUE) -> VALUE {
 
 /// Resets all metrics to zero.
 unsafe extern "C" fn reset(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
         for registry in this.store.registries() {
@@ -294,7 +294,7 @@ unsafe extern "C" fn reset(this: VALUE) -> VALUE {
 
 /// Frees the name of a family in this registry; returns whether it was taken.
 unsafe extern "C" fn forget(this: VALUE, name: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
         let name = ruby::text(name)?;

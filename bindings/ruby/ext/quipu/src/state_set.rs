@@ -1,4 +1,4 @@
-//! `Quipu::StateSet`: named states, one of which is on.
+//! `Quipu::StateSet`: named states. Exactly one is on.
 
 use quipu::{Description, StateSet};
 use rb_sys::{FIX2LONG, FIXNUM_P, VALUE};
@@ -13,7 +13,7 @@ static TYPE: DataType = DataType::new::<Metric<States>>(c"Quipu::StateSet");
 impl Class for States {
     const TYPE: &'static DataType = &TYPE;
 
-    /// The setting is the names of its states.
+    /// Adds the setting: the names of the states.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let Some(names) = settings.first() else { return Ok(description) };
         Ok(description.states(ruby::texts(*names)?))
@@ -28,7 +28,7 @@ pub(crate) fn define() {
 
 /// `native_set(labels or nil, index of the state)`
 unsafe extern "C" fn set(this: VALUE, labels: VALUE, index: VALUE) -> VALUE {
-    // SAFETY: receiver and arguments live; the frame has plain data only.
+    // SAFETY: receiver and arguments live; the frame holds only plain data.
     unsafe {
         let states: &Metric<States> = ruby::value(this);
         let index = match FIXNUM_P(index) {

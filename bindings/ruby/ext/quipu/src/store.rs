@@ -1,7 +1,8 @@
 //! `Quipu::DataStore::MetricStore`: a metric with the interface of client_ruby's stores.
 //!
 //! A store learns the label names of a metric from the first Hash that it gets. Later ones nearly
-//! always have the same names, so a metric usually has one set of names; others are kept with it.
+//! always contain the same names, so one set of names is enough for a usual metric; others are kept
+//! next to it.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -18,12 +19,13 @@ struct MetricStore {
     /// The Ruby object of the segment.
     segment: VALUE,
     spec: Spec,
-    /// Sets are added while holding the GVL, and stay in place until the object is freed.
+    /// The sets of names. A set is added while holding the GVL, and stays in place until the object
+    /// is freed.
     #[expect(clippy::vec_box, reason = "a reference outlives a push")]
     sets: UnsafeCell<Vec<Box<Set>>>,
 }
 
-/// The series that have the same label names.
+/// The series that share their label names.
 struct Set {
     labels: Labels,
     metric: Arc<dyn Metric>,
@@ -47,7 +49,7 @@ impl MetricStore {
     }
 
     fn add(&self, labels: Labels) -> Result<(), Raise> {
-        // SAFETY: the object is marked, and so lives; `open` has checked that it is a segment.
+        // SAFETY: the object is marked, so it lives; `open` checked that it is a segment.
         let segment: &Segment = unsafe { ruby::value(self.segment) };
         let names = labels.names()?;
         let mut spec = self.spec.clone().labels(&names);
@@ -62,15 +64,15 @@ impl MetricStore {
         Ok(())
     }
 
-    /// Finds the set with the names in a Hash, and reads the values into the key. It may raise; so
-    /// the caller's frame must have plain data only.
+    /// Finds the set with the names in a Hash, and reads the values into the key. This may raise;
+    /// so the caller's frame must hold only plain data.
     ///
     /// # Safety
     /// The caller must not call Ruby while the key lives.
     #[inline(always)]
     unsafe fn find<'a>(&'a self, this: VALUE, labels: VALUE, key: &mut Key<'a>) -> &'a Set {
         for _ in 0..2 {
-            // By index: converting a value may run Ruby code that adds a set.
+            // By index, because converting a value can run Ruby code that adds a set.
             let mut index = 0;
             while let Some(set) = self.sets().get(index) {
                 // SAFETY: guaranteed by the caller; the box stays where it is.
@@ -140,7 +142,7 @@ unsafe extern "C" fn open(
 
 /// `native_declare([symbols])`: adds a set of names.
 unsafe extern "C" fn declare(this: VALUE, names: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let store: &MetricStore = unsafe { ruby::value(this) };
     guarded(|| {
         let names = ruby::list(names)?;
@@ -149,10 +151,10 @@ unsafe extern "C" fn declare(this: VALUE, names: VALUE) -> VALUE {
     })
 }
 
-/// Returns the sets of names, as arrays of strings, that the segment has and this store does not:
-/// those that other processes have added.
+/// Returns the sets of names, as arrays of strings, that other processes added: they are in the
+/// segment, but not in this store.
 unsafe extern "C" fn known(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let store: &MetricStore = unsafe { ruby::value(this) };
     guarded(|| {
         // SAFETY: as in `add`.
@@ -171,14 +173,14 @@ unsafe extern "C" fn known(this: VALUE) -> VALUE {
     })
 }
 
-/// Whether it is the label with which a segment identifies the process of a value.
+/// Returns whether this label identifies the process of a value in a segment.
 fn is_process(label: &str) -> bool {
     matches!(label, "pid" | "quipu_process")
 }
 
 /// `native_increment(labels, by)`
 unsafe extern "C" fn increment(this: VALUE, labels: VALUE, by: VALUE) -> VALUE {
-    // SAFETY: receiver and arguments live; the frame has plain data only.
+    // SAFETY: receiver and arguments live; the frame holds only plain data.
     unsafe {
         let store: &MetricStore = ruby::value(this);
         let by = number::float(by);
@@ -215,7 +217,7 @@ unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
 
 /// Returns, for each set, its names as strings, and its series: label values and value.
 unsafe extern "C" fn values(this: VALUE) -> VALUE {
-    // SAFETY: the receiver lives; the frame has plain data only.
+    // SAFETY: the receiver lives; the frame holds only plain data.
     let store: &MetricStore = unsafe { ruby::value(this) };
     guarded(|| {
         let mut sets = Vec::new();

@@ -14,7 +14,7 @@ static TYPE: DataType = DataType::new::<Metric<Summary>>(c"Quipu::Summary");
 impl Class for Summary {
     const TYPE: &'static DataType = &TYPE;
 
-    /// The setting is its quantiles.
+    /// Adds the setting: the quantiles.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let quantiles = settings.first().map(|list| ruby::floats(*list)).transpose()?;
         Ok(description.quantiles(quantiles.unwrap_or_default()))
@@ -30,7 +30,7 @@ pub(crate) fn define() {
 
 /// `native_observe(labels or nil, value)`
 unsafe extern "C" fn observe(this: VALUE, labels: VALUE, value: VALUE) -> VALUE {
-    // SAFETY: receiver and arguments live; the frame has plain data only.
+    // SAFETY: receiver and arguments live; the frame holds only plain data.
     unsafe {
         let summary: &Metric<Summary> = ruby::value(this);
         let value = number::observed(value);

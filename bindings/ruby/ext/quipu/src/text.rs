@@ -1,7 +1,7 @@
-//! Label values: converts Ruby objects to text.
+//! Label values: converts Ruby objects to strings.
 //!
-//! Numbers, symbols, `true`, `false`, `nil` and strings in UTF-8 are read in place. Anything else
-//! is converted by `Quipu::LabelText`, in Ruby, which may raise and run any code.
+//! Numbers, symbols, `true`, `false`, `nil` and strings in UTF-8 are read in place. All other
+//! values are converted by `Quipu::LabelText`, in Ruby, which may raise and run any code.
 
 use std::ffi::c_int;
 
@@ -19,11 +19,11 @@ pub(crate) enum Text<'a> {
     Number(i64),
 }
 
-/// Reads a value in place, or returns `None` if that is not possible. It never runs code of the
+/// Reads a value in place, or returns `None` if this is not possible. It never runs code of the
 /// application.
 ///
 /// # Safety
-/// The caller must not call Ruby while it uses the text.
+/// You must not call Ruby while you use the result.
 #[inline(always)]
 pub(crate) unsafe fn read<'a>(value: VALUE) -> Option<Text<'a>> {
     if FIXNUM_P(value) {
@@ -34,7 +34,7 @@ pub(crate) unsafe fn read<'a>(value: VALUE) -> Option<Text<'a>> {
         // SAFETY: it is a string; the rest is the caller's promise.
         return unsafe { utf8(value) };
     }
-    // SAFETY: it is a symbol. Its name belongs to it.
+    // SAFETY: it is a symbol, which owns its name.
     unsafe {
         if STATIC_SYM_P(value) || ruby::is(value, ruby_value_type::RUBY_T_SYMBOL) {
             return utf8(rb_sym2str(value));
@@ -48,10 +48,11 @@ pub(crate) unsafe fn read<'a>(value: VALUE) -> Option<Text<'a>> {
     }
 }
 
-/// Converts any object to a new string in UTF-8, to which nothing else refers. It may raise.
+/// Converts any object to a new string in UTF-8. Only the caller refers to this string. It may
+/// raise.
 ///
 /// # Safety
-/// The caller's frame must have nothing that needs to be dropped.
+/// Your frame must hold only plain data.
 #[cold]
 pub(crate) unsafe fn convert(value: VALUE) -> VALUE {
     let arguments = [value];
@@ -63,7 +64,8 @@ pub(crate) unsafe fn convert(value: VALUE) -> VALUE {
     if ruby::is_string(text) { text } else { NIL }
 }
 
-/// The text of a string whose encoding is UTF-8, ASCII or binary, and whose bytes are valid UTF-8.
+/// Returns the contents of a string whose encoding is UTF-8, ASCII or binary, and whose bytes are
+/// valid UTF-8.
 ///
 /// # Safety
 /// As for [`read`]; and `string` must be a string.
@@ -77,8 +79,8 @@ unsafe fn utf8<'a>(string: VALUE) -> Option<Text<'a>> {
     std::str::from_utf8(bytes).ok().map(Text::Str)
 }
 
-/// Whether it is binary, UTF-8 or ASCII. These have the same indexes in every version of Ruby;
-/// [`check`] verifies that.
+/// Returns whether the encoding is binary, UTF-8 or ASCII. Their indexes are the same in every
+/// version of Ruby; [`check`] verifies this.
 #[inline(always)]
 fn is_known(encoding: c_int) -> bool {
     (BINARY..=ASCII).contains(&encoding)
@@ -88,7 +90,7 @@ const BINARY: c_int = 0;
 const UTF_8: c_int = 1;
 const ASCII: c_int = 2;
 
-/// Whether the encodings have the expected indexes.
+/// Returns whether the encodings use the expected indexes.
 pub(crate) fn check() -> bool {
     // SAFETY: these return numbers.
     let found = unsafe { (rb_ascii8bit_encindex(), rb_utf8_encindex(), rb_usascii_encindex()) };

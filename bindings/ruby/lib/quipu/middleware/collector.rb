@@ -8,16 +8,16 @@ module Quipu
     #
     #   use Quipu::Middleware::Collector
     #
-    # IDs in paths are replaced, so there is about one series per route: override `path_of` if that
-    # does not suffice.
+    # IDs in paths are replaced, so there is about one series per route. If this is not enough,
+    # override `path_of`.
     class Collector
       # @api private
       UUID = %r{/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?=/|\z)}.freeze
       # @api private
       NUMBER = %r{/\d+(?=/|\z)}.freeze
 
-      # The client chooses the method: any other text is counted as "other", since each would make a
-      # new series.
+      # The client chooses the method. Any other method is counted as "other", because each would
+      # make a new series.
       #
       # @api private
       METHODS = %w[GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT LINK UNLINK]
@@ -77,8 +77,8 @@ module Quipu
 
       private
 
-      # Reuses existing metrics: a program may use the middleware twice, or build its application
-      # again.
+      # Reuses existing metrics, because a program can use the middleware twice, or build its
+      # application again.
       def metric(type, name, docstring, labels)
         @registry.get(name) || @registry.public_send(type, name, docstring: docstring, labels: labels)
       end
