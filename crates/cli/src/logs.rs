@@ -9,6 +9,8 @@
 use std::io::{self, Write};
 
 use clap::ValueEnum;
+use clap::builder::styling::{AnsiColor, Style};
+use quipu_commands::output::is_error_colored;
 use quipu_segment::printable;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::LevelFilter;
@@ -84,13 +86,35 @@ struct Lines(LogFormat);
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().write_all(escaped(self.0, line).as_bytes());
+        let mut text = escaped(self.0, line);
+        if self.0 == LogFormat::Text
+            && is_error_colored()
+            && let Some(colored) = colored(&text)
+        {
+            text = colored;
+        }
+        let _ = io::stderr().write_all(text.as_bytes());
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Colors the level of a line, which is its second word.
+fn colored(line: &str) -> Option<String> {
+    let (time, rest) = line.split_once(' ')?;
+    let (level, message) = rest.trim_start().split_once(' ')?;
+    let color = match level {
+        "ERROR" => AnsiColor::Red,
+        "WARN" => AnsiColor::Yellow,
+        "INFO" => AnsiColor::Green,
+        "DEBUG" | "TRACE" => AnsiColor::Blue,
+        _ => return None,
+    };
+    let (dim, style) = (Style::new().dimmed(), color.on_default().bold());
+    Some(format!("{dim}{time}{dim:#} {style}{level:>5}{style:#} {message}"))
 }
 
 /// Escapes a line, which ends in a line feed.
@@ -106,6 +130,15 @@ fn escaped(format: LogFormat, line: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_level_of_a_line_is_colored() {
+        let line = "2026-11-28T10:00:00Z  WARN slow: it waits\n";
+        let expected = "\u{1b}[2m2026-11-28T10:00:00Z\u{1b}[0m \u{1b}[1m\u{1b}[33m WARN\u{1b}[0m \
+                        slow: it waits\n";
+        assert_eq!(colored(line).as_deref(), Some(expected));
+        assert_eq!(colored("a b c"), None);
+    }
 
     #[test]
     fn a_line_stays_one_line_and_commands_no_terminal() {

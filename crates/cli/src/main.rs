@@ -1,14 +1,16 @@
-//! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu inspect`, `quipu top`,
-//! `quipu diff`, `quipu record`, `quipu inc` and similar commands, `quipu convert` and `quipu
-//! compare`.
+//! The command line: one subcommand for each module of `quipu_commands`, and `quipu serve`, which
+//! runs the daemon.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
 use quipu_cli::config::{self, Flags, Settings};
 use quipu_cli::{logs, serve};
 use quipu_commands::compare::Compare;
@@ -17,64 +19,154 @@ use quipu_commands::output::{self, Coverage, print, warn, warn_lines};
 use quipu_commands::record::{self, Record};
 use quipu_commands::scrape::Scrape;
 use quipu_commands::snapshot::{Restore, Snapshot};
-use quipu_commands::{compare, convert, count, diff, inspect, lint, scrape, snapshot, top};
+use quipu_commands::{compare, convert, count, diff, get, inspect, lint, scrape, snapshot, top};
 use quipu_segment::printable;
 
 /// Crash-safe metrics: count in shared files, watch them live, and run a daemon that collects and
 /// forwards them
 #[derive(Parser)]
-#[command(name = "quipu", version, arg_required_else_help = true)]
+#[command(name = "quipu", version = VERSION, arg_required_else_help = true, help_template = HELP)]
 struct Cli {
+    #[command(flatten)]
+    color: Color,
+
     #[command(subcommand)]
     command: Command,
+}
+
+/// Colors, for all commands.
+#[derive(Args)]
+struct Color {
+    /// When to use colors: in a terminal unless NO_COLOR is set, always, or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide = true)]
+    color: clap::ColorChoice,
+}
+
+/// The help of the whole program. `groups` writes the list of commands.
+const HELP: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}";
+
+/// The commands by purpose, in the order of the help.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Daemon", &["serve", "check", "snapshot", "restore"]),
+    ("Look", &["top", "get", "diff", "inspect", "record", "scrape"]),
+    ("Count", &["inc", "set", "observe", "time"]),
+    ("Messages", &["messages"]),
+    ("Program", &["completions", "man", "version", "help"]),
+];
+
+/// Lists the commands by purpose, each with the first line of its description.
+fn groups(cli: &clap::Command) -> StyledStr {
+    let styles = cli.get_styles();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let mut list = StyledStr::new();
+    for (number, (group, names)) in GROUPS.iter().enumerate() {
+        let space = if number > 0 { "\n" } else { "" };
+        let _ = writeln!(list, "{space}{header}{group}:{header:#}");
+        for name in *names {
+            let about = match cli.find_subcommand(name).and_then(clap::Command::get_about) {
+                Some(about) => about.to_string(),
+                None => "Print the help of a command".to_owned(),
+            };
+            let _ = writeln!(list, "  {literal}{name:<11}{literal:#} {about}");
+        }
+    }
+    let _ = write!(
+        list,
+        "\nquipu COMMAND --help shows examples. Guides: {}/tree/main/docs",
+        env!("CARGO_PKG_REPOSITORY")
+    );
+    list
+}
+
+/// Returns the command line with its help.
+fn command() -> clap::Command {
+    let mut cli = Cli::command();
+    cli.build();
+    let groups = groups(&cli);
+    cli.after_help(groups)
 }
 
 /// The command line of the daemon, without the other commands. The code that describes all commands
 /// is in many places of the program: a daemon that ran this code would have 1.7 MB more of its
 /// program in memory.
 #[derive(Parser)]
-#[command(name = "quipu", version)]
+#[command(name = "quipu", version = VERSION)]
 struct DaemonCli {
+    #[command(flatten)]
+    color: Color,
+
     #[command(subcommand)]
     command: DaemonCommand,
 }
 
 #[derive(Subcommand)]
 enum DaemonCommand {
-    /// Run the daemon: accept metrics by HTTP, StatsD, Graphite, scrapes and files of other
-    /// programs, expose them to Prometheus, and forward them
+    /// Run the daemon, which collects metrics and forwards them
+    ///
+    /// The daemon accepts metrics by HTTP, StatsD, Graphite, scrapes and files of other programs,
+    /// exposes them to Prometheus, and forwards them by remote write and OTLP.
     Serve(Box<Serve>),
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the daemon: accept metrics by HTTP, StatsD, Graphite, scrapes and files of other
-    /// programs, expose them to Prometheus, and forward them
+    /// Run the daemon, which collects metrics and forwards them
+    ///
+    /// The daemon accepts metrics by HTTP, StatsD, Graphite, scrapes and files of other programs,
+    /// exposes them to Prometheus, and forwards them by remote write and OTLP.
     Serve(Box<Serve>),
-    /// Check settings of the daemon or an exposition of metrics for mistakes
+    /// Check settings of the daemon, or an exposition, for mistakes
     Check(Check),
-    /// Back up the state of the daemon, also while it runs, with checksums
+    /// Back up the daemon's state while it runs, with checksums
     Snapshot(Snapshot),
     /// Create a state file from a snapshot
     Restore(Restore),
-    /// Show the metrics that application processes keep in files
-    Scrape(Scrape),
+    /// Watch metrics live: of a segment, a directory, a process, a URL
+    Top(top::Top),
+    /// Print the value of one series
+    Get(get::Get),
+    /// Compare two sources, or one source with itself some time later
+    Diff(diff::Diff),
     /// Inspect a segment file, even after a crash or if it is damaged
     Inspect(inspect::Inspect),
-    /// Watch metrics live in the terminal: of segments, of a process, of a URL
-    Top(top::Top),
-    /// Compare metrics with each other, or with themselves some time later
-    Diff(diff::Diff),
-    /// Record the segments of other programs, second by second, to see what led to a crash
+    /// Record the segments of other programs, second by second
     Record(Record),
+    /// Expose the metrics that application processes keep in files
+    Scrape(Scrape),
     /// Add to a counter or a gauge in a segment file
     Inc(count::Inc),
     /// Set a gauge in a segment file
     Set(count::Set),
     /// Observe a value in a histogram in a segment file
     Observe(count::Observe),
-    /// Run a command, and observe the seconds that it takes in a histogram in a segment file
+    /// Run a command, and observe its duration in a histogram in a segment file
     Time(count::Time),
+    /// Convert messages of metrics between 18 formats, or compare the formats
+    Messages(Messages),
+    /// Print the completions for a shell
+    Completions {
+        /// Shell
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Write the man pages into a directory
+    Man {
+        /// Directory, which must exist
+        #[arg(value_name = "DIR", default_value = ".")]
+        directory: PathBuf,
+    },
+    /// Print the version and the commit
+    Version,
+}
+
+#[derive(Args)]
+struct Messages {
+    #[command(subcommand)]
+    command: MessagesCommand,
+}
+
+#[derive(Subcommand)]
+enum MessagesCommand {
     /// Convert messages from one format to another
     Convert(Convert),
     /// Compare the size and speed of every format on the messages of a file
@@ -120,15 +212,23 @@ enum CheckCommand {
 /// Exit code for unusable settings, the same as clap's for usage errors.
 const USAGE: u8 = 2;
 
+/// The version, with the commit in builds of a release.
+const VERSION: &str = env!("BUILD_VERSION");
+
 /// The warning about an environment variable that begins with `QUIPU_` and is not a setting.
 const NO_SETTING: &str = "is not a setting and is ignored; quipu serve --help lists the settings";
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|name| name == "serve") {
-        let DaemonCommand::Serve(arguments) = DaemonCli::parse().command;
+        let DaemonCli { color, command: DaemonCommand::Serve(arguments) } = DaemonCli::parse();
+        output::choose_color(color.color);
         return serve(&arguments);
     }
-    let cli = Cli::try_parse().unwrap_or_else(|error| with_tip(error).exit());
+    let cli = command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .unwrap_or_else(|error| with_tip(error).exit());
+    output::choose_color(cli.color.color);
     let code = match cli.command {
         Command::Serve(arguments) => return serve(&arguments),
         Command::Check(Check { command: CheckCommand::Config { file } }) => {
@@ -142,14 +242,37 @@ fn main() -> ExitCode {
         Command::Scrape(arguments) => scrape::run(&arguments).map(Coverage::code),
         Command::Inspect(arguments) => inspect::run(&arguments).map(Coverage::code),
         Command::Top(arguments) => top::run(&arguments).map(top::End::code),
-        Command::Diff(arguments) => diff::run(&arguments).map(Coverage::code),
+        Command::Get(arguments) => get::run(&arguments).map(Coverage::code),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Record(arguments) => record::run(&arguments).map(|()| 0),
         Command::Inc(arguments) => count::inc(&arguments).map(|()| 0),
         Command::Set(arguments) => count::set(&arguments).map(|()| 0),
         Command::Observe(arguments) => count::observe(&arguments).map(|()| 0),
         Command::Time(arguments) => Ok(count::time(&arguments)),
-        Command::Convert(arguments) => convert::run(&arguments).map(|()| 0),
-        Command::Compare(arguments) => compare::run(&arguments).map(|()| 0),
+        Command::Messages(Messages { command: MessagesCommand::Convert(arguments) }) => {
+            convert::run(&arguments).map(|()| 0)
+        }
+        Command::Messages(Messages { command: MessagesCommand::Compare(arguments) }) => {
+            compare::run(&arguments).map(|()| 0)
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command(), "quipu", &mut script);
+            return printed(print(|out| out.write_all(&script)));
+        }
+        Command::Man { directory } => {
+            // A page about the help of each command would repeat the other pages.
+            let cli = Cli::command()
+                .disable_help_subcommand(true)
+                .mut_subcommands(|command| command.disable_help_subcommand(true));
+            return match clap_mangen::generate_to(cli, &directory) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    fail(&output::Error::new(format_args!("{}: {error}", printable(&directory))))
+                }
+            };
+        }
+        Command::Version => return printed(print(|out| writeln!(out, "quipu {VERSION}"))),
     };
     code.map_or_else(|error| fail(&error), ExitCode::from)
 }
@@ -276,6 +399,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_help_lists_every_command_once() {
+        let mut listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let cli = command();
+        let mut all: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
+        listed.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(listed, all);
+    }
+
+    #[test]
     fn serve_is_the_same_without_the_other_commands() {
         let cases: &[&[&str]] = &[
             &["--help"],
@@ -294,7 +427,7 @@ mod tests {
             assert_eq!(error, expected, "{words:?}");
         }
         let words = ["quipu", "serve", "--threads", "2"];
-        let Ok(DaemonCli { command: DaemonCommand::Serve(serve) }) =
+        let Ok(DaemonCli { command: DaemonCommand::Serve(serve), .. }) =
             DaemonCli::try_parse_from(words)
         else {
             panic!("{words:?} is not read");

@@ -1,4 +1,4 @@
-//! `quipu compare` as users run it: the real binary on files.
+//! `quipu messages compare` as users run it: the real binary on files.
 
 #![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
 
@@ -17,7 +17,7 @@ fn compare(name: &str, bytes: &[u8], more: &[&str]) -> (Run, TempDir) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join(name);
     fs::write(&path, bytes).unwrap();
-    let arguments = ["compare", path.to_str().unwrap(), "--seconds", "0.01"];
+    let arguments = ["messages", "compare", path.to_str().unwrap(), "--seconds", "0.01"];
     (run(&[&arguments[..], more].concat(), b""), directory)
 }
 
@@ -142,8 +142,9 @@ fn faults_of_the_file_are_named() {
     run.expect_error(&["metrics.tsv: tsv: at byte ", "3 messages could be read before it"]);
     let (run, _directory) = compare("metrics.tsv", text.as_bytes(), &["--svg", "/no/where.svg"]);
     run.expect_error(&["/no/where.svg: No such file"]);
-    assert_eq!(support::run(&["compare", "x", "--seconds", "-1"], b"").code, Some(2));
-    support::run(&["compare", "/no/where"], b"").expect_error(&["/no/where: No such file"]);
+    assert_eq!(support::run(&["messages", "compare", "x", "--seconds", "-1"], b"").code, Some(2));
+    support::run(&["messages", "compare", "/no/where"], b"")
+        .expect_error(&["/no/where: No such file"]);
 }
 
 #[test]
@@ -153,13 +154,15 @@ fn the_plot_does_not_replace_the_file() {
     let path = directory.path().join("metrics.tsv");
     fs::write(&path, &text).unwrap();
     let path = path.to_str().unwrap();
-    support::run(&["compare", path, "--svg", path], b"").expect_error(&["is the input file"]);
+    support::run(&["messages", "compare", path, "--svg", path], b"")
+        .expect_error(&["is the input file"]);
     assert_eq!(fs::read_to_string(path).unwrap(), text);
 }
 
 #[test]
 fn standard_input_is_compared_too() {
     let text = tsv(&messages(Kind::Counter));
-    let out = support::run(&["compare", "-", "--seconds", "0.01"], text.as_bytes()).success();
+    let out =
+        support::run(&["messages", "compare", "-", "--seconds", "0.01"], text.as_bytes()).success();
     assert!(String::from_utf8(out).unwrap().starts_with("standard input: 4 messages (union)"));
 }

@@ -1,4 +1,4 @@
-//! `quipu convert` as users run it: the real binary, over pipes and files.
+//! `quipu messages convert` as users run it: the real binary, over pipes and files.
 
 #![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
 
@@ -22,8 +22,16 @@ fn every_format_is_converted_into_every_other() {
         for (j, to) in formats.iter().enumerate() {
             let kind = Kind::ALL[(i + j) % 4];
             let messages = messages(kind);
-            let arguments =
-                ["convert", "--from", from.name(), "--to", to.name(), "--message", argument(kind)];
+            let arguments = [
+                "messages",
+                "convert",
+                "--from",
+                from.name(),
+                "--to",
+                to.name(),
+                "--message",
+                argument(kind),
+            ];
             let out = run(&arguments, &encoded(*from, Framing::Own, &messages)).success();
             let read = lines(*to, kind, Framing::Own, &out);
             assert_eq!(in_order(&read), in_order(&tsv(&messages)), "{arguments:?}");
@@ -48,13 +56,13 @@ fn every_format_kind_and_framing_survives_a_way_through_tsv() {
                 }
                 let text = tsv(&messages);
                 let to = ["--to", format.name(), "--to-framing", name, "--message", argument(kind)];
-                let arguments = [&["convert", "--from", "tsv"][..], &to].concat();
+                let arguments = [&["messages", "convert", "--from", "tsv"][..], &to].concat();
                 let out = run(&arguments, text.as_bytes()).success();
                 assert_eq!(out, encoded(format, framing, &messages), "{arguments:?}");
 
                 let from = ["--from", format.name(), "--from-framing", name];
                 let rest = ["--to", "tsv", "--message", argument(kind)];
-                let arguments = [&["convert"], &from[..], &rest].concat();
+                let arguments = [&["messages", "convert"][..], &from[..], &rest].concat();
                 let back = run(&arguments, &out).success();
                 let back = String::from_utf8(back).unwrap();
                 assert_eq!(in_order(&back), in_order(&text), "{arguments:?}");
@@ -74,7 +82,7 @@ fn in_order(lines: &str) -> Vec<&str> {
 #[test]
 fn a_kind_that_loses_all_values_is_questioned() {
     let json = b"{\"ID\":\"Yg==\",\"Value\":7}\n{\"ID\":\"Yg==\",\"Value\":8}\n";
-    let run = run(&["convert", "--from", "json", "--to", "tsv"], json);
+    let run = run(&["messages", "convert", "--from", "json", "--to", "tsv"], json);
     run.expect_error(&["is each message a counter? --message counter", "0 messages"]);
 }
 
@@ -82,7 +90,7 @@ fn a_kind_that_loses_all_values_is_questioned() {
 fn a_second_message_needs_a_length_between() {
     for format in exact().filter(|format| !format.is_delimited()) {
         let to = ["--to", format.name(), "--to-framing", "none"];
-        let arguments = [&["convert", "--from", "tsv"][..], &to].concat();
+        let arguments = [&["messages", "convert", "--from", "tsv"][..], &to].concat();
         let text = tsv(&messages(Kind::Counter)[..2]);
         run(&arguments, text.as_bytes()).expect_error(&["use a framing with lengths", "message 2"]);
     }
@@ -90,7 +98,7 @@ fn a_second_message_needs_a_length_between() {
 
 #[test]
 fn an_object_with_unknown_members_is_refused() {
-    let run = run(&["convert", "--from", "json", "--to", "tsv"], b"{\"a\":1}\n");
+    let run = run(&["messages", "convert", "--from", "json", "--to", "tsv"], b"{\"a\":1}\n");
     run.expect_error(&["expected a member of a union: Type, ID,", "0 messages were converted"]);
 }
 
@@ -102,7 +110,8 @@ fn messages_that_a_format_cannot_carry_fail_or_are_skipped() {
         let text = tsv(&messages);
         for format in exact() {
             let name = format.name();
-            let arguments = ["convert", "--from", "tsv", "--to", name, "--message", "gauge"];
+            let arguments =
+                ["messages", "convert", "--from", "tsv", "--to", name, "--message", "gauge"];
             let going = [&arguments[..], &["--keep-going"]].concat();
             let mut alone = Vec::new();
             let written = format.encode(&messages[1], &mut alone);
@@ -141,7 +150,8 @@ fn truncated_input_is_an_error_after_the_whole_messages() {
         let stream = encoded(format, Framing::U32Le, &messages);
         let first = encoded(format, Framing::U32Le, &messages[..1]).len();
         let name = format.name();
-        let arguments = ["convert", "--from", name, "--to", "tsv", "--from-framing", "u32le"];
+        let arguments =
+            ["messages", "convert", "--from", name, "--to", "tsv", "--from-framing", "u32le"];
         for cut in [first - 1, first + 1, first + 5, stream.len() - 1] {
             let run = run(&arguments, &stream[..cut]);
             run.expect_error(&[
@@ -162,7 +172,10 @@ fn own_framing_cut_anywhere_gives_whole_messages() {
     for format in exact() {
         let stream = encoded(format, Framing::Own, &messages);
         for cut in [1, stream.len() / 3, stream.len() / 2, stream.len() - 2] {
-            let run = run(&["convert", "--from", format.name(), "--to", "tsv"], &stream[..cut]);
+            let run = run(
+                &["messages", "convert", "--from", format.name(), "--to", "tsv"],
+                &stream[..cut],
+            );
             assert!(text.starts_with(&run.text()), "{} {cut} {run:?}", format.name());
             // Without an error, the cut was between two messages.
             if run.code != Some(0) {
@@ -186,7 +199,8 @@ fn garbage_is_an_error() {
     for format in exact() {
         let name = format.name();
         for framing in ["own", "u32le", "varint", "none"] {
-            let arguments = ["convert", "--from", name, "--to", "tsv", "--from-framing", framing];
+            let arguments =
+                ["messages", "convert", "--from", name, "--to", "tsv", "--from-framing", framing];
             let run = run(&arguments, &garbage);
             run.expect_error(&[&format!("quipu: standard input: {name}: at byte ")]);
         }
@@ -196,7 +210,7 @@ fn garbage_is_an_error() {
 #[test]
 fn errors_suggest_the_framing_and_kind_that_fit() {
     let union = encoded(format("protobuf"), Framing::U32Le, &messages(Kind::MetricUnion));
-    let arguments = ["convert", "--from", "protobuf", "--to", "tsv"];
+    let arguments = ["messages", "convert", "--from", "protobuf", "--to", "tsv"];
     run(&arguments, &union)
         .expect_error(&["0 messages were converted; is the framing u32le? --from-framing u32le"]);
 
@@ -214,8 +228,8 @@ fn a_conversion_continues_after_unreadable_messages() {
     stream.extend([2, 0, 0, 0, 0xff, 0xff]);
     stream.extend(encoded(format("protobuf"), Framing::U32Le, &good[2..]));
     let arguments = [
-        ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"],
-        ["--from-framing", "u32le", "--keep-going", "-", "-o", "-", "--force"],
+        &["messages", "convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"][..],
+        &["--from-framing", "u32le", "--keep-going", "-", "-o", "-", "--force"],
     ]
     .concat();
     let run = run(&arguments, &stream);
@@ -230,13 +244,14 @@ fn a_conversion_continues_after_unreadable_messages() {
 fn errors_suggest_skipping_where_it_is_possible() {
     // No framing is suggested, because the fault is after the head of the input.
     let good = encoded(format("protobuf"), Framing::Own, &messages(Kind::Counter)).repeat(2000);
-    let arguments = ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];
+    let arguments =
+        ["messages", "convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];
     let bad = [&good[..], &[2, 0xff, 0xff]].concat();
     run(&arguments, &bad)
         .expect_error(&["; 8,000 messages were converted; --keep-going skips such messages\n"]);
 
     let text = tsv(&messages(Kind::Counter)).repeat(2000) + "Counter x";
-    let arguments = ["convert", "--from", "tsv", "--to", "tsv", "--message", "counter"];
+    let arguments = ["messages", "convert", "--from", "tsv", "--to", "tsv", "--message", "counter"];
     let going = [&arguments[..], &["--keep-going"]].concat();
     run(&arguments, text.as_bytes()).expect_error(&["; 8,000 messages were converted\n"]);
     run(&going, text.as_bytes()).expect_error(&["without lengths between them"]);
@@ -247,7 +262,7 @@ fn an_error_has_the_number_of_a_message_of_another_kind() {
     let mut text = tsv(&messages(Kind::Counter));
     let place = text.len();
     text.push_str(&tsv(&messages(Kind::Gauge)));
-    let arguments = ["convert", "--from", "tsv", "--to", "tsv", "--message", "counter"];
+    let arguments = ["messages", "convert", "--from", "tsv", "--to", "tsv", "--message", "counter"];
     let run = run(&arguments, text.as_bytes());
     run.expect_error(&[
         &format!("tsv: at byte {place}: expected a line of a counter"),
@@ -259,15 +274,18 @@ fn an_error_has_the_number_of_a_message_of_another_kind() {
 #[test]
 fn empty_input_has_no_messages() {
     for format in exact() {
-        assert_eq!(run(&["convert", "--from", format.name(), "--to", "tsv"], b"").success(), b"");
+        assert_eq!(
+            run(&["messages", "convert", "--from", format.name(), "--to", "tsv"], b"").success(),
+            b""
+        );
     }
 }
 
 #[test]
 fn names_of_formats_are_listed() {
-    let help = run(&["convert", "--help"], b"").success();
+    let help = run(&["messages", "convert", "--help"], b"").success();
     let help = String::from_utf8(help).unwrap();
-    let wrong = run(&["convert", "--from", "yaml", "--to", "tsv"], b"");
+    let wrong = run(&["messages", "convert", "--from", "yaml", "--to", "tsv"], b"");
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     for format in exact() {
         assert!(help.contains(format.name()), "{help}");

@@ -114,10 +114,9 @@ pub fn fetch_protobuf(url: &str, timeout: Duration) -> Result<Option<Vec<u8>>, S
 }
 
 fn fetcher(url: &str, timeout: Duration) -> Result<Fetcher, String> {
-    match url.starts_with("http://") {
-        true => Ok(Fetcher::new(None, tls::without_trust(), timeout, MAX_BYTES)),
-        false => Err("only http:// is supported: name the address without TLS".into()),
-    }
+    let is_encrypted = url.starts_with("https://");
+    let tls = if is_encrypted { tls::of_system()? } else { tls::without_trust() };
+    Ok(Fetcher::new(None, tls, timeout, MAX_BYTES))
 }
 
 impl Fetcher {

@@ -1,4 +1,4 @@
-//! `quipu compare`: measures the size and the time of a file's messages in every format.
+//! `quipu messages compare`: measures the size and the time of a file's messages in every format.
 
 mod measure;
 mod plot;
@@ -20,7 +20,7 @@ use measure::Measurement;
 use report::Comparison;
 use sample::Sample;
 
-/// Arguments of `quipu compare`.
+/// Arguments of `quipu messages compare`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Sizes and times are averages per message: in a stream with the format's \
     own framing, and for a message that stands alone. Times are medians over rounds; each round \

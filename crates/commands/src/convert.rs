@@ -1,4 +1,5 @@
-//! `quipu convert`: converts a stream of messages from one format to another, in constant memory.
+//! `quipu messages convert`: converts a stream of messages from one format to another, in constant
+//! memory.
 //!
 //! We write the output when 64 KiB have accumulated, and whenever the input pauses, so a slow pipe
 //! never delays a message.
@@ -22,7 +23,7 @@ use crate::wire::{
 use output::Output;
 use stop::{Stop, Wait};
 
-/// Arguments of `quipu convert`.
+/// Arguments of `quipu messages convert`.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Messages are written as they arrive: a slow pipe delays none. With -o, the file \

@@ -9,6 +9,7 @@ mod series_name;
 mod timed;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -16,7 +17,7 @@ use quipu::Registry;
 use quipu::intake::{Buckets, Change, Intake, Limits, Metric, Shape};
 use quipu_segment::{Options, printable};
 
-use crate::output::{Error, warn};
+use crate::output::{Error, print, warn};
 
 pub use series_name::SeriesName;
 
@@ -24,7 +25,7 @@ pub use series_name::SeriesName;
 #[derive(Args, Clone, Debug)]
 pub struct CountFlags {
     /// Segment file; created if it does not exist
-    #[arg(long, env = FILE_VARIABLE, value_name = "FILE")]
+    #[arg(long, short, env = FILE_VARIABLE, value_name = "FILE")]
     pub file: PathBuf,
 
     /// Permission bits of a file that is created, such as 0660 for all users of its group; an
@@ -61,6 +62,10 @@ pub struct Inc {
     /// What to add; less than zero for gauges only
     #[arg(value_name = "N", default_value = "1", value_parser = number, allow_hyphen_values = true)]
     n: f64,
+
+    /// Print the new value
+    #[arg(long)]
+    print: bool,
 }
 
 /// Arguments of `quipu set`.
@@ -129,10 +134,10 @@ pub struct Bounds {
 const EXAMPLES: &str = "\
 Examples:
   quipu inc --file /run/app.quipu 'jobs_total{queue=\"mail\"}'
-  quipu inc --file /run/app.quipu bytes_total 4096
-  quipu set --file /run/app.quipu 'backup_age_seconds{host=\"db1\"}' 30
-  quipu observe --file /run/app.quipu --buckets 10,100,1000 rows 250
-  quipu time --file /run/app.quipu 'backup_seconds' -- tar cf backup.tar data
+  quipu inc -f /run/app.quipu --print bytes_total 4096
+  quipu set -f /run/app.quipu 'backup_age_seconds{host=\"db1\"}' 30
+  quipu observe -f /run/app.quipu --buckets 10,100,1000 rows 250
+  quipu time -f /run/app.quipu 'backup_seconds' -- tar cf backup.tar data
 
 QUIPU_FILE names the file if --file does not, and QUIPU_MODE its mode.";
 
@@ -146,7 +151,16 @@ const TIMED: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900
 /// # Errors
 /// Fails if the file is unusable, or if the metric does not accept the number.
 pub fn inc(arguments: &Inc) -> Result<(), Error> {
-    change(&arguments.flags, &arguments.series, &Change::Add(arguments.n))
+    let Inc { flags, series, n, print: is_printed } = arguments;
+    let registry = change(flags, series, &Change::Add(*n))?;
+    if *is_printed {
+        let labels = series.labels();
+        let value = |name: &str| registry.value(name, &labels);
+        // The text format adds the end of a counter's name if it is missing.
+        let value = value(&series.name).or_else(|| value(&format!("{}_total", series.name)));
+        print(|out| value.map_or(Ok(()), |value| writeln!(out, "{value}")))?;
+    }
+    Ok(())
 }
 
 /// Runs `quipu set`.
@@ -154,7 +168,7 @@ pub fn inc(arguments: &Inc) -> Result<(), Error> {
 /// # Errors
 /// Returns the errors of [`inc`].
 pub fn set(arguments: &Set) -> Result<(), Error> {
-    change(&arguments.flags, &arguments.series, &Change::Set(arguments.value))
+    change(&arguments.flags, &arguments.series, &Change::Set(arguments.value)).map(drop)
 }
 
 /// Runs `quipu observe`.
@@ -164,7 +178,7 @@ pub fn set(arguments: &Set) -> Result<(), Error> {
 pub fn observe(arguments: &Observe) -> Result<(), Error> {
     let Observe { flags, bounds, series, value } = arguments;
     let shape = bounds.shape(&OBSERVED);
-    change(flags, series, &Change::Observe(*value, bounds.buckets(&shape)))
+    change(flags, series, &Change::Observe(*value, bounds.buckets(&shape))).map(drop)
 }
 
 /// Runs `quipu time`. Returns the exit code of the command. If the time cannot be counted, this is
@@ -199,8 +213,8 @@ impl Bounds {
     }
 }
 
-/// Changes a series of the file.
-fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Result<(), Error> {
+/// Changes a series of the file, and returns the registry of the file.
+fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Result<Registry, Error> {
     let CountFlags { file, mode, help_text, unit } = flags;
     let name = series.name.as_str();
     let base = name.strip_suffix("_total").unwrap_or(name);
@@ -224,7 +238,7 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
             printable(file)
         ));
     }
-    Ok(())
+    Ok(registry)
 }
 
 /// Parses a number. A whole number must be exact as a float.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use crate::filter::Filter;
 use crate::look::{Look, Source, Target};
 use crate::output::{Coverage, Error, OutputFormat, print, warn};
 use changes::Changes;
@@ -22,6 +23,7 @@ use quipu_process::time::Time;
 Examples:
   quipu diff /run/app.quipu --after 10s
   quipu diff before.prom after.prom --over 60s
+  quipu diff --exit-code --filter 'http -quipu_' before.prom http://127.0.0.1:8081
   quipu diff --format json old.quipu http://127.0.0.1:8081/metrics
 
 A and B are segment files, expositions that were saved, directories, URLs (http; without a path, \
@@ -44,16 +46,26 @@ pub struct Diff {
     #[arg(long, value_name = "TIME", conflicts_with = "after")]
     over: Option<Time>,
 
+    /// Compares the series that have all of these words in their name or labels; -WORD must be
+    /// missing
+    #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
+    filter: String,
+
+    /// Exits with 1 if something changed
+    #[arg(long)]
+    exit_code: bool,
+
     /// Format to write to standard output
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     format: OutputFormat,
 }
 
-/// Compares A with B. Returns whether all of A and B could be read.
+/// Compares A with B. Returns the exit code: 3 if a part of A or B could not be read, and 1 if
+/// something changed and `--exit-code` is given.
 ///
 /// # Errors
 /// Fails if a target is unreadable, or if the output cannot be written.
-pub fn run(arguments: &Diff) -> Result<Coverage, Error> {
+pub fn run(arguments: &Diff) -> Result<u8, Error> {
     let mut source = Source::new(Target::parse(&arguments.a));
     let mut problems = Problems::default();
     let before = problems.look(&mut source)?;
@@ -70,13 +82,18 @@ pub fn run(arguments: &Diff) -> Result<Coverage, Error> {
         }
     };
     let seconds = time.map(|time| time.as_secs_f64()).filter(|seconds| *seconds > 0.0);
-    let changes = Changes::between(&before, &after, seconds);
+    let filter = Filter::parse(&arguments.filter);
+    let changes = Changes::between(&before, &after, seconds, &filter);
+    let is_different = arguments.exit_code && !changes.families.is_empty();
     let written = print(|out| match arguments.format {
         OutputFormat::Text => text::write(&changes, out),
         OutputFormat::Json => json::write(&changes, out),
     });
-    let coverage = Coverage::part_if(!problems.0.is_empty());
-    written.map(|_| coverage)
+    written?;
+    match Coverage::part_if(!problems.0.is_empty()) {
+        Coverage::Whole => Ok(u8::from(is_different)),
+        part => Ok(part.code()),
+    }
 }
 
 /// The unreadable files and lines. Each problem is reported only once.

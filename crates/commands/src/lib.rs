@@ -5,6 +5,8 @@ pub mod compare;
 pub mod convert;
 pub mod count;
 pub mod diff;
+mod filter;
+pub mod get;
 pub mod inspect;
 pub mod lint;
 mod look;

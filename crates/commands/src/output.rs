@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
+use std::sync::LazyLock;
 
+use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
+use clap::builder::styling::Style;
 use quipu_segment::printable;
 
 /// Standard output, with a buffer.
@@ -17,7 +20,8 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(text: impl fmt::Display) -> Self {
+    /// Creates the error for a failure, with exit code 1.
+    pub fn new(text: impl fmt::Display) -> Self {
         Self { text: text.to_string(), code: 1 }
     }
 
@@ -79,17 +83,62 @@ pub enum OutputFormat {
     Json,
 }
 
+/// Returns text in a style if standard output shows colors: a terminal, unless `NO_COLOR` is set,
+/// `TERM` is `dumb`, or `--color` decides.
+pub(crate) fn painted<T: fmt::Display>(style: Style, text: T) -> StyledText<T> {
+    StyledText(if is_colored() { style } else { Style::new() }, text)
+}
+
+/// Text in a style.
+pub(crate) struct StyledText<T>(Style, T);
+
+impl<T: fmt::Display> fmt::Display for StyledText<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(style, text) = self;
+        write!(f, "{style}{text}{style:#}")
+    }
+}
+
+/// Returns whether standard output shows colors.
+pub(crate) fn is_colored() -> bool {
+    static IS_COLORED: LazyLock<bool> =
+        LazyLock::new(|| AutoStream::choice(&io::stdout()) != ColorChoice::Never);
+    *IS_COLORED
+}
+
+/// Returns whether standard error shows colors.
+pub fn is_error_colored() -> bool {
+    static IS_COLORED: LazyLock<bool> =
+        LazyLock::new(|| AutoStream::choice(&io::stderr()) != ColorChoice::Never);
+    *IS_COLORED
+}
+
+/// Decides for all streams whether they show colors.
+pub fn choose_color(choice: clap::ColorChoice) {
+    match choice {
+        clap::ColorChoice::Auto => ColorChoice::Auto,
+        clap::ColorChoice::Always => ColorChoice::Always,
+        clap::ColorChoice::Never => ColorChoice::Never,
+    }
+    .write_global();
+}
+
 /// Writes a line to standard error, and escapes characters that control a terminal. Ignores
 /// failures, because there is no other place to report them.
 pub fn warn(message: &dyn fmt::Display) {
-    let _ = writeln!(io::stderr(), "quipu: {}", printable(&message.to_string()));
+    let _ = writeln!(io::stderr(), "{} {}", sender(), printable(&message.to_string()));
 }
 
 /// Writes several lines, like [`warn`].
 pub fn warn_lines(message: &dyn fmt::Display) {
     let text = message.to_string();
     let lines: Vec<_> = text.lines().map(|line| printable(line).to_string()).collect();
-    let _ = writeln!(io::stderr(), "quipu: {}", lines.join("\n"));
+    let _ = writeln!(io::stderr(), "{} {}", sender(), lines.join("\n"));
+}
+
+/// Returns the beginning of each message.
+fn sender() -> &'static str {
+    if is_error_colored() { "\x1b[1;31mquipu:\x1b[0m" } else { "quipu:" }
 }
 
 /// Reports that the command reads standard input, if this is a terminal, because the command would

@@ -3,7 +3,6 @@
 //! `view` draws. With `--replay`, `replay` shows the recording of a flight recorder instead.
 
 mod app;
-mod filter;
 mod hangup;
 mod list;
 mod model;
@@ -23,6 +22,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use quipu_segment::printable;
 
+use crate::count::FILE_VARIABLE;
 use crate::look::{Source, Target};
 use crate::output::{Coverage, Error, print, warn};
 use app::{App, INTERVALS};
@@ -39,8 +39,9 @@ pub use screen::End;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
+  quipu top
   quipu top /run/app.quipu
-  quipu top http://127.0.0.1:8081/metrics
+  quipu top localhost:9100
   quipu top --once --sort rate --rows 20 /run/quipu
   quipu top --once --family http_requests_total --by path 4711
   quipu top --replay /run/app.quipu
@@ -48,10 +49,11 @@ Examples:
 
 Press ? for the keys. Nothing is changed, and no process waits.")]
 pub struct Top {
-    /// Segment file, directory of segments or of files of other clients, URL of an exposition
-    /// (http; the default path is /metrics), or ID of a process that has mapped segments
-    #[arg(value_name = "FILE|DIR|URL|PID")]
-    target: OsString,
+    /// Segment file, directory of segments or of files of other clients, URL of an exposition or
+    /// HOST:PORT (without a path, of /metrics), or ID of a process that has mapped segments
+    /// [default: the daemon at 127.0.0.1:8081]
+    #[arg(env = FILE_VARIABLE, value_name = "FILE|DIR|URL|PID")]
+    target: Option<OsString>,
 
     /// Shows what the flight recorder of a segment file recorded, also of a process that died: the
     /// last moment first
@@ -81,8 +83,8 @@ pub struct Top {
     #[arg(long, value_enum, value_name = "ORDER", default_value = "name")]
     sort: Sort,
 
-    /// Shows the series that have all of these words in their name or labels; !WORD must be missing
-    #[arg(long, value_name = "WORDS", default_value = "")]
+    /// Shows the series that have all of these words in their name or labels; -WORD must be missing
+    #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
     filter: String,
 
     /// Lists all series, instead of families
@@ -133,7 +135,7 @@ fn interval(text: &str) -> Result<Time, String> {
 
 fn live(arguments: &Top) -> Result<End, Error> {
     let interval = arguments.interval.0;
-    let target = Target::parse(&arguments.target);
+    let target = Target::parse_or_daemon(arguments.target.as_deref());
     // Start anyway, because a server may be about to start, and may be slow. Its errors are shown
     // on the screen.
     let is_awaited =
@@ -159,8 +161,11 @@ fn live(arguments: &Top) -> Result<End, Error> {
 }
 
 fn replay(arguments: &Top) -> Result<End, Error> {
-    let path = Path::new(&arguments.target);
-    if let Target::Url(url) = Target::parse(&arguments.target) {
+    let Some(target) = &arguments.target else {
+        return Err(Error::usage("--replay reads a file: name a segment, such as state.quipu"));
+    };
+    let path = Path::new(target);
+    if let Target::Url(url) = Target::parse(target) {
         let message = "--replay reads a file: name a segment, such as the daemon's state file";
         return Err(Error::new(format_args!("{}: {message}", printable(&url))));
     }

@@ -1,5 +1,5 @@
-//! The parts that `quipu convert` and `quipu compare` share: formats, kinds and framings as
-//! arguments, inputs, and hints for unreadable inputs.
+//! The parts that `quipu messages convert` and `quipu messages compare` share: formats, kinds and
+//! framings as arguments, inputs, and hints for unreadable inputs.
 //!
 //! All formats are from [`AnyFormat::all`], so you can add a format without changing this code.
 

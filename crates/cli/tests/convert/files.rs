@@ -42,7 +42,8 @@ impl Place {
 
 fn convert(input: &Path, output: &Path, more: &[&str]) -> Run {
     let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
-    let arguments = ["convert", "--from", "tsv", "--to", "tsv", input, "--output", output];
+    let arguments =
+        ["messages", "convert", "--from", "tsv", "--to", "tsv", input, "--output", output];
     run(&[&arguments[..], more].concat(), b"")
 }
 
@@ -127,7 +128,8 @@ fn skipped_messages_do_not_make_a_file_unfinished() {
     // The second message is invalid.
     fs::write(&input, [&[2, 0x10, 1][..], &[1, 0xff], &[2, 0x10, 2]].concat()).unwrap();
     let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
-    let arguments = ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];
+    let arguments =
+        ["messages", "convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];
     let run = run(&[&arguments[..], &["--keep-going", input, "-o", output]].concat(), b"");
     run.expect_error(&["1 message was skipped", "2 messages were converted"]);
     assert_eq!(place.read("out"), "Counter\t-\t\t1\t-\t-\nCounter\t-\t\t2\t-\t-\n");

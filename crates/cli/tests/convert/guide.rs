@@ -17,7 +17,7 @@ fn the_examples_of_the_page_run() {
             let (command, expected) = split(example);
             // We skip other commands, because they depend on the reader's hosts or on the machine's
             // speed.
-            if command.starts_with("quipu convert")
+            if command.starts_with("quipu messages convert")
                 || command.starts_with("printf")
                 || command.starts_with("od")
             {

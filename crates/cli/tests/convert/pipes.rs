@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::support::{encoded, exact, format, messages, quipu, run, tsv};
 
 fn start(from: &str, to: &str) -> (Child, ChildStdin) {
-    let mut child = quipu(&["convert", "--from", from, "--to", to]).spawn().unwrap();
+    let mut child = quipu(&["messages", "convert", "--from", from, "--to", to]).spawn().unwrap();
     let stdin = child.stdin.take().unwrap();
     (child, stdin)
 }
@@ -32,7 +32,7 @@ fn a_slow_pipe_holds_no_message_back() {
     for format in exact() {
         // Check two commands in one pipe, because either of them could hold a message back.
         let (mut first, mut stdin) = start("tsv", format.name());
-        let mut second = quipu(&["convert", "--from", format.name(), "--to", "tsv"])
+        let mut second = quipu(&["messages", "convert", "--from", format.name(), "--to", "tsv"])
             .stdin(first.stdout.take().unwrap())
             .spawn()
             .unwrap();
@@ -55,7 +55,8 @@ fn a_slow_pipe_holds_no_message_back() {
 fn small_pieces_hold_no_message_back() {
     let text = tsv(&messages(Kind::MetricUnion)).repeat(100);
     for from in ["quipu", "json", "xdr", "gob"] {
-        let bytes = run(&["convert", "--from", "tsv", "--to", from], text.as_bytes()).success();
+        let bytes =
+            run(&["messages", "convert", "--from", "tsv", "--to", from], text.as_bytes()).success();
         let (mut child, mut stdin) = start(from, "tsv");
         for piece in bytes.chunks(37) {
             stdin.write_all(piece).unwrap();
@@ -108,7 +109,8 @@ fn a_signal_ends_the_wait_for_the_other_end_of_a_fifo() {
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let fifo = fifo.to_str().unwrap();
     for files in [&[fifo][..], &["-o", fifo]] {
-        let arguments = [&["convert", "--from", "tsv", "--to", "tsv"][..], files].concat();
+        let arguments =
+            [&["messages", "convert", "--from", "tsv", "--to", "tsv"][..], files].concat();
         let mut child = quipu(&arguments).spawn().unwrap();
         let waits = format!("/proc/{}/syscall", child.id());
         let open = format!("{} ", libc::SYS_openat);

@@ -25,6 +25,30 @@ fn has(registry: &Registry, lines: &[&str]) {
 }
 
 #[test]
+fn a_value_is_printed_for_scripts() {
+    let home = Home::new();
+    assert_eq!(home.succeed(&["inc", "--print", "jobs_total{queue=\"mail\"}", "3"]), "3\n");
+    assert_eq!(home.succeed(&["inc", "--print", "jobs_total{queue=\"mail\"}"]), "4\n");
+    assert_eq!(home.succeed(&["inc", "--print", "level", "0.5"]), "0.5\n");
+    home.succeed(&["inc", "jobs_total{queue=\"sms\"}", "9007199254740992"]);
+    home.succeed(&["observe", "rows", "2"]);
+    for (series, value) in [
+        ("jobs_total{queue=\"mail\"}", "4"),
+        ("jobs_total{queue=\"sms\"}", "9007199254740992"),
+        ("level", "0.5"),
+        ("rows_count", "1"),
+        ("rows_bucket{le=\"+Inf\"}", "1"),
+    ] {
+        assert_eq!(home.succeed(&["get", series]), format!("{value}\n"), "{series}");
+    }
+    assert_eq!(home.succeed(&["get", "--sum", "jobs_total"]), "9007199254740996\n");
+    home.refuse(&["get", "jobs_total"], 1, &["2 series match: jobs_total{queue=\"mail\"}"]);
+    home.refuse(&["get", "job_total"], 1, &["did you mean jobs_total?"]);
+    home.refuse(&["get", "-f", "none.quipu", "x"], 1, &["none.quipu: No such file"]);
+    home.refuse(&["get", "-f", "127.0.0.1:1", "x"], 1, &["connection refused"]);
+}
+
+#[test]
 fn commands_create_the_file_and_their_counts_add_up() {
     let home = Home::new();
     for arguments in [

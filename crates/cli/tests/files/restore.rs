@@ -75,7 +75,8 @@ fn an_ignored_signal_does_not_end_a_restore() {
 #[test]
 fn a_command_that_reads_a_terminal_reports_it() {
     let home = Home::new();
-    for arguments in ["restore --state new.quipu", "convert --from tsv --to tsv", "check metrics -"]
+    for arguments in
+        ["restore --state new.quipu", "messages convert --from tsv --to tsv", "check metrics -"]
     {
         let tmux = Tmux::run_in(&home, arguments);
         tmux.wait_for("quipu: reading standard input, which is a terminal");

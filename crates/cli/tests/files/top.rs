@@ -306,9 +306,9 @@ fn targets_that_cannot_be_read_are_errors() {
     };
     refuse("none.quipu", &["none.quipu: No such file"]);
     refuse(".", &[".: it has no segments"]);
-    refuse("https://127.0.0.1:1/", &["without TLS"]);
+    refuse("https://127.0.0.1:1/", &["https://127.0.0.1:1/: connection refused"]);
     refuse("http://127.0.0.1:1/", &["http://127.0.0.1:1/: connection refused: is the server"]);
-    refuse("127.0.0.1:1", &["127.0.0.1:1: No such file", "http://127.0.0.1:1"]);
+    refuse("127.0.0.1:1", &["http://127.0.0.1:1/metrics: connection refused: is the server"]);
     home.refuse(&["top", "--replay", "--once", "http://a"], 1, &["--replay reads a file"]);
     fs::write(home.file(), "no metrics {").unwrap();
     refuse("app.quipu", &["neither a segment nor an exposition"]);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quipu::snapshot::{Kind, Number};
 
+use crate::filter::Filter;
 use crate::look::{Look, Points, Series, Value, began_again, growth};
 
 /// The changes, and the number of unchanged families and series.
@@ -23,7 +24,7 @@ pub(super) struct FamilyChange<'l> {
     pub(super) name: &'l str,
     pub(super) kind: Kind,
     pub(super) change: ChangeKind,
-    /// The series in the order of the second look, followed by the missing ones.
+    /// Sorted by labels.
     pub(super) series: Vec<SeriesChange<'l>>,
     /// The total growth of all series.
     pub(super) growth: Option<f64>,
@@ -40,6 +41,8 @@ pub(super) struct SeriesChange<'l> {
     pub(super) after: Option<Value<Points<'l>>>,
     /// The growth of a sum. A new series counts with its whole sum.
     pub(super) growth: Option<f64>,
+    /// The difference of a value that can also fall, if both looks show it.
+    pub(super) delta: Option<f64>,
 }
 
 /// The kind of a change.
@@ -71,12 +74,21 @@ struct Both<'l> {
 }
 
 impl<'l> Changes<'l> {
-    /// Compares two looks. If several series share a name and labels, the first one counts.
-    pub(super) fn between(before: &'l Look, after: &'l Look, seconds: Option<f64>) -> Self {
+    /// Compares the series of two looks that match the filter. The first of several series with the
+    /// same name and labels counts.
+    pub(super) fn between(
+        before: &'l Look,
+        after: &'l Look,
+        seconds: Option<f64>,
+        filter: &Filter,
+    ) -> Self {
         let mut families: BTreeMap<&str, Vec<(Kind, Both<'_>)>> = BTreeMap::new();
         for (look, is_after) in [(before, false), (after, true)] {
             for series in look.series() {
                 let family = &look.families()[series.family as usize];
+                if !filter.matches(&family.name, series.labels) {
+                    continue;
+                }
                 let variants = families.entry(&family.name).or_default();
                 let at = variants.iter().position(|(kind, _)| *kind == family.kind).unwrap_or_else(
                     || {
@@ -202,9 +214,11 @@ impl<'l> FamilyChange<'l> {
                     before: Some(old.value),
                     after: None,
                     growth: None,
+                    delta: None,
                 });
             }
         }
+        family.series.sort_by_key(|series| series.labels);
         family
     }
 
@@ -227,6 +241,7 @@ impl<'l> SeriesChange<'l> {
                 before: None,
                 after: Some(after.value),
                 growth: count(kind, &after.value).map(Number::as_f64),
+                delta: None,
             });
         };
         let is_new = began_again(before.start, after.start);
@@ -235,6 +250,12 @@ impl<'l> SeriesChange<'l> {
         }
         let counts = count(kind, &before.value).zip(count(kind, &after.value));
         let grown = counts.map(|(before, after)| growth(before, after, is_new));
+        let delta = match (&before.value, &after.value) {
+            (Value::Number(before), Value::Number(after)) if counts.is_none() => {
+                Some(after.as_f64() - before.as_f64()).filter(|delta| !delta.is_nan())
+            }
+            _ => None,
+        };
         Some(Self {
             labels: after.labels,
             change: if grown.is_some_and(|(_, is_reset)| is_reset) {
@@ -245,6 +266,7 @@ impl<'l> SeriesChange<'l> {
             before: Some(before.value),
             after: Some(after.value),
             growth: grown.map(|(growth, _)| growth),
+            delta,
         })
     }
 }
@@ -320,6 +342,23 @@ mod tests {
         read_text(&Text::of_bytes(text.into())).unwrap()
     }
 
+    fn between<'l>(before: &'l Look, after: &'l Look, seconds: Option<f64>) -> Changes<'l> {
+        Changes::between(before, after, seconds, &Filter::default())
+    }
+
+    #[test]
+    fn a_gauge_has_a_difference_and_a_filter_chooses_series() {
+        let before = look("# TYPE level gauge\nlevel{x=\"1\"} 5\nlevel{x=\"2\"} 1\n");
+        let after = look("# TYPE level gauge\nlevel{x=\"1\"} 3\nlevel{x=\"2\"} 8\n");
+        let changes = between(&before, &after, None);
+        let deltas: Vec<_> = changes.families[0].series.iter().map(|one| one.delta).collect();
+        assert_eq!(deltas, [Some(-2.0), Some(7.0)]);
+        let filter = Filter::parse("level -x=\"2\"");
+        let changes = Changes::between(&before, &after, None, &filter);
+        assert_eq!(changes.families[0].series.len(), 1);
+        assert_eq!(changes.same_series, 0);
+    }
+
     #[test]
     fn all_kinds_of_changes_are_found() {
         let before = look(
@@ -331,7 +370,7 @@ mod tests {
              # TYPE b gauge\nb NaN\n# TYPE t counter\nt 1\n# TYPE h histogram\n\
              h_bucket{le=\"+Inf\"} 3\nh_sum 1.5\nh_count 3\n",
         );
-        let changes = Changes::between(&before, &after, Some(2.0));
+        let changes = between(&before, &after, Some(2.0));
         let families =
             changes.families.iter().map(|family| (family.name, family.change, family.growth));
         let expected = [
@@ -347,13 +386,13 @@ mod tests {
         let series = changes.families[0].series.iter();
         let series = series.map(|series| (series.labels, series.change, series.growth));
         let expected = [
-            ("x=\"5\"", ChangeKind::New, Some(4.0)),
             ("x=\"1\"", ChangeKind::Changed, Some(3.0)),
             ("x=\"2\"", ChangeKind::Reset, Some(2.0)),
             ("x=\"4\"", ChangeKind::Gone, None),
+            ("x=\"5\"", ChangeKind::New, Some(4.0)),
         ];
         assert_eq!(series.collect::<Vec<_>>(), expected);
-        assert!(Changes::between(&after, &after, None).families.is_empty());
+        assert!(between(&after, &after, None).families.is_empty());
     }
 
     #[test]
@@ -380,7 +419,7 @@ mod tests {
         let binary = crate::look::read_protobuf(&shown(Format::Protobuf)).unwrap();
         let looks = [text, open, binary];
         for (before, after) in [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)] {
-            let changes = Changes::between(&looks[before], &looks[after], None);
+            let changes = between(&looks[before], &looks[after], None);
             assert!(changes.families.is_empty(), "{before} {after}: {:?}", changes.families);
             assert_eq!(changes.same_families, 7);
         }
@@ -392,7 +431,7 @@ mod tests {
                     # TYPE b counter\nb 1\n# TYPE c_created gauge\nc_created 1\n";
         let open = "# TYPE a counter\na_total 5\na_created 7\n# TYPE b unknown\nb 3\n# EOF\n";
         let (text, open) = (look(text), look(open));
-        let changes = Changes::between(&text, &open, None);
+        let changes = between(&text, &open, None);
         let families =
             changes.families.iter().map(|family| (family.name, family.kind, family.change));
         let expected = [

@@ -90,6 +90,7 @@ struct Series<'c> {
     after: Option<SeriesValue>,
     growth: Option<JsonFloat>,
     rate: Option<JsonFloat>,
+    delta: Option<JsonFloat>,
 }
 
 impl<'c> Series<'c> {
@@ -102,6 +103,7 @@ impl<'c> Series<'c> {
             after: change.after.as_ref().map(SeriesValue::new),
             growth: change.growth.map(JsonFloat),
             rate: rate.map(JsonFloat),
+            delta: change.delta.map(JsonFloat),
         }
     }
 }

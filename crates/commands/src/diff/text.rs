@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
+use clap::builder::styling::{AnsiColor, Style};
 use quipu_segment::printable;
 
 use super::changes::{ChangeKind, Changes, FamilyChange, SeriesChange};
 use crate::inspect::names::{exact, number};
 use crate::look::{Points, Value, series_name};
+use crate::output::painted;
 
 /// Writes all changes, and a summary.
 pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<()> {
@@ -42,6 +44,19 @@ fn mark(change: ChangeKind) -> char {
     }
 }
 
+/// The color of a change: green is new, red is gone, yellow began again.
+fn color(change: ChangeKind) -> Style {
+    match change {
+        ChangeKind::New => AnsiColor::Green.on_default(),
+        ChangeKind::Gone => AnsiColor::Red.on_default(),
+        ChangeKind::Reset => AnsiColor::Yellow.on_default(),
+        ChangeKind::Changed => Style::new(),
+    }
+}
+
+/// The color of differences and rates.
+const RATE: Style = AnsiColor::Cyan.on_default();
+
 fn write_family(
     family: &FamilyChange<'_>,
     seconds: Option<f64>,
@@ -49,7 +64,8 @@ fn write_family(
 ) -> io::Result<()> {
     let FamilyChange { name, kind, change, series, growth, .. } = family;
     let (mark, kind) = (mark(*change), kind.name());
-    write!(out, "{mark} {}  {kind}, {} series", printable(*name), series.len())?;
+    let heading = format!("{mark} {}", printable(*name));
+    write!(out, "{}  {kind}, {} series", painted(color(*change).bold(), heading), series.len())?;
     match growth {
         Some(growth) if *change == ChangeKind::Changed => {
             writeln!(out, "  {}", grown(*growth, seconds))?
@@ -68,15 +84,19 @@ fn write_series(
     seconds: Option<f64>,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let SeriesChange { labels, change, before, after, growth } = series;
-    write!(out, "    {} {}  ", mark(*change), printable(&series_name(name, labels)))?;
+    let SeriesChange { labels, change, before, after, growth, delta } = series;
+    let (mark, name) = (mark(*change), printable(&series_name(name, labels)).to_string());
+    write!(out, "    {}  ", painted(color(*change), format_args!("{mark} {name}")))?;
     match (before, after) {
         (Some(before), Some(after)) => write!(out, "{} -> {}", text(before), text(after))?,
         (Some(one), None) | (None, Some(one)) => write!(out, "{}", text(one))?,
         (None, None) => {}
     }
     if let (ChangeKind::Changed | ChangeKind::Reset, Some(growth)) = (change, growth) {
-        write!(out, "  {}", grown(*growth, seconds))?;
+        write!(out, "  {}", painted(RATE, grown(*growth, seconds)))?;
+    } else if let Some(delta) = delta {
+        let sign = if *delta > 0.0 && delta.is_finite() { "+" } else { "" };
+        write!(out, "  {}", painted(RATE, format_args!("({sign}{})", rounded(*delta))))?;
     }
     writeln!(out, "{}", if *change == ChangeKind::Reset { ", began again from zero" } else { "" })
 }

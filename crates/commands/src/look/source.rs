@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,6 +49,8 @@ enum Protobuf {
     ShowsNoMore,
 }
 
+/// The daemon's default address.
+const DAEMON: &str = "http://127.0.0.1:8081";
 /// The time limit for a response of a server.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of an exposition in a file, in bytes.
@@ -57,18 +59,29 @@ const MAX_TEXT: u64 = 256 << 20;
 const MAX_SOURCES: usize = 1000;
 
 impl Target {
-    /// Parses an argument. If a URL contains no path, this adds `/metrics`. A number names a
-    /// process, unless there is a file of this name. Anything else is a path.
+    /// Reads an argument, or chooses the daemon's default address if there is none.
+    pub(crate) fn parse_or_daemon(argument: Option<&OsStr>) -> Self {
+        argument.map_or_else(|| Self::Url(with_path(DAEMON)), Self::parse)
+    }
+
+    /// Reads an argument. A URL without a path gets the path `/metrics`. A number names a process,
+    /// and `HOST:PORT` a server, unless a file has that name. Anything else is a path.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let path = PathBuf::from(argument);
         let text = argument.to_str().unwrap_or_default();
         if text.starts_with("http://") || text.starts_with("https://") {
             return Self::Url(with_path(text));
         }
-        match (path.is_dir(), text.parse()) {
-            (true, _) => Self::Directory(path),
-            (false, Ok(pid)) if !path.exists() => Self::Process(pid),
-            _ => Self::File(path),
+        if path.is_dir() {
+            Self::Directory(path)
+        } else if path.exists() {
+            Self::File(path)
+        } else if let Ok(pid) = text.parse() {
+            Self::Process(pid)
+        } else if is_host_and_port(text) {
+            Self::Url(with_path(&format!("http://{text}")))
+        } else {
+            Self::File(path)
         }
     }
 
@@ -129,12 +142,7 @@ fn read_url(url: &str, protobuf: &mut Protobuf, look: &mut Look) -> Result<(), S
 
 fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(), String> {
     // A pipe, a device or a socket is refused without waiting.
-    let file = open_regular(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound if is_host_and_port(path) => {
-            format!("{error}; if it is a server, use http://{}", path.display())
-        }
-        _ => error.to_string(),
-    })?;
+    let file = open_regular(path).map_err(|error| error.to_string())?;
     *was_segment |= begins_like_one(&file).unwrap_or(false);
     if *was_segment {
         return segment::read(file, path, look);
@@ -148,11 +156,12 @@ fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(),
     exposition::read(&Text::of_bytes(bytes), look)
 }
 
-/// Returns whether a path looks like the address of a server without a scheme.
-fn is_host_and_port(path: &Path) -> bool {
-    let text = path.to_str().unwrap_or_default();
-    let port = text.rsplit_once(':').map(|(_, port)| port.split('/').next().unwrap_or_default());
-    port.is_some_and(|port| port.parse::<u16>().is_ok())
+/// Returns whether an argument is the address of a server without a scheme, with or without a path.
+fn is_host_and_port(text: &str) -> bool {
+    let authority = text.split('/').next().unwrap_or_default();
+    authority
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
 /// Reads the sources that the daemon would find in a directory, under the same names.
@@ -279,6 +288,17 @@ mod tests {
         assert_eq!(parse("4000000".as_ref()), Target::Process(4_000_000));
         assert_eq!(parse("http://x/metrics".as_ref()), Target::Url("http://x/metrics".into()));
         assert_eq!(parse("none.quipu".as_ref()), Target::File("none.quipu".into()));
+        for (text, url) in [
+            ("127.0.0.1:8081", "http://127.0.0.1:8081/metrics"),
+            ("[::1]:80/m", "http://[::1]:80/m"),
+            ("https://host", "https://host/metrics"),
+        ] {
+            assert_eq!(parse(text.as_ref()), Target::Url(url.into()), "{text}");
+        }
+        for text in [":80", "a:b", "a/b:80"] {
+            assert_eq!(parse(text.as_ref()), Target::File(text.into()), "{text}");
+        }
+        assert_eq!(Target::parse_or_daemon(None).name(), "http://127.0.0.1:8081/metrics");
     }
 
     #[test]
@@ -314,9 +334,9 @@ mod tests {
         assert!(look(Target::Process(child.id())).contains("it has mapped no segment"));
         child.kill().unwrap();
         child.wait().unwrap();
-        let url = look(Target::Url("https://127.0.0.1:1/".into()));
-        assert!(url.contains("without TLS"), "{url}");
-        let url = look(Target::Url("http://127.0.0.1:1/".into()));
-        assert!(url.contains("http://127.0.0.1:1/: ") && url.contains("refused"), "{url}");
+        for url in ["http://127.0.0.1:1/", "https://127.0.0.1:1/"] {
+            let error = look(Target::Url(url.into()));
+            assert!(error.contains(url) && error.contains("refused"), "{error}");
+        }
     }
 }

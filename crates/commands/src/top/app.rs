@@ -8,11 +8,11 @@ use std::time::Duration;
 use quipu_segment::printable;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::filter::Filter;
 use super::list::{FamilyKey, Item, Place, Sort, Subject, label_names, list};
 use super::model::{Model, Row};
 use super::replay::{Playback, Step};
 use super::trend::Levels;
+use crate::filter::Filter;
 use crate::look::Look;
 
 /// The state of the program.

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use clap::ValueEnum;
 use quipu::snapshot::Kind;
 
-use super::filter::Filter;
 use super::model::{Buckets, Model, Row, RowValue};
+use crate::filter::Filter;
 use crate::look::{labels, quantile};
 
 /// The key of a family: its name and its type.

@@ -2,26 +2,26 @@
 
 /// The words of a filter. The flag means that the word must be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     words: Vec<(bool, Vec<u8>)>,
 }
 
 impl Filter {
-    /// Parses words that are separated by spaces. A word after `!` must be missing. The case of
-    /// ASCII letters does not matter.
-    pub(super) fn parse(text: &str) -> Self {
-        let words = text.split_whitespace().map(|word| match word.strip_prefix('!') {
+    /// Parses words that are separated by spaces. A word that begins with `-` or `!` must be
+    /// missing. The case of ASCII letters does not matter.
+    pub(crate) fn parse(text: &str) -> Self {
+        let words = text.split_whitespace().map(|word| match word.strip_prefix(['-', '!']) {
             Some(word) => (true, word.into()),
             None => (false, word.into()),
         });
         Self { words: words.filter(|(_, word): &(_, Vec<u8>)| !word.is_empty()).collect() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    pub(super) fn matches(&self, name: &str, labels: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str, labels: &str) -> bool {
         let has = |word| contains(name.as_bytes(), word) || contains(labels.as_bytes(), word);
         self.words.iter().all(|(is_not, word)| has(word) != *is_not)
     }
@@ -48,6 +48,7 @@ mod tests {
         assert!(!matches("http post", "http_hits", "path=\"/\""));
         assert!(matches("http !post", "http_hits", "path=\"/\""));
         assert!(!matches("!HITS", "http_hits", ""));
+        assert!(!matches("http -hits", "http_hits", ""));
         assert!(matches("!", "a", "") && Filter::parse(" ! ").is_empty());
         assert!(!matches("longer_than_all", "a", "b"));
     }
