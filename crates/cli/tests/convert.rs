@@ -4,8 +4,8 @@
 
 #[path = "convert/files.rs"]
 mod files;
-#[path = "convert/guide.rs"]
-mod guide;
+#[path = "convert/page.rs"]
+mod page;
 #[path = "convert/pipes.rs"]
 mod pipes;
 #[path = "convert/support.rs"]

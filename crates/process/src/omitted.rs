@@ -46,7 +46,7 @@ fn way_out(rule: Rule) -> &'static str {
         }
         Rule::Buckets => "send bounds that ascend to +Inf, and buckets that add up to the count",
         Rule::Quantiles => "send quantiles that ascend from 0 to 1",
-        _ => "see quipu_series_omitted in the guide",
+        _ => "see \"Omitted series\" in docs/daemon/in/index.md",
     }
 }
 

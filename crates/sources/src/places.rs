@@ -121,8 +121,8 @@ pub fn explained(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
             "{error}: this user may not read it. Share a group with its owner, and create files \
-             with a mode such as 0660 (quipu inc --mode); the guide has a recipe under \"Files of \
-             other users\""
+             with a mode such as 0660 (quipu inc --mode), as in \
+             docs/daemon/segments-of-other-users.md"
         ),
         _ => error.to_string(),
     }
