@@ -1,8 +1,9 @@
-//! Segments as an operator meets them: watched by others, on a busy disk, and after their process
-//! died; compared to the programs that watch, collect and send metrics today.
+//! Segments from an operator's view: watched by other programs, on a busy disk, and after their
+//! process died; compared to the programs that you would use today to watch, collect and send
+//! metrics.
 //!
-//! A [`Workload`] is a part that can be measured by itself. The counting programs are this program:
-//! its threads, or processes that it starts with `--child`.
+//! You can measure each [`Workload`] by itself. The counting programs are this program: its
+//! threads, or processes that it starts with `--child`.
 
 mod agents;
 mod children;
@@ -28,17 +29,17 @@ use crate::{Error, Result};
 
 pub use children::{Child, Kind, child};
 
-/// The core of a subject, and that of what loads it.
+/// The core of a subject. The load runs on the other core.
 const CORE: usize = 0;
 const OTHER_CORE: usize = 1;
 
-/// Where files of segments are that are not on a disk.
+/// The folder of segment files that must not be on a disk.
 const MEMORY: &str = "/dev/shm";
 
-/// How long a subject may take to start, or to respond.
+/// The longest wait for the start of a subject, or for its response.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What to measure, with which programs.
+/// The programs to measure, and the amount.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// The command line.
@@ -47,40 +48,40 @@ pub struct Bench {
     pub program: PathBuf,
     /// The folder of the peers written in Go.
     pub peers: PathBuf,
-    /// The Python that has prometheus_client.
+    /// A Python with prometheus_client installed.
     pub python: PathBuf,
     /// Whether the peers are measured.
     pub with_peers: bool,
     /// A folder on a disk.
     pub disk: PathBuf,
-    /// How much to measure.
+    /// The amount to measure.
     pub plan: Plan,
 }
 
-/// How long and how often to measure.
+/// The durations and repetitions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// The number of rounds.
     pub runs: u32,
-    /// The operations whose instructions are counted.
+    /// The number of operations for the counts of instructions.
     pub instructions: u64,
-    /// The time of a turn in which increments are timed with and without a watcher.
+    /// The time of a turn that times increments, with or without a watcher.
     pub watched: Duration,
     /// The numbers of series of a segment that is inspected.
     pub inspected: [usize; 2],
-    /// The number of series that `quipu top` shows, and for how long.
+    /// The number of series that `quipu top` shows, and the duration.
     pub top: (usize, Duration),
     /// The number of programs, and of the series of each.
     pub programs: [usize; 2],
     /// The scrapes of a turn.
     pub scrapes: u32,
-    /// From one sending to the next.
+    /// The pause between two sendings.
     pub interval: Duration,
     /// The number of these intervals that are measured.
     pub intervals: u32,
-    /// How long the receiver is down.
+    /// The downtime of the receiver.
     pub outage: Duration,
-    /// The time of a round in which a recorder's time is measured.
+    /// The time of a round that measures a recorder.
     pub recorder: Duration,
     /// The number of kills of a program with a recorder.
     pub kills: u32,
@@ -89,7 +90,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// All of it.
+    /// A full measurement.
     pub fn full(runs: u32) -> Plan {
         Plan {
             runs,
@@ -133,20 +134,20 @@ impl Plan {
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
-    /// With what the cases of its records begin.
+    /// The beginnings of the cases of its records.
     pub cases: &'static [&'static str],
     /// Measures it.
     pub run: fn(&Bench) -> Result<Outcome>,
 }
 
 impl Workload {
-    /// Whether a case is one of this workload.
+    /// Returns whether a case belongs to this workload.
     pub fn has(&self, case: &str) -> bool {
         self.cases.iter().any(|beginning| case.starts_with(beginning))
     }
 }
 
-/// All workloads, in the order in which they run.
+/// All workloads, in the order of their execution.
 pub const WORKLOADS: [Workload; 8] = [
     Workload { name: "instructions", cases: &["instructions/"], run: instructions::instructions },
     Workload { name: "watched", cases: &["watched"], run: watched::watched },

@@ -1,9 +1,10 @@
-//! Measures the bump allocator, compared to others and the heap.
+//! Measures the bump allocator, compared to other ones and the heap.
 //!
 //! Each workload is a file of this module. It is written once for all libraries, using the
-//! interface in `library`, and once for the heap. Unless the workload says otherwise, a library's
-//! arena lives as long as its case, has room for a round from the start, and is reset where the
-//! version for the heap frees. Rounds before the first measured run have touched its pages.
+//! interface in `library`, and once for the heap. Unless a workload documents a difference, a
+//! library's arena lives as long as its case, holds enough room for a round from the start, and is
+//! reset where the version for the heap frees. Rounds before the first measured run touch its
+//! pages.
 
 mod data;
 mod decode;
@@ -34,7 +35,7 @@ pub const WORKLOADS: &[Workload] = &[
     ("shared", shared::run),
 ];
 
-/// The name under which the heap is measured: the system allocator, since the benchmark installs no
+/// The name of the heap in records. It is the system allocator, because the benchmark installs no
 /// other.
 const MALLOC: &str = "malloc";
 
@@ -43,7 +44,7 @@ const WARMUP_ROUNDS: usize = 3;
 
 /// The work of one round, for any library. It ends with a reset.
 trait Round {
-    /// A number of bytes that suffices for the allocations of a round.
+    /// An upper bound on the bytes of all allocations in a round.
     const ROOM: usize;
 
     /// Does the work.
@@ -71,7 +72,7 @@ fn with_libraries<'a, R: Round>(case: Case<'a>, work: &'a R) -> Case<'a> {
     add::<BlinkAlloc, R>(case, work)
 }
 
-/// Turns the times of rounds into those of the operations in a round.
+/// Converts the times of rounds to the times of their operations.
 fn per_operation(operations: usize, mut records: Vec<Record>) -> Vec<Record> {
     for record in &mut records {
         for value in [&mut record.median, &mut record.min, &mut record.max] {

@@ -1,12 +1,12 @@
-//! Counters and histograms of quipu, compared to those of its peers.
+//! Counters and histograms of quipu, compared to its peers.
 //!
 //! A [`contender`] is a library; a [`workload`] is a task to measure. Each turn of a contender at a
-//! workload runs in a new process, so the memory of one library does not affect another. The binary
-//! `counting` lets the contenders take turns, and merges the rounds.
+//! workload runs in a new process, because the memory of one library must not affect another. The
+//! binary `counting` lets the contenders take turns, and merges the rounds.
 //!
 //! On several threads, a figure here is the *core time* of an operation: the elapsed time divided
-//! by the operations per core. It is the cost of the operation, and constant if adding threads
-//! costs nothing, even with more threads than cores.
+//! by the operations per core. This is the cost of the operation. It is constant if adding threads
+//! costs no time, even with more threads than cores.
 
 pub mod contender;
 pub mod data;
@@ -65,13 +65,13 @@ impl Plan {
 /// does not support the workload.
 pub type Turn = fn(&Plan) -> Vec<Record>;
 
-/// A contender with its turns.
+/// A contender with its turns. You can add one in [`entrants`].
 pub struct Entrant {
     /// Its name on the command line.
     pub key: &'static str,
     /// The turns in the order of [`WORKLOADS`].
     turns: [Turn; WORKLOADS.len()],
-    /// The workloads in which it takes part.
+    /// The workloads of this contender.
     workloads: &'static [&'static str],
 }
 
@@ -109,12 +109,12 @@ impl Entrant {
         }
     }
 
-    /// A variant that takes part only in the workloads in which it differs.
+    /// Returns a variant that runs only in the workloads where it differs.
     fn only(self, workloads: &'static [&'static str]) -> Entrant {
         Entrant { workloads, ..self }
     }
 
-    /// The turn at a workload of that name, if it takes part in it.
+    /// Returns the turn at a workload of that name, if the contender supports it.
     pub fn turn(&self, workload: &str) -> Option<Turn> {
         let index = WORKLOADS.iter().position(|name| *name == workload)?;
         self.workloads.contains(&workload).then(|| self.turns[index])

@@ -1,8 +1,9 @@
-//! The daemon, compared to programs that take the same metrics in.
+//! The daemon, compared to programs that accept the same metrics.
 //!
-//! A [`Workload`] has turns: a subject, which is quipu or a peer, under one load. Each turn starts
-//! a new process on the first core, with an empty state, and the load is generated on the second.
-//! Losses are counted on both sides: what was sent is compared with what the subject exposes.
+//! A [`Workload`] consists of turns: a subject, which is quipu or a peer, under one load. Each turn
+//! starts a new process on the first core, with an empty state, and the load is generated on the
+//! second. Losses are counted on both sides: the sent lines are compared with the subject's
+//! exposition.
 
 mod exposition;
 mod goals;
@@ -29,11 +30,11 @@ pub use crate::turns::Outcome;
 pub use goals::ratios;
 pub use subject::Program;
 
-/// The core of the subject, and that of the load.
+/// The core of the subject. The load runs on the other core.
 const CORE: usize = 0;
 const LOAD_CORE: usize = 1;
 
-/// The programs to measure, and how much.
+/// The programs to measure, and the amount.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// The program of the daemon.
@@ -44,12 +45,12 @@ pub struct Bench {
     pub chosen: Vec<Program>,
     /// A folder on a disk, for states.
     pub disk: PathBuf,
-    /// How much to measure.
+    /// The amount to measure.
     pub plan: Plan,
 }
 
 impl Bench {
-    /// Whether a program takes part.
+    /// Returns whether a program is measured.
     fn has(&self, program: Program) -> bool {
         program == Program::Quipu || self.chosen.contains(&program)
     }
@@ -63,31 +64,31 @@ impl Bench {
     }
 }
 
-/// How long and how often to measure.
+/// The durations and repetitions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// The number of turns of each subject.
     pub runs: u32,
     /// The time of one load.
     pub load: Duration,
-    /// The number of loads with which a search looks for the greatest rate.
+    /// The number of loads in a search for the greatest rate.
     pub probes: u32,
-    /// The number of requests of remote write that are prepared.
+    /// The number of prepared requests of remote write.
     pub requests: usize,
     /// The lesser number of series, and the greater one.
     pub series: [usize; 2],
     /// The number of series of the greatest states.
     pub most_series: usize,
-    /// The numbers of groups that are pushed to.
+    /// The numbers of groups in the cases of pushes.
     pub groups: [usize; 3],
     /// The number of kills of quipu, and of a peer.
     pub kills: [u32; 2],
-    /// How long an overload lasts.
+    /// The duration of an overload.
     pub overload: Duration,
 }
 
 impl Plan {
-    /// All of it, with this number of turns.
+    /// A full measurement, with this number of turns.
     pub fn full(runs: u32) -> Plan {
         Plan {
             runs,
@@ -127,7 +128,7 @@ pub struct Workload {
     pub run: fn(&Bench) -> Result<Outcome>,
 }
 
-/// All workloads, in the order in which they run.
+/// All workloads, in the order of their execution.
 pub const WORKLOADS: [Workload; 8] = [
     Workload { name: "statsd", run: statsd::statsd },
     Workload { name: "remote-write", run: imports::remote_write },

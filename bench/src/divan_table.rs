@@ -1,6 +1,6 @@
-//! Parses the tables that divan prints, since it has no other output.
+//! Parses the tables that divan prints, because divan supports no other output.
 //!
-//! A leaf of the tree has its times in columns, and its allocations below them:
+//! A leaf of the tree shows its times in columns, and its allocations below them:
 //!
 //! ```text
 //! counting_seed           fastest       | slowest       | median        | mean     | samples | iters
@@ -16,11 +16,11 @@
 use crate::record::Record;
 use crate::{Error, Result};
 
-/// The records of all leaves. The case of a leaf is `prefix/group`; its subject is what `subject`
-/// returns for its name.
+/// Returns the records of all leaves. The case of a leaf is `prefix/group`; `subject` returns the
+/// subject for its name.
 ///
 /// The metrics are `time`, `allocations` and `allocated`, per iteration. The time is the median of
-/// the samples. The others, which include the growth of blocks, are the mean, since only that
+/// the samples. The others, which include the growth of blocks, are the mean, because only the mean
 /// covers all samples.
 pub fn records(
     prefix: &str,
@@ -83,10 +83,10 @@ pub fn records(
 }
 
 const VERTICAL: char = '\u{2502}';
-/// The prefix of the name of a node, and that of the last of its siblings.
+/// The prefix of the name of a node, and the prefix of the last of its siblings.
 const BRANCHES: [&str; 2] = ["\u{251c}\u{2500} ", "\u{2570}\u{2500} "];
 
-/// A number with a unit, converted to nanoseconds or bytes; without a unit, as it is.
+/// Converts a number with a unit to nanoseconds or bytes; leaves a number without a unit unchanged.
 fn quantity(text: &str) -> Option<f64> {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let factor = match unit {

@@ -1,8 +1,9 @@
 //! Benchmarks of quipu and its peers.
 //!
-//! A benchmark is a binary of this crate. It times subjects with [`measure`] (code in this
-//! process), [`peer`] (programs in other languages) or [`server`] (HTTP servers under load). The
-//! crate `quipu-bench-report` stores its figures, and generates the pages of `docs/benchmarks`.
+//! A benchmark is a binary of this crate, for example `counting`. You can time subjects with
+//! [`measure`] (code in this process), [`peer`] (programs in other languages) or [`server`] (HTTP
+//! servers under load). The crate `quipu-bench-report` stores the figures, and generates the pages
+//! of `docs/benchmarks`.
 
 pub mod agent;
 pub mod arena;

@@ -1,12 +1,13 @@
 //! Times code in this process.
 //!
 //! A [`Case`] holds subjects that do the same work and measures them in rotation, one run of each
-//! in turn, so that drift of the machine affects all equally. The number of operations of each
-//! subject is calibrated so that a run takes [`Options::run_time`]; that also warms it up.
+//! in turn, because a drift of the machine then affects all equally. The number of operations of
+//! each subject is calibrated to make a run take [`Options::run_time`]; this also warms the subject
+//! up.
 //!
 //! The figure is the wall time per operation. On several threads it is aggregate: the elapsed time,
 //! from the start of the first thread to the end of the last, divided by the operations of all
-//! threads. Perfect scaling to two threads halves it.
+//! threads. For example, perfect scaling to two threads halves it.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::record::{Label, Record};
 
-/// How long and how often to measure.
+/// The durations and repetitions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// The number of timed runs of a subject.
@@ -92,7 +93,8 @@ impl<'a> Case<'a> {
         self.timed(subject, move |threads, n| on_threads(threads, |thread| body(thread, n)))
     }
 
-    /// Adds a subject that starts each run from a new state, whose creation is not timed.
+    /// Adds a subject that starts each run from a new state. Its creation is not timed, so you can
+    /// fill a table there, for example.
     pub fn prepared<T: Sync>(
         self,
         subject: &str,
@@ -105,11 +107,12 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Adds a subject for one thread, which needs exclusive access to its state.
+    /// Adds a subject for one thread. You can use this if the body needs exclusive access to its
+    /// state.
     ///
     /// # Panics
     ///
-    /// [`Case::run`] panics if the case has more threads.
+    /// [`Case::run`] panics if you set more threads.
     pub fn exclusive(self, subject: &str, mut body: impl FnMut(u64) + 'a) -> Case<'a> {
         self.timed(subject, move |threads, n| {
             assert_eq!(threads, 1, "exclusive access is for one thread");
@@ -120,7 +123,8 @@ impl<'a> Case<'a> {
     }
 
     /// Adds a subject that measures its own time: `run(threads, n)` does `n` operations on each
-    /// thread and returns the elapsed wall time.
+    /// thread and returns the elapsed wall time. You can use this if a part of the work must not be
+    /// timed.
     pub fn timed(
         mut self,
         subject: &str,
@@ -130,7 +134,7 @@ impl<'a> Case<'a> {
         self
     }
 
-    /// Measures all subjects. The records have the metric `time` in ns, in the subjects' order.
+    /// Measures all subjects. The records use the metric `time` in ns, in the subjects' order.
     pub fn run(mut self, options: &Options) -> Vec<Record> {
         let threads = self.threads;
         let operations: Vec<u64> = self
@@ -178,7 +182,7 @@ pub fn on_cores(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
 
 /// Pins this thread to a core. Numbers beyond the last core wrap around.
 ///
-/// If the system refuses, the thread stays unpinned, and the figures are noisier.
+/// If the system refuses this, the thread stays unpinned, and the figures are noisier.
 pub fn pin(core: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();

@@ -1,6 +1,6 @@
 //! Counts the bytes that a subject holds on the heap, and the resident pages of the process.
 //!
-//! A benchmark binary that measures memory installs the counting allocator:
+//! If you write a benchmark binary that measures memory, install the counting allocator:
 //!
 //! ```
 //! use quipu_bench::memory::{Counting, heap_bytes};
@@ -11,8 +11,8 @@
 //! assert_eq!(heap_bytes(|| vec![0u64; 100]), 800);
 //! ```
 //!
-//! It costs an atomic addition per allocation: time allocating code in another binary, or install
-//! [`OnDemand`], which counts only while it is switched on.
+//! This costs an atomic addition per allocation. If you time code that allocates, use another
+//! binary, or install [`OnDemand`], which counts only while you switch it on.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
@@ -23,7 +23,8 @@ pub struct Counting;
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
-/// The bytes of heap that the result of `build` takes. Nothing else may allocate meanwhile.
+/// Returns the bytes of heap that the result of `build` takes. No other thread may allocate at the
+/// same time.
 pub fn heap_bytes<T>(build: impl FnOnce() -> T) -> i64 {
     let before = LIVE.load(Ordering::Relaxed);
     let kept = build();
@@ -32,10 +33,10 @@ pub fn heap_bytes<T>(build: impl FnOnce() -> T) -> i64 {
     after - before
 }
 
-// SAFETY: every call goes to the system's allocator with its arguments as they are.
+// SAFETY: every call goes to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's obligations are those of `System::alloc`.
+        // SAFETY: the caller meets the obligations of `System::alloc`.
         let block = unsafe { System.alloc(layout) };
         if !block.is_null() {
             LIVE.fetch_add(layout.size() as i64, Ordering::Relaxed);
@@ -44,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's obligations are those of `System::alloc_zeroed`.
+        // SAFETY: the caller meets the obligations of `System::alloc_zeroed`.
         let block = unsafe { System.alloc_zeroed(layout) };
         if !block.is_null() {
             LIVE.fetch_add(layout.size() as i64, Ordering::Relaxed);
@@ -53,7 +54,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's obligations are those of `System::realloc`.
+        // SAFETY: the caller meets the obligations of `System::realloc`.
         let moved = unsafe { System.realloc(block, layout, size) };
         if !moved.is_null() {
             LIVE.fetch_add(size as i64 - layout.size() as i64, Ordering::Relaxed);
@@ -63,7 +64,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size() as i64, Ordering::Relaxed);
-        // SAFETY: the caller's obligations are those of `System::dealloc`.
+        // SAFETY: the caller meets the obligations of `System::dealloc`.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -80,12 +81,13 @@ impl OnDemand {
         COUNTING.store(on, Ordering::Relaxed);
     }
 
-    /// The bytes allocated minus those freed while it counted.
+    /// Returns the bytes that were allocated minus the bytes that were freed while it counted.
     pub fn live_bytes() -> i64 {
         LIVE.load(Ordering::Relaxed)
     }
 
-    /// The number of requests for memory while it counted, including those to grow a block.
+    /// Returns the number of requests for memory while it counted, including requests to grow a
+    /// block.
     pub fn allocations() -> u64 {
         ALLOCATIONS.load(Ordering::Relaxed)
     }
@@ -96,13 +98,13 @@ impl OnDemand {
     }
 }
 
-// SAFETY: every call goes to the system's allocator with its arguments as they are.
+// SAFETY: every call goes to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for OnDemand {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if COUNTING.load(Ordering::Relaxed) {
             OnDemand::note(1, layout.size() as i64);
         }
-        // SAFETY: the caller's obligations are those of `System::alloc`.
+        // SAFETY: the caller meets the obligations of `System::alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -110,7 +112,7 @@ unsafe impl GlobalAlloc for OnDemand {
         if COUNTING.load(Ordering::Relaxed) {
             OnDemand::note(1, layout.size() as i64);
         }
-        // SAFETY: the caller's obligations are those of `System::alloc_zeroed`.
+        // SAFETY: the caller meets the obligations of `System::alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -118,7 +120,7 @@ unsafe impl GlobalAlloc for OnDemand {
         if COUNTING.load(Ordering::Relaxed) {
             OnDemand::note(1, size as i64 - layout.size() as i64);
         }
-        // SAFETY: the caller's obligations are those of `System::realloc`.
+        // SAFETY: the caller meets the obligations of `System::realloc`.
         unsafe { System.realloc(block, layout, size) }
     }
 
@@ -126,7 +128,7 @@ unsafe impl GlobalAlloc for OnDemand {
         if COUNTING.load(Ordering::Relaxed) {
             OnDemand::note(0, -(layout.size() as i64));
         }
-        // SAFETY: the caller's obligations are those of `System::dealloc`.
+        // SAFETY: the caller meets the obligations of `System::dealloc`.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn pages_in_use_are_resident() {
-        // Other tests free memory meanwhile; this allocates more than they ever hold.
+        // Other tests can free memory at the same time; this allocates more than they ever hold.
         let before = resident_bytes();
         let block = vec![1u8; 256 << 20];
         let grown = resident_bytes() - before;

@@ -1,6 +1,6 @@
 //! Runs a peer: a program in any language that measures itself and prints records on stdout.
 //!
-//! It inherits our stderr, to show its progress.
+//! It inherits our stderr, because it shows its progress there.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub fn run(command: &mut Command) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Like [`run`], for a program that may print no records.
+/// Like [`run`], for a program that can print no records.
 pub fn turn(command: &mut Command) -> Result<Vec<Record>> {
     let name = describe(command);
     let output = command
@@ -34,7 +34,7 @@ pub fn turn(command: &mut Command) -> Result<Vec<Record>> {
     record::parse(&format!("output of `{name}`"), &text)
 }
 
-/// Builds the peers written in Go and returns the path of one of them.
+/// Builds the peers written in Go and returns the path of the program.
 pub fn go(program: &str) -> Result<PathBuf> {
     let module = crate::root().join("bench/peers/go");
     build(&module, "go", &["build", "-o", "bin/", "./..."], "Install Go 1.26 or later.")?;
@@ -71,7 +71,7 @@ pub fn cpp(program: &str, package: &str, library: &str) -> Result<PathBuf> {
     built(folder.join(output))
 }
 
-/// Installs the packages of the peers for Node.js, and returns the command that runs one of them.
+/// Installs the packages of the peers for Node.js, and returns the command that runs the program.
 pub fn node(program: &str) -> Result<Vec<OsString>> {
     let project = crate::root().join("bench/peers/node");
     let arguments = ["ci", "--silent", "--no-audit", "--no-fund"];
@@ -79,7 +79,7 @@ pub fn node(program: &str) -> Result<Vec<OsString>> {
     Ok(vec!["node".into(), built(project.join(program))?.into_os_string()])
 }
 
-/// Runs a build. What it prints goes to stderr, since a turn prints its records on stdout.
+/// Runs a build. Its output goes to stderr, because a turn prints its records on stdout.
 fn build(folder: &Path, program: &str, arguments: &[&str], packages: &str) -> Result<()> {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(folder).stdout(std::io::stderr());
@@ -93,13 +93,13 @@ fn build(folder: &Path, program: &str, arguments: &[&str], packages: &str) -> Re
     }
 }
 
-/// The path, if the build made it.
+/// Returns the path, if the build created it.
 fn built(path: PathBuf) -> Result<PathBuf> {
     let missing = || std::io::Error::other("the build did not make it");
     if path.exists() { Ok(path) } else { Err(Error::file("find", &path)(missing())) }
 }
 
-/// A command line, without the directory of the program.
+/// Returns a command line, without the directory of the program.
 pub(crate) fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();

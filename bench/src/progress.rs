@@ -29,7 +29,8 @@ impl Progress {
         }
     }
 
-    /// Ends the work with a last line. Without it, a drop only ends the line on the terminal.
+    /// Ends the work with a last line. If you omit this call, a drop only ends the line on the
+    /// terminal.
     pub fn finish(mut self, what: &str) {
         let line = line(self.done, self.total, self.started.elapsed(), what);
         self.write(&format!("{}{line}\n", if self.terminal { "\r\x1b[K" } else { "" }));

@@ -1,9 +1,9 @@
 //! How costs grow with the amount of work: with the series of a family, the labels of a series, the
 //! threads and processes that count, the cores of the machine, and the families of a registry.
 //!
-//! An [`Axis`] is an amount that grows; a point is one amount. Each turn, a contender at a point,
-//! runs in a new process. The case of a record is `axis/point`, and its metric is what was measured
-//! there.
+//! An [`Axis`] is an amount that grows; a point is one amount. Each turn, which is a contender at a
+//! point, runs in a new process. The case of a record is `axis/point`, and its metric is the
+//! measured quantity.
 
 mod cores;
 mod families;
@@ -31,11 +31,11 @@ pub struct Axis {
     pub entrants: &'static [Entrant],
 }
 
-/// A contender on an axis.
+/// A contender on an axis. You can add one in the file of its axis.
 pub struct Entrant {
     /// Its name on the command line.
     pub key: &'static str,
-    /// The highest point at which it is measured: beyond it, a turn takes minutes.
+    /// The highest point of this contender: beyond it, a turn takes minutes.
     pub most: usize,
     /// Takes a turn, and returns the records of one run.
     pub turn: fn(&Plan, usize) -> Vec<Record>,
@@ -63,8 +63,8 @@ fn case(axis: &str, point: usize) -> String {
     format!("{axis}/{}", commas(&point.to_string()))
 }
 
-/// The time of one of `amount` things that `work` does, repeated for the time of a run, in ns. A
-/// first time is not counted, unless it takes longer than a second.
+/// Returns the time of one of `amount` things that `work` does, repeated for the time of a run, in
+/// ns. The first repetition is not counted, unless it takes longer than a second.
 fn repeated(plan: &Plan, amount: usize, mut work: impl FnMut()) -> f64 {
     let start = Instant::now();
     work();
@@ -98,7 +98,7 @@ mod tests {
                     let records = (entrant.turn)(&plan, point);
                     let what = format!("{} of {} at {point}", axis.name, entrant.key);
                     assert!(!records.is_empty(), "{what}");
-                    // Other tests of this process free memory at the same time.
+                    // Other tests of this process can free memory at the same time.
                     let is_sound = |it: &Record| it.median >= 0.0 || it.metric == "memory";
                     assert!(records.iter().all(is_sound), "{what}");
                     assert!(records.iter().all(|record| record.case == case(axis.name, point)));

@@ -1,6 +1,6 @@
 //! Drives HTTP servers that count requests, on the loopback interface only.
 //!
-//! A server is any [`Program`] that responds to a GET with the count as 20 digits and keeps the
+//! You can measure any [`Program`] that responds to a GET with the count as 20 digits and keeps the
 //! count in a state file. [`loads`] measures it under `ab`, `ab -k` and `wrk`; [`kills`] kills it
 //! with SIGKILL under load and checks its count after a restart. Every measurement starts a new
 //! process with an empty state, and the servers take turns.
@@ -27,10 +27,10 @@ pub(crate) use process::{end_with_us, exact_cpu_time};
 pub(crate) use program::free_port;
 pub use program::{Program, Running};
 
-/// The window over which the servers count. In a longer trial, events would expire.
+/// The window of the servers' counts. In a longer trial, events would expire.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How long and how often to measure.
+/// The durations and repetitions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// The number of runs of each load on each server.
@@ -95,10 +95,10 @@ pub fn loads(programs: &[Program], options: &Options) -> Result<Vec<Record>> {
 
 /// Kills each program under load and asks it for the count after a restart on the same state.
 ///
-/// The case is `kill -9`. The metrics are `lost requests` (those in a count that was returned
-/// before the kill, but not in the count after it) and `share kept` (of those with a response, in
-/// %). The count may include requests without a response that were in flight at the kill. A higher
-/// count is an error, since it includes requests that were never sent.
+/// The case is `kill -9`. The metrics are `lost requests` (requests in a count that was returned
+/// before the kill, but not in the count after it) and `share kept` (of the requests with a
+/// response, in %). The count can include requests without a response that were in flight at the
+/// kill. A higher count is an error, because it includes requests that were never sent.
 pub fn kills(programs: &[Program], options: &Options) -> Result<Vec<Record>> {
     let trials = options.kills as usize;
     let mut outcomes = vec![Vec::new(); programs.len()];
@@ -171,10 +171,10 @@ struct Outcome {
     /// The number of responses before the kill.
     answered: u64,
     /// A lower bound on the requests that were counted: the highest count in a response, or the
-    /// number of responses if that is higher. So requests that were counted without a response
-    /// cannot hide lost ones.
+    /// number of responses if that is higher. This way, requests that were counted without a
+    /// response cannot hide lost ones.
     counted: u64,
-    /// The count after the restart, which includes the request that asked for it.
+    /// The count after the restart, including the request that asks for the count.
     shown: u64,
 }
 
@@ -231,7 +231,7 @@ fn load_for(server: &Running, duration: Duration, at_the_end: impl FnOnce()) -> 
         stop.store(true, Ordering::Relaxed);
         let mut sum = Tally::default();
         for client in clients {
-            // The client never panics: it treats every failure as the end of the server.
+            // The client never panics, because it treats every failure as the end of the server.
             let tally = client.join().expect("the client panicked");
             sum.sent += tally.sent;
             sum.answered += tally.answered;
@@ -241,8 +241,8 @@ fn load_for(server: &Running, duration: Duration, at_the_end: impl FnOnce()) -> 
     })
 }
 
-/// A time between 1 and 2 seconds after the start, spread evenly over the trials, so that kills hit
-/// every phase of a server that saves on a timer.
+/// Returns a time between 1 and 2 seconds after the start, spread evenly over the trials, because
+/// kills must hit every phase of a server that saves on a timer.
 pub(crate) fn time_to_kill(trial: usize) -> Duration {
     let golden = 0.618_033_988_75;
     Duration::from_secs_f64(1.0 + (trial as f64 * golden).fract())

@@ -1,10 +1,10 @@
-//! Stores for the processes of one application: those of quipu, compared to what users of Ruby and
-//! of Python have today.
+//! Stores for the processes of one application: quipu's, compared to the stores that users of Ruby
+//! and of Python use today.
 //!
 //! Programs in three languages take turns at a [`Workload`] and measure themselves: this one, and
-//! those of `peers/ruby` and `peers/python`. The workloads include the six original benchmarks,
-//! from which this one started: a raw hash, keys as texts, system calls, Redis, threads, and stores
-//! with many metrics.
+//! the programs in `peers/ruby` and `peers/python`. The workloads include the six original
+//! benchmarks: a raw hash, keys as strings, system calls, Redis, threads, and stores with many
+//! metrics. This benchmark started from them.
 
 mod children;
 mod increments;
@@ -30,7 +30,7 @@ pub use peers::{Language, Peers};
 pub use recorded::{drop_in, recorded};
 pub use redis_server::RedisServer;
 
-/// How much to measure in a turn.
+/// The amount to measure in a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// The duration of a loop.
@@ -39,7 +39,7 @@ pub struct Plan {
     pub dead: usize,
     /// The number of timed scrapes.
     pub scrapes: u32,
-    /// The number of workers that come and go.
+    /// The number of workers that start and end.
     pub respawns: usize,
 }
 
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// The folders for the files of a turn, and the servers and programs that it may use.
+/// The folders for the files of a turn, and the servers and programs that it can use.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// A folder in memory.
@@ -86,8 +86,8 @@ impl Places {
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
-    /// Whether it is measured in rounds, so that drift of the machine affects all equally. If not,
-    /// it has one turn, in which it repeats itself.
+    /// Whether it is measured in rounds, because a drift of the machine then affects all equally.
+    /// Otherwise there is one turn, which repeats itself.
     pub in_rounds: bool,
     /// The contenders of Ruby.
     pub ruby: &'static [&'static str],
@@ -97,7 +97,7 @@ pub struct Workload {
     pub rust: fn(Plan, &Places) -> Result<Vec<Record>>,
 }
 
-/// All workloads, in the order in which they run.
+/// All workloads, in the order of their execution.
 pub const WORKLOADS: [Workload; 12] = [
     Workload {
         name: "raw_hash",

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::progress::Progress;
 use crate::record::{Label, Record};
 
-/// A quantity that a turn has measured.
+/// A quantity that a turn measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) metric: &'static str,
@@ -26,17 +26,17 @@ pub(crate) struct Turn<'a> {
     pub(crate) run: Box<dyn Fn() -> Result<Vec<Figure>> + 'a>,
 }
 
-/// The figures of a workload, and what could not be measured.
+/// The figures of a workload, and its failures.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The figures.
     pub records: Vec<Record>,
-    /// The turns that failed, with the reasons. A subject that failed once has no figures.
+    /// The turns that failed, with the reasons. A subject that failed once gets no figures.
     pub failures: Vec<String>,
 }
 
 impl Outcome {
-    /// Adds what another part of the workload has measured.
+    /// Adds the outcome of another part of the workload.
     pub(crate) fn add(&mut self, other: Outcome) {
         self.records.extend(other.records);
         self.failures.extend(other.failures);
@@ -73,7 +73,7 @@ pub(crate) fn take(turns: &[Turn<'_>], rounds: u32) -> Outcome {
     outcome
 }
 
-/// The records of a turn, of its figures in all rounds.
+/// Merges the figures of a turn in all rounds into records.
 fn merge(turn: &Turn<'_>, rounds: &[Vec<Figure>]) -> Vec<Record> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let record = |figure: &Figure| {

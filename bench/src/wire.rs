@@ -1,8 +1,9 @@
-//! Messages on the wire: quipu's formats, compared to the Go libraries whose formats they
-//! implement, and to the crates that a Rust program would use.
+//! Messages on the wire: quipu's formats, compared to the Go libraries with the same formats, and
+//! to the crates that a Rust program would use.
 //!
 //! A format is a line of `formats`; a crate is a file of `peer`, and a line of `singles`, of
-//! `streams`, or of both. Single messages have the same labels as in the Go program `wirebench`.
+//! `streams`, or of both. Single messages use the same labels as the Go program `wirebench`,
+//! because their records are compared.
 
 mod contender;
 mod ours;
@@ -51,7 +52,7 @@ impl Plan {
 /// A workload's name, and its turn, which returns the records of one run.
 pub type Workload = (&'static str, fn(Plan) -> Vec<Record>);
 
-/// All workloads. The Go program has the first four, too.
+/// All workloads. The Go program supports the first four, too.
 pub const WORKLOADS: [Workload; 8] = [
     ("counter", |plan| singles!(Counters, plan)),
     ("batch-timer", |plan| singles!(BatchTimers, plan)),
@@ -63,7 +64,7 @@ pub const WORKLOADS: [Workload; 8] = [
     ("stream-timers", |plan| streams(stream::Mix::BatchTimers, plan)),
 ];
 
-/// The workloads in which the Go program takes part.
+/// The workloads of the Go program.
 pub const WITH_GO: [&str; 4] = ["counter", "batch-timer", "gauge", "union"];
 
 /// A visitor of quipu's formats.
@@ -99,8 +100,8 @@ fn formats(to: &mut impl Formats) {
     to.add::<quipu_wire::Postcard>();
 }
 
-/// Measures one message with every format and crate. It is a macro, since a crate has separate
-/// functions for each message.
+/// Measures one message with every format and crate. This is a macro, because a crate provides
+/// separate functions for each message.
 macro_rules! singles {
     ($shape:ident, $plan:ident) => {{
         pin(0);

@@ -1,4 +1,4 @@
-//! The programs that show and send the metrics of others: quipu and its peers.
+//! The programs that show and send the metrics of other programs: quipu and its peers.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,12 +9,12 @@ use super::{Bench, CORE, PATIENCE};
 use crate::server::{self, Process, free_port};
 use crate::{Error, Result};
 
-/// A program that takes the metrics of others.
+/// A program that collects the metrics of other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     /// The daemon of quipu.
     Quipu,
-    /// Prometheus' node exporter, which shows text files.
+    /// Prometheus' node exporter, which shows `.prom` files.
     NodeExporter,
     /// VictoriaMetrics' agent, which scrapes and sends.
     Vmagent,
@@ -69,8 +69,8 @@ impl Program {
         }
     }
 
-    /// Starts it on the first core with options, and waits until it responds. Its own files are in
-    /// a folder.
+    /// Starts the program on the first core with options, and waits until it responds. Its own
+    /// files are in a folder.
     pub(super) fn start(self, bench: &Bench, folder: &Path, options: &[String]) -> Result<Running> {
         let path = self.path(bench);
         if !path.is_file() {
@@ -102,7 +102,7 @@ pub(super) fn script() -> String {
     crate::root().join("bench/peers/python/multi_process.py").display().to_string()
 }
 
-/// A program that runs. Dropping it kills it.
+/// A running program. Dropping this kills the program.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) process: Process,
@@ -110,7 +110,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// What it exposes.
+    /// Returns the exposition of the program.
     pub(super) fn metrics(&self) -> Result<Vec<u8>> {
         server::get(self.address, "/metrics", PATIENCE)
             .map_err(|error| self.process.failed(&format!("GET /metrics: {error}")))

@@ -1,4 +1,4 @@
-//! What the processes do that this program starts as counting programs, with `--child`.
+//! The work of the processes that this program starts as counting programs, with `--child`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::measure::black_box;
 /// The series of a child.
 pub(super) const SERIES: usize = 1_000;
 
-/// What a child counts.
+/// The metrics of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// One counter, through its handle, for callgrind.
@@ -36,13 +36,13 @@ pub enum Kind {
 /// The arguments of a child.
 #[derive(Clone, Debug)]
 pub struct Child {
-    /// What it counts.
+    /// The metrics.
     pub kind: Kind,
     /// The file of its segment.
     pub file: PathBuf,
-    /// The number of operations, if that is limited.
+    /// The number of operations, if it is limited.
     pub operations: u64,
-    /// From one tick of a recorder to the next.
+    /// The pause between two ticks of a recorder.
     pub interval: Duration,
 }
 
@@ -131,13 +131,13 @@ fn observe(histogram: &Histogram, operations: u64) {
     }
 }
 
-/// Changes all series ten times a second, until it is killed.
+/// Changes all series ten times a second, until the process is killed.
 fn record(child: &Child, registry: &Registry, add: impl Fn(&str, u64)) -> Result<()> {
     const PAUSE: Duration = Duration::from_millis(100);
     let names = names();
     let change = |round: u64| {
         for (number, name) in names.iter().enumerate() {
-            // Each series grows by other amounts from one tick to the next.
+            // Each series grows by different amounts from one tick to the next.
             add(name, 1 + (round * 7 + number as u64 * 13) % 101);
         }
     };
@@ -152,7 +152,7 @@ fn record(child: &Child, registry: &Registry, add: impl Fn(&str, u64)) -> Result
     Ok(())
 }
 
-/// The file that says that a child has begun to record.
+/// Returns the path of the file that a child creates when it begins to record.
 pub(super) fn ready(file: &Path) -> PathBuf {
     file.with_extension("ready")
 }

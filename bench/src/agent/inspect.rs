@@ -15,7 +15,7 @@ const FORMATS: [&str; 3] = ["text", "json", "openmetrics"];
 /// The address space of the file.
 const LIMIT: u64 = 4 << 30;
 
-/// Measures it.
+/// Measures `quipu inspect`.
 pub(super) fn inspect(bench: &Bench) -> Result<Outcome> {
     let folder = folder(Path::new(MEMORY))?;
     let mut turns = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn fill(path: &Path, series: usize) -> Result<Filled> {
     let description = Description::new("requests", "Requests.").labels(["route", "user"]);
     let family = registry.register(description.limit(series as u64)).map_err(failed)?;
     let labels = |number| [format!("/api/v1/r{:03}", number % 1000), format!("user-{number:07}")];
-    // Some megabytes, once for each segment.
+    // A few megabytes, once for each segment.
     let labels: &'static [[String; 2]] = (0..series).map(labels).collect::<Vec<_>>().leak();
     grow((&family, labels));
     Ok((family, labels))
@@ -57,7 +57,7 @@ pub(super) fn grow((family, labels): (&CounterFamily<[&'static str; 2]>, &'stati
     }
 }
 
-/// The time of one.
+/// Returns the time of one run.
 fn once(quipu: &Path, path: &Path, format: &str) -> Result<Vec<Figure>> {
     let start = Instant::now();
     let mut command = Command::new(quipu);

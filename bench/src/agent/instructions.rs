@@ -1,7 +1,8 @@
 //! The instructions of an increment, with a watcher and without: a program counts in a segment
 //! under callgrind, while the daemon reads it for ten scrapes a second.
 //!
-//! Valgrind has no restartable sequences, so the program takes the path of machines that lack them.
+//! Valgrind does not support restartable sequences, so the program takes the path for machines
+//! without them.
 
 use std::fs;
 use std::path::Path;
@@ -23,13 +24,14 @@ const KINDS: [(Kind, &str); 3] = [
     (Kind::Histogram, "histogram, by handle"),
 ];
 
-/// Measures it.
+/// Measures the instructions.
 pub(super) fn instructions(bench: &Bench) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let mut progress = Progress::new(2 * KINDS.len());
     let folder = folder(Path::new(MEMORY))?;
     for (kind, name) in KINDS {
-        // Both count in copies of one file: the places of series depend on a random seed in it.
+        // Both count in copies of one file, because the places of series depend on a random seed in
+        // this file.
         let file = folder.path().join("made");
         run(&mut child(Command::new(&bench.program), kind, 0, &file))?;
         let mut of = |is_watched: bool| {
@@ -60,7 +62,7 @@ fn records(bench: &Bench, name: &str, [alone, watched]: [u64; 2], scrapes: u64) 
     ]
 }
 
-/// The instructions of all increments, and the scrapes meanwhile.
+/// Counts the instructions of all increments, and the scrapes during them.
 fn count(bench: &Bench, kind: Kind, made: &Path, is_watched: bool) -> Result<(u64, u64)> {
     let folder = folder(Path::new(MEMORY))?;
     let file = folder.path().join("counted.quipu");
@@ -83,7 +85,7 @@ fn count(bench: &Bench, kind: Kind, made: &Path, is_watched: bool) -> Result<(u6
     Ok((total(&counts)?, scrapes))
 }
 
-/// Adds what makes this program a child to a command.
+/// Adds the arguments that make this program a child to a command.
 fn child(mut command: Command, kind: Kind, operations: u64, file: &Path) -> Command {
     let kind = kind.to_possible_value().map(|value| value.get_name().to_owned());
     command.stdout(Stdio::null());

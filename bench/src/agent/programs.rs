@@ -1,6 +1,6 @@
-//! The programs that count: each has a segment with a counter in 1,000 series, all of which grow
-//! from one scrape to the next. Their values are also written as the text files of Prometheus' node
-//! exporter.
+//! The programs that count: each holds a segment with a counter in 1,000 series. All series grow
+//! from one scrape to the next. Their values are also written as the `.prom` files of Prometheus'
+//! node exporter.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,11 +19,11 @@ pub(super) const METRIC: &str = "requests_total";
 pub(super) struct Programs {
     families: Vec<CounterFamily<[&'static str; 2]>>,
     series: &'static [[String; 2]],
-    /// How often each series has grown.
+    /// The number of changes of each series.
     changes: AtomicU64,
 }
 
-/// The folder of their segments, in a folder of a turn.
+/// Returns the folder of their segments, in a folder of a turn.
 pub(super) fn segments(folder: &Path) -> PathBuf {
     folder.join("segments")
 }
@@ -36,7 +36,7 @@ impl Programs {
         let labels =
             |number: usize| [format!("/api/v1/r{number:05}"), (200 + number % 5).to_string()];
         let series: Vec<[String; 2]> = (0..series).map(labels).collect();
-        // Of some kilobytes, once or twice in a process.
+        // A few kilobytes, once or twice in a process.
         let series: &'static [[String; 2]] = series.leak();
         let family = |number: usize| {
             let registry = Registry::open(place.join(format!("{}.quipu", name(number))));
@@ -48,7 +48,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// All series grow.
+    /// Increments all series.
     pub(super) fn change(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
         for family in &self.families {
@@ -58,20 +58,20 @@ impl Programs {
         }
     }
 
-    /// The number of series of all programs.
+    /// Returns the number of series of all programs.
     pub(super) fn len(&self) -> usize {
         self.families.len() * self.series.len()
     }
 
-    /// The values of all, as one exposition.
+    /// Returns the values of all programs, as one exposition.
     pub(super) fn text(&self) -> String {
         let mut text = HEAD.to_owned();
         (0..self.families.len()).for_each(|program| self.append(program, &mut text));
         text
     }
 
-    /// Writes the values as a text file for each program, as its documentation wants: a temporary
-    /// file, and a rename.
+    /// Writes the values as a `.prom` file for each program, like the node exporter's documentation
+    /// recommends: a temporary file, and a rename.
     pub(super) fn write_texts(&self, folder: &Path) -> Result<()> {
         for program in 0..self.families.len() {
             let mut text = HEAD.to_owned();
@@ -89,7 +89,7 @@ impl Programs {
         let (name, changes) = (name(program), self.changes.load(Ordering::Relaxed));
         for (number, [route, code]) in self.series.iter().enumerate() {
             let value = changes * step(number);
-            // Writing to memory does not fail.
+            // Writing to memory never fails.
             let _ = writeln!(
                 text,
                 "{METRIC}{{segment=\"{name}\",route=\"{route}\",code=\"{code}\"}} {value}"
@@ -100,7 +100,7 @@ impl Programs {
 
 const HEAD: &str = "# HELP requests_total Requests.\n# TYPE requests_total counter\n";
 
-/// The metric of each program.
+/// Returns the metric of each program.
 pub(super) fn description(series: usize) -> Description {
     Description::new("requests", "Requests.").labels(["route", "code"]).limit(series as u64)
 }
@@ -113,7 +113,7 @@ fn step(series: usize) -> u64 {
     1 + series as u64 % 7
 }
 
-/// The number of the programs' series in an exposition.
+/// Returns the number of the programs' series in an exposition.
 pub(super) fn shown(text: &[u8]) -> usize {
     let lines = text.split(|byte| *byte == b'\n');
     lines.filter(|line| line.starts_with(METRIC.as_bytes())).count()

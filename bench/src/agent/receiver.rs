@@ -1,6 +1,7 @@
-//! A receiver of remote write that counts what comes in, and can be down for a time.
+//! A receiver of remote write that counts its samples, and can be down for a time.
 //!
-//! All samples of a snapshot or scrape have one time, so it counts by the times of samples.
+//! All samples of a snapshot or scrape share one time. This is why it counts by the times of
+//! samples.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -19,18 +20,18 @@ use super::programs::METRIC;
 use crate::measure::pin;
 use crate::{Error, Result};
 
-/// What a receiver has got so far.
+/// The totals of a receiver so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    /// Bytes of requests that were taken, with their heads.
+    /// Bytes of requests that were accepted, with their heads.
     pub(super) bytes: u64,
     pub(super) requests: u64,
     /// Samples of the programs' series.
     pub(super) samples: u64,
-    /// Bytes of requests that were not taken, since the receiver was down.
+    /// Bytes of requests that were refused because the receiver was down.
     pub(super) bytes_refused: u64,
-    /// By the times of samples, in milliseconds since 1970: how many have arrived, and when the
-    /// last one did.
+    /// The number of samples that have arrived, and the arrival of the last one, by the times of
+    /// samples in milliseconds since 1970.
     pub(super) arrivals: BTreeMap<i64, (u64, SystemTime)>,
     /// A request that could not be read.
     pub(super) problem: Option<String>,
@@ -43,7 +44,7 @@ pub(super) struct Receiver {
 }
 
 struct Shared {
-    /// Whether it says which samples it has stored, as receivers of 2.0 do.
+    /// Whether it reports the number of stored samples, like receivers of 2.0.
     is_2: bool,
     is_down: AtomicBool,
     tally: Mutex<Tally>,
@@ -53,7 +54,7 @@ struct Shared {
 const MOST_BYTES: usize = 64 << 20;
 
 impl Receiver {
-    /// One that takes remote write 2.0, or 1.0 alone.
+    /// Starts a receiver of remote write 2.0, or of only 1.0.
     pub(super) fn start(is_2: bool) -> Result<Receiver> {
         let failed = |error: io::Error| Error::command("listen on 127.0.0.1", error.to_string());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
@@ -65,14 +66,14 @@ impl Receiver {
             pin(OTHER_CORE);
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&its);
-                // A sender that has gone ends its thread with an error.
+                // If the sender closes the connection, the thread ends with an error.
                 std::thread::spawn(move || _ = serve(stream, &shared));
             }
         });
         Ok(Receiver { address, shared })
     }
 
-    /// From now on, it responds with 503, or takes requests again.
+    /// Makes it respond with 503 from now on, or accept requests again.
     pub(super) fn set_down(&self, is_down: bool) {
         self.shared.is_down.store(is_down, Ordering::SeqCst);
     }
@@ -84,12 +85,12 @@ impl Receiver {
 
 impl Shared {
     fn tally(&self) -> MutexGuard<'_, Tally> {
-        // A panic while holding the lock leaves counts as they are.
+        // A panic while holding the lock does not damage the counts.
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the head of a request says.
+/// The relevant fields of the head of a request.
 #[derive(Debug, Default, PartialEq)]
 struct Head {
     length: usize,
@@ -124,7 +125,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     }
 }
 
-/// Counts a request. `length` is that with its head.
+/// Counts a request. `length` includes its head.
 fn respond(shared: &Shared, head: &Head, body: &[u8], length: u64) -> String {
     let status = |text: &str| format!("HTTP/1.1 {text}\r\nContent-Length: 0\r\n");
     if shared.is_down.load(Ordering::SeqCst) {
@@ -159,8 +160,8 @@ fn respond(shared: &Shared, head: &Head, body: &[u8], length: u64) -> String {
     }
 }
 
-/// The times of the samples of the programs' series, with their numbers, and the number of all
-/// samples.
+/// Returns the times of the samples of the programs' series, with their numbers, and the number of
+/// all samples.
 fn times(head: &Head, body: &[u8]) -> std::result::Result<(BTreeMap<i64, u64>, u64), String> {
     let mut plain = Vec::new();
     match head.is_zstd {

@@ -1,5 +1,5 @@
-//! The flight recorder: what it costs for 1,000 series, how much memory it takes, and whether its
-//! history can be read after a SIGKILL.
+//! The flight recorder: its cost for 1,000 series, its memory, and whether you can read its history
+//! after a SIGKILL.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,14 +22,14 @@ const KINDS: [(Kind, &str); 3] = [
     (Kind::RecordFloats, "sums of floats"),
     (Kind::RecordHistograms, "histograms"),
 ];
-/// That of programs.
+/// The interval of normal programs.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest, so that kills hit the writing of a tick.
+/// The shortest interval, because kills must hit the writing of a tick.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// The processes that are killed in one round.
+/// The number of processes that are killed in one round.
 const TOGETHER: usize = 5;
 
-/// Measures it.
+/// Measures the recorder.
 pub(super) fn recorder(bench: &Bench) -> Result<Outcome> {
     let folder = folder(Path::new(MEMORY))?;
     let rounds = bench.plan.kills.div_ceil(TOGETHER as u32);
@@ -66,7 +66,7 @@ fn start(bench: &Bench, kind: Kind, interval: Duration, file: &Path) -> Result<P
     Ok(process)
 }
 
-/// What the thread of the recorder uses, of a process for each kind. All run at the same time.
+/// Measures the thread of the recorder, in a process for each kind. All run at the same time.
 fn costs(bench: &Bench, folder: &Path, progress: &mut Progress) -> Result<Vec<Record>> {
     let mut children = Vec::new();
     for (kind, name) in KINDS {
@@ -101,7 +101,7 @@ fn costs(bench: &Bench, folder: &Path, progress: &mut Progress) -> Result<Vec<Re
     Ok(records)
 }
 
-/// The processor time of the thread that records.
+/// Returns the processor time of the thread that records.
 fn thread_time(process: &Process) -> Result<Duration> {
     let tasks = PathBuf::from(format!("/proc/{}/task", process.pid()));
     let entries = fs::read_dir(&tasks).map_err(Error::file("read", &tasks))?;
@@ -119,7 +119,7 @@ fn thread_time(process: &Process) -> Result<Duration> {
     Err(process.failed("has no thread that records"))
 }
 
-/// The bytes that the recorder takes in a file.
+/// Returns the bytes that the recorder takes in a file.
 fn recorded_bytes(bench: &Bench, file: &Path) -> Result<u64> {
     #[derive(Deserialize)]
     struct Inspected {
@@ -135,7 +135,7 @@ fn recorded_bytes(bench: &Bench, file: &Path) -> Result<u64> {
     Ok(held.map(|record| record.bytes).sum())
 }
 
-/// What `quipu inspect` says of a file as JSON. It fails if the file is damaged.
+/// Returns the output of `quipu inspect` for a file as JSON. This fails if the file is damaged.
 fn inspect<T: for<'d> Deserialize<'d>>(bench: &Bench, file: &Path, more: &[&str]) -> Result<T> {
     let mut command = Command::new(&bench.quipu);
     command.args(["inspect", "--format", "json"]).args(more).arg(file);
@@ -193,9 +193,9 @@ fn kills(
     ])
 }
 
-/// The time of the last tick, in seconds since 1970, of a history that has all series and is not
-/// damaged. It reads the last second: more ticks of histograms would be more values than `inspect`
-/// reads at once.
+/// Returns the time of the last tick, in seconds since 1970, of a history that contains all series
+/// and is not damaged. This reads only the last second, because more ticks of histograms would be
+/// more values than `inspect` reads at once.
 fn last_tick(bench: &Bench, file: &Path) -> Result<f64> {
     #[derive(Deserialize)]
     struct History {

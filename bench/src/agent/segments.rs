@@ -1,8 +1,9 @@
-//! The agent: one program that shows the metrics of many others to a scraper, beside Prometheus'
-//! node exporter with text files, and prometheus_client's directory of files of its workers.
+//! The agent: one program that shows the metrics of many others to a scraper. It is compared to
+//! Prometheus' node exporter with `.prom` files, and to prometheus_client's directory with a file
+//! for each of its workers.
 //!
-//! All series grow before each scrape. This program does that, or for prometheus_client a process
-//! in Python: what it costs is not in the figures.
+//! All series grow before each scrape. This program makes them grow, or for prometheus_client a
+//! process in Python: this cost is not in the figures.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,14 +19,14 @@ use crate::server::end_with_us;
 use crate::turns::{Figure, Outcome, Turn, take};
 use crate::{Error, Result};
 
-/// From one scrape to the next.
+/// The pause between two scrapes.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The interval for which the share of a core is computed.
+/// The interval for the share of a core.
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(15);
-/// How long the use of a program at rest is measured.
+/// The duration of the measurement of a program at rest.
 const REST: Duration = Duration::from_secs(3);
 
-/// Measures it.
+/// Measures the agents.
 pub(super) fn segments(bench: &Bench) -> Result<Outcome> {
     let [count, series] = bench.plan.programs;
     let case = format!("segments/{count} programs of {} series", amount(series));
@@ -39,7 +40,7 @@ pub(super) fn segments(bench: &Bench) -> Result<Outcome> {
     Ok(take(&turns, bench.plan.runs))
 }
 
-/// What is read, and by which program where there are several.
+/// The kind of files, and the program that reads them, if there are several.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Segments,
@@ -114,7 +115,7 @@ fn measure(
             }
         })
     };
-    // The first ones make room for the output.
+    // The first scrapes make room for the output.
     let (_, bytes) = scrape().and_then(|_| scrape())?;
     let cpu = || running.process.exact_cpu_time();
     let (before, begun) = (cpu()?, Instant::now());
@@ -150,7 +151,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Returns when all files are there.
+    /// Returns when all files exist.
     fn start(bench: &Bench, files: &Path) -> Result<Writer> {
         let [programs, series] = bench.plan.programs;
         let mut command = Command::new(&bench.python);
@@ -168,7 +169,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// All series grow.
+    /// Increments all series.
     fn change(&mut self) -> Result<()> {
         let asked = self.orders.write_all(b"\n");
         asked.map_err(|error| Error::command("multi_process.py write", error.to_string()))?;
@@ -186,7 +187,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Either fails only if it has ended.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,10 +1,10 @@
-//! Remote write of many series, beside vmagent: what it costs, and what happens when the receiver
+//! Remote write of many series, compared to vmagent: its cost, and its behaviour when the receiver
 //! is down for ten minutes.
 //!
-//! All senders run at the same time, each with a receiver of its own, so that an outage has to be
-//! waited for once. What each uses is its own processor time. quipu reads the segments of the
-//! programs; vmagent scrapes the same values from a target, and so does quipu in one of its
-//! variants.
+//! All senders run at the same time, each with a separate receiver, because an outage then takes
+//! its time only once. The cost of each is its own processor time. quipu reads the segments of the
+//! programs; vmagent scrapes the same values from a target, and so does one of the variants of
+//! quipu.
 
 use std::fs;
 use std::path::Path;
@@ -23,11 +23,11 @@ use crate::record::{Label, Record};
 use crate::turns::Outcome;
 use crate::{Error, Result};
 
-/// From one change of all series to the next.
+/// The pause between two changes of all series.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often the receivers are looked at.
+/// The pause between two looks at the receivers.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long senders may take to catch up: their pauses between attempts are up to a minute.
+/// The time limit for senders to catch up: their pauses between attempts are up to a minute.
 const MOST_TO_CATCH_UP: Duration = Duration::from_secs(240);
 
 /// A program that sends, and its receiver.
@@ -35,7 +35,7 @@ struct Sender {
     subject: String,
     running: Running,
     receiver: Receiver,
-    /// Where it keeps what it could not send.
+    /// The folder of its unsent samples.
     own: tempfile::TempDir,
 }
 
@@ -77,7 +77,7 @@ fn start(bench: &Bench, folder: &Path, target: &Target) -> Result<Vec<Sender>> {
         format!("--scrape-interval={interval}"),
     ];
     let queue = [segments.clone(), "--remote-write-queue=disk".into()];
-    // VictoriaMetrics takes zstd, and 1.0.
+    // VictoriaMetrics accepts zstd, and 1.0.
     let zstd = [segments.clone(), "--remote-write-compression=zstd".into()];
     let segments = [segments];
     let mut senders = vec![
@@ -107,7 +107,7 @@ fn start(bench: &Bench, folder: &Path, target: &Target) -> Result<Vec<Sender>> {
             sender(bench, Program::Vmagent, name, false, &options, url)
         };
         let name = Program::Vmagent.with_version();
-        // As Prometheus takes it, and as VictoriaMetrics does.
+        // In Prometheus' form, and in VictoriaMetrics' form.
         senders.push(vmagent(name, &["-remoteWrite.forcePromProto"])?);
         let zstd = format!("{name} (zstd)");
         senders.push(vmagent(&zstd, &["-remoteWrite.forceVMProto"])?);
@@ -156,7 +156,7 @@ fn measure(bench: &Bench, senders: &[Sender], series: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What a sender has used and sent at a moment.
+/// The use and progress of a sender at a moment.
 struct Mark {
     cpu: Duration,
     tally: Tally,
@@ -171,15 +171,15 @@ fn mark(senders: &[Sender]) -> Result<Vec<Mark>> {
 }
 
 impl Sender {
-    /// The number of snapshots or scrapes of which all samples have arrived.
+    /// Returns the number of snapshots or scrapes whose samples have all arrived.
     fn whole(&self, series: u64) -> usize {
         let arrivals = self.receiver.tally().arrivals;
         arrivals.values().filter(|(count, _)| *count >= series).count()
     }
 }
 
-/// Waits a moment. A program that has ended, a request that cannot be read, and too long a time are
-/// errors.
+/// Waits a moment. Returns an error if a program has ended, a request cannot be read, or the time
+/// limit is exceeded.
 fn check(senders: &[Sender], begun: Instant, most: Duration) -> Result<()> {
     std::thread::sleep(LOOK);
     for sender in senders {
@@ -198,7 +198,7 @@ fn check(senders: &[Sender], begun: Instant, most: Duration) -> Result<()> {
     Ok(())
 }
 
-/// The time until the middle of the longest time in an interval in which no samples arrive.
+/// Returns the time until the middle of the longest part of an interval without samples.
 fn until_quiet(senders: &[Sender], interval: Duration) -> Duration {
     let whole = interval.as_secs_f64();
     let phase = |time: SystemTime| seconds(time) % whole;
@@ -219,7 +219,7 @@ fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// The figures of each interval.
+/// Returns the figures of each interval.
 fn costs(
     case: &str,
     sender: &Sender,
@@ -251,7 +251,7 @@ fn costs(
     ])
 }
 
-/// The receivers are down for a time, and take requests again.
+/// Takes the receivers down for a time, and up again.
 fn outage(
     bench: &Bench,
     senders: &[Sender],
@@ -266,7 +266,7 @@ fn outage(
     let (up, at_end) = (SystemTime::now(), mark(senders)?);
     let mut kept = Vec::new();
     for sender in senders {
-        // The state and the log are beside the folder of a queue.
+        // The state and the log are next to the folder of a queue.
         kept.push((sender.running.process.memory()?, queued(sender.own.path())));
     }
     senders.iter().for_each(|sender| sender.receiver.set_down(false));
@@ -280,7 +280,7 @@ fn outage(
     while !senders.iter().all(is_current) {
         check(senders, begun, MOST_TO_CATCH_UP + 4 * interval)?;
     }
-    // What comes after the first current samples.
+    // Wait for the samples after the first current ones.
     std::thread::sleep(2 * interval);
 
     let case = format!("outage/{}", humantime::format_duration(time));
@@ -306,15 +306,15 @@ fn outage(
     Ok(records)
 }
 
-/// What has arrived after an outage.
+/// The samples that arrived after an outage.
 #[derive(Debug, PartialEq)]
 struct CaughtUp {
-    /// Seconds from its end to the moment at which all series had a sample from at most an
-    /// interval before that end.
+    /// Seconds from its end to the moment when all series had a sample from at most an interval
+    /// before that end.
     until_current: f64,
     /// Seconds from its end to the last sample of its time; 0 if there is none.
     until_last: f64,
-    /// Of the samples of its time, in %.
+    /// The share of the samples of its time, in %.
     share: f64,
 }
 
@@ -344,13 +344,13 @@ fn millis(time: SystemTime) -> i64 {
     (seconds(time) * 1e3) as i64
 }
 
-/// The bytes of all files in the folders in a folder.
+/// Returns the bytes of all files in the folders in a folder.
 fn queued(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries.flatten().map(|entry| bytes_below(&entry.path())).sum()
 }
 
-/// The bytes of all files in a folder and those in it.
+/// Returns the bytes of all files in a folder and its subfolders.
 fn bytes_below(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let size = |entry: fs::DirEntry| match entry.metadata() {
@@ -372,7 +372,7 @@ mod tests {
     fn catching_up_is_of_the_times_of_samples() {
         let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
         let mut tally = Tally::default();
-        // Sent before the outage, in it, and after it.
+        // Sent before the outage, during it, and after it.
         for (time, count, arrived) in
             [(990, 5, 990), (1_010, 5, 1_071), (1_055, 5, 1_068), (1_065, 5, 1_069)]
         {

@@ -1,5 +1,5 @@
 //! A watcher: the daemon that shows a folder of segments, and a scraper that asks it ten times a
-//! second. And a target for scrapers: a server of texts.
+//! second. And a target for scrapers: a server of expositions.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use crate::measure::pin;
 use crate::server;
 use crate::{Error, Result};
 
-/// From one scrape to the next.
+/// The pause between two scrapes.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A daemon and its scraper.
@@ -24,13 +24,13 @@ pub(super) struct Watcher {
     scraper: Option<JoinHandle<Result<u64>>>,
     has_ended: Arc<AtomicBool>,
     _running: Running,
-    /// For the files of the daemon.
+    /// The folder for the files of the daemon.
     _folder: tempfile::TempDir,
 }
 
 impl Watcher {
-    /// Watches the segments in a folder, whether or not they are there yet. Both are on the core on
-    /// which nothing is timed.
+    /// Watches the segments in a folder, which may not exist yet. Both processes run on the core
+    /// where no operation is timed.
     pub(super) fn start(bench: &Bench, folder: &Path) -> Result<Watcher> {
         let option = format!("--segments={}", folder.display());
         let own = super::folder(Path::new(MEMORY))?;
@@ -44,7 +44,7 @@ impl Watcher {
         Ok(Watcher { scraper: Some(scraper), has_ended, _running: running, _folder: own })
     }
 
-    /// Ends it, and returns the number of scrapes that showed a segment.
+    /// Ends the watcher, and returns the number of scrapes that showed a segment.
     pub(super) fn stop(mut self) -> Result<u64> {
         self.has_ended.store(true, Ordering::Relaxed);
         match self.scraper.take().map(JoinHandle::join) {
@@ -73,13 +73,13 @@ fn scrape(address: SocketAddr, has_ended: &AtomicBool) -> Result<u64> {
     Ok(scrapes)
 }
 
-/// A server that responds to each request with a text. It ends with this program.
+/// A server that responds to each request with an exposition. It ends with this program.
 pub(super) struct Target {
     pub(super) address: SocketAddr,
 }
 
 impl Target {
-    /// Serves what a function returns, on the core of loads.
+    /// Serves the result of a function, on the core of loads.
     pub(super) fn start(text: impl Fn() -> String + Send + Sync + 'static) -> Result<Target> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let failed = |error| Error::command("listen on 127.0.0.1", format!("{error}"));
@@ -90,7 +90,7 @@ impl Target {
             pin(OTHER_CORE);
             for stream in listener.incoming().flatten() {
                 let text = Arc::clone(&text);
-                // A client that has gone ends its thread with an error.
+                // If the client closes the connection, the thread ends with an error.
                 std::thread::spawn(move || _ = serve(stream, &*text));
             }
         });

@@ -1,4 +1,4 @@
-//! A program in a terminal of its own, whose frames are counted.
+//! A program in a separate terminal. Its frames are counted.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,8 @@ use crate::{Error, Result};
 /// The lines and columns.
 const SIZE: [u16; 2] = [40, 120];
 
-/// A frame is written at once; before the next one, the program waits 50 ms for a key.
+/// The longest pause within a frame. A frame is written at once; before the next one, the program
+/// waits 50 ms for a key.
 const GAP: Duration = Duration::from_millis(20);
 
 /// A program in a terminal. Dropping it kills the program.
@@ -27,13 +28,13 @@ pub(super) struct Terminal {
     written: Receiver<Instant>,
 }
 
-/// The frames of some time.
+/// The frames in a period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frames {
     pub(super) count: u32,
     /// From the first frame to the last.
     pub(super) elapsed: Duration,
-    /// The processor time of the program meanwhile.
+    /// The processor time of the program in this period.
     pub(super) cpu: Duration,
 }
 
@@ -64,7 +65,7 @@ impl Terminal {
         let (sender, written) = channel();
         std::thread::spawn(move || {
             let mut chunk = [0; 65_536];
-            // The end of the program is an error here.
+            // The end of the program is an error on this side of the terminal.
             while ours.read(&mut chunk).is_ok_and(|read| read > 0) {
                 if sender.send(Instant::now()).is_err() {
                     return;
@@ -89,7 +90,7 @@ impl Terminal {
         Ok(Frames { count, elapsed: last.duration_since(begun), cpu })
     }
 
-    /// Waits for a frame, and returns when its last bytes came.
+    /// Waits for a frame, and returns the arrival of its last bytes.
     fn frame(&self, patience: Duration) -> Option<Instant> {
         let mut last = self.written.recv_timeout(patience).ok()?;
         loop {
@@ -109,7 +110,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Either fails only if the program has ended.
+        // Both fail only if the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// Times of additions: how many took how long, to 3 %.
+/// Times of additions, as a histogram that is exact to 3 %.
 pub(super) struct Times {
-    /// By [`Times::bucket`].
+    /// The counts, by [`Times::bucket`].
     counts: Vec<u64>,
     pub(super) count: u64,
-    /// Those of more than a millisecond.
+    /// The number of additions that took more than a millisecond.
     pub(super) over: u64,
     pub(super) greatest: Duration,
 }
 
-/// The binary digits that a bucket keeps of a time.
+/// The number of binary digits that a bucket keeps of a time.
 const DIGITS: u32 = 5;
 
 impl Default for Times {
@@ -22,7 +22,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Adds one.
+    /// Adds one time.
     pub(super) fn add(&mut self, time: Duration) {
         self.counts[Times::bucket(time.as_nanos() as u64)] += 1;
         self.count += 1;
@@ -30,20 +30,20 @@ impl Times {
         self.greatest = self.greatest.max(time);
     }
 
-    /// The first digits of a time, and how many follow them.
+    /// Returns the bucket of a time: its first digits, and the number of further ones.
     fn bucket(nanoseconds: u64) -> usize {
         let shift = (64 - nanoseconds.leading_zeros()).saturating_sub(DIGITS + 1);
         ((shift as usize) << DIGITS) + (nanoseconds >> shift) as usize
     }
 
-    /// The greatest time in a bucket.
+    /// Returns the greatest time in a bucket.
     fn most_of(bucket: usize) -> f64 {
         let shift = (bucket >> DIGITS).saturating_sub(1);
         let first = bucket - (shift << DIGITS);
         ((first + 1) as f64) * (shift as f64).exp2() - 1.0
     }
 
-    /// The time that this share of the additions did not exceed, in nanoseconds.
+    /// Returns the time that this share of the additions did not exceed, in nanoseconds.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let rank = (share * self.count as f64).ceil() as u64;
         let mut seen = 0;

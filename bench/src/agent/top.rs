@@ -1,7 +1,7 @@
-//! `quipu top` of a segment with many series, all of which grow: the time of a refresh.
+//! `quipu top` of a segment with many series that all grow: the time of a refresh.
 //!
-//! The program runs in a terminal with the shortest interval, 10 ms, so that it looks again as soon
-//! as it can. Between two frames it waits 50 ms for a key.
+//! The program runs in a terminal with the shortest interval, 10 ms, because it must refresh
+//! without a pause. Between two frames it waits 50 ms for a key.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,10 +18,10 @@ use crate::turns::{Figure, Outcome, Turn, take};
 const LISTS: [(&str, &[&str]); 2] =
     [("families", &[]), ("all series", &["--all", "--sort", "rate"])];
 
-/// From one change of all series to the next.
+/// The pause between two changes of all series.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Measures it.
+/// Measures `quipu top`.
 pub(super) fn top(bench: &Bench) -> Result<Outcome> {
     let (series, time) = bench.plan.top;
     let folder = folder(Path::new(MEMORY))?;

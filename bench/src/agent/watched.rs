@@ -1,5 +1,6 @@
 //! The times of increments while the daemon reads the segment for ten scrapes a second, and without
-//! it. Without it is measured twice: the difference between these two is noise.
+//! the daemon. The second case is measured twice, because the difference between these two is
+//! noise.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ const WATCHED: &str = "quipu (watched)";
 const CASE: &str = "watched";
 const P99: &str = "99 %";
 
-/// Measures it.
+/// Measures the increments.
 pub(super) fn watched(bench: &Bench) -> Result<Outcome> {
     let turns = SUBJECTS.map(|subject| Turn {
         case: CASE.into(),
@@ -81,8 +82,8 @@ fn count(
     times
 }
 
-/// By how much the quantile of the watched program exceeds the greatest one of all rounds without a
-/// watcher.
+/// Returns how much the quantile of the watched program exceeds the greatest one of all rounds
+/// without a watcher.
 fn beyond(records: &[Record]) -> Option<Record> {
     let of = |subject: &str| {
         records.iter().find(|record| record.metric == P99 && record.subject == subject)

@@ -1,9 +1,9 @@
 //! The worst case of an increment, in segments in memory and on a busy disk.
 //!
-//! One thread adds to a series in each place in rotation, and times each addition. So whatever else
-//! the machine does meets all places alike, and a subject that does nothing but read the clock
-//! shows what that is. Another thread writes files to the same disk as fast as it can: the kernel
-//! writes dirty pages back all the time, and slows down those that make more of them.
+//! One thread adds to a series in each place in rotation, and times each addition. This way, other
+//! work of the machine disturbs all places alike, and a subject that only reads the clock shows
+//! this disturbance. Another thread writes files to the same disk at full speed, because the kernel
+//! then writes dirty pages back all the time, and slows down the threads that dirty more pages.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,22 +22,22 @@ use crate::record::Label;
 use crate::turns::Outcome;
 use crate::{Error, Result};
 
-/// The series of each place: they take some hundred pages.
+/// The number of series of each place: they take some hundred pages.
 const SERIES: usize = 10_000;
-/// The names of series, in the order in which they are added to.
+/// The number of names in the sequence of additions.
 const NAMES: usize = 1 << 16;
-/// How often a place is synced, if it is: as the daemon does.
+/// The pause between two syncs of a place, if it is synced: the same as in the daemon.
 const SYNC: Duration = Duration::from_millis(500);
-/// The files that are written meanwhile, and the bytes of each.
+/// The number of files that are written at the same time, and the bytes of each.
 const FILES: usize = 8;
 const FILE_BYTES: usize = 256 << 20;
 const BLOCK: usize = 1 << 20;
 
-/// What is read of the times.
+/// The quantiles of the times.
 const QUANTILES: [(&str, f64); 4] =
     [("median", 0.5), ("99 %", 0.99), ("99.99 %", 0.9999), ("99.9999 %", 0.999_999)];
 
-/// Measures it.
+/// Measures all places.
 pub(super) fn worst(bench: &Bench) -> Result<Outcome> {
     let mut rounds: Vec<Vec<(String, Times)>> = Vec::new();
     let mut progress = Progress::new(bench.plan.runs as usize);
@@ -133,7 +133,7 @@ fn count(places: &mut [Place], order: &[&'static str], time: Duration) {
     }
 }
 
-/// A family with all series, so that the additions that are timed create none.
+/// Makes a family with all series, because the timed additions must not create any.
 fn make(registry: &Registry, names: &'static [String]) -> Result<CounterFamily<[&'static str; 1]>> {
     let description = Description::new("requests", "Requests.").labels(["name"]);
     let family: CounterFamily<[&'static str; 1]> =
@@ -142,7 +142,7 @@ fn make(registry: &Registry, names: &'static [String]) -> Result<CounterFamily<[
     Ok(family)
 }
 
-/// Writes files as fast as it can, each synced at its end, over and over.
+/// Writes files at full speed, each synced at its end, repeatedly.
 fn write_files(folder: &Path, has_ended: &AtomicBool) -> Result<()> {
     let block: Vec<u8> = (0..BLOCK).map(|i| (i * 31) as u8).collect();
     let mut number = 0;

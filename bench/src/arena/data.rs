@@ -1,5 +1,5 @@
-//! The inputs of the workloads, which are the same in each run: a source of random numbers, and
-//! labels of trainers and their pokemon.
+//! The inputs of the workloads: a source of random numbers, and labels of trainers and their
+//! pokemon. They are the same in each run, because runs must be comparable.
 
 /// A xorshift generator.
 pub(super) struct Random(u64);
@@ -20,7 +20,7 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// One of the texts.
+    /// Returns one of the strings.
     pub(super) fn of(&mut self, texts: &[&'static str]) -> &'static str {
         texts[self.below(texts.len())]
     }

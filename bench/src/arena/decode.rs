@@ -1,7 +1,7 @@
-//! Messages of a statsd-like protocol, each with the id and the values of a timer: batches of 1,000
+//! Messages of a statsd-like protocol, each with the id and the values of a timer. Batches of 1,000
 //! are decoded, then used, then freed.
 //!
-//! The first case has the batch timer of the wire benchmark: an id of 37 bytes and the values 1 to
+//! The first case uses the batch timer of the wire benchmark: an id of 37 bytes and the values 1 to
 //! 5.
 //!
 //! A message is the length of the id as a varint, the id, the number of values as a varint, and
@@ -97,14 +97,14 @@ fn on_the_heap<'e, I: AsRef<[u8]>>(encoded: &'e [u8], own: impl Fn(&'e [u8]) -> 
     total
 }
 
-/// A model of what a server does with a message: it reads the id and all values. It takes less time
+/// A model of a server's work on a message: it reads the id and all values. This takes less time
 /// than decoding them.
 fn used(id: &[u8], values: &[f64]) -> u64 {
     let ends = id.first().zip(id.last()).map_or(0, |(first, last)| first ^ last);
     values.iter().fold(ends.into(), |all, value| all ^ value.to_bits())
 }
 
-/// The id and the values of the next message, if it is complete.
+/// Returns the id and the values of the next message, if it is complete.
 #[inline(always)]
 fn message<'e>(input: &mut &'e [u8]) -> Option<(&'e [u8], &'e [[u8; 8]])> {
     let id_len = varint(input)?;

@@ -1,13 +1,13 @@
 //! A million labels, each looked up, and copied if it is new: either all are different, or half.
 //!
-//! Each run has a new arena and a new table. Freeing them is not timed, since an interner lives as
-//! long as its program. Before a run, the C library returns freed memory to the system, so that all
-//! start from the same heap. The table has room for all labels from the start. It is the same for
-//! all subjects, except that the heap's table owns its texts.
+//! Each run creates a new arena and a new table. Freeing them is not timed, because an interner
+//! lives as long as its program. Before a run, the C library returns freed memory to the system,
+//! because all runs must start from the same heap. The table provides room for all labels from the
+//! start. It is the same for all subjects, except that the heap's table owns its strings.
 //!
 //! Memory is the growth of the resident pages after the different labels were copied, in a separate
-//! process for each subject. It excludes what an arena has reserved and not yet touched. The list
-//! of handles exists before, and there is no table.
+//! process for each subject. It excludes reserved memory that the arena has not touched yet. The
+//! list of handles exists before, and there is no table.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -74,8 +74,8 @@ fn memory((name, _): &Subject) -> Option<Record> {
     Some(Label::new(CASES[0].0, &name(), "memory", "B").of(&[bytes / LABELS as f64]))
 }
 
-/// The resident bytes of a subject's copies of the labels, in this process; `None` if no subject
-/// has the name.
+/// Returns the resident bytes of a subject's copies of the labels, in this process; `None` for an
+/// unknown subject.
 pub fn resident(subject: &str) -> Option<i64> {
     let (_, resident) = SUBJECTS.iter().find(|(name, _)| name() == subject)?;
     Some(resident(&Labels::new(LABELS)))
@@ -101,7 +101,8 @@ fn resident_on_the_heap(labels: &Labels) -> i64 {
     bytes
 }
 
-/// Returns to the system what earlier runs freed, so that each run has the same heap.
+/// Returns freed memory of earlier runs to the system, because each run must start from the same
+/// heap.
 fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: It takes the locks of the heaps that it examines.
@@ -113,7 +114,7 @@ fn trim() {
 /// The time to intern all labels in an arena.
 fn in_an_arena<L: Library>(labels: &Labels) -> Duration {
     trim();
-    // It is dropped after the table, and created after the table is allocated.
+    // The arena is dropped after the table, and created after the table is allocated.
     let arena;
     let mut table = HashTable::with_capacity(labels.distinct);
     arena = L::new();
@@ -138,7 +139,7 @@ fn on_the_heap(labels: &Labels) -> Duration {
     elapsed
 }
 
-/// Returns the table's copy of a label, which is made if there is none.
+/// Returns the table's copy of a label, and makes this copy if there is none.
 #[inline(always)]
 fn interned<'t, 'l, T: AsRef<str>>(
     table: &'t mut HashTable<T>,
@@ -156,7 +157,7 @@ fn hash(text: &str) -> u64 {
     rapidhash_v3_micro_inline::<true, false>(text.as_bytes(), &DEFAULT_RAPID_SECRETS)
 }
 
-/// The labels in input order, concatenated in one text.
+/// The labels in input order, concatenated in one string.
 struct Labels {
     text: String,
     ends: Vec<u32>,
@@ -165,7 +166,7 @@ struct Labels {
 }
 
 impl Labels {
-    /// Makes labels of which `distinct` are new, at random positions. Each other label repeats an
+    /// Makes labels at random positions, `distinct` of them new. Each other label repeats an
     /// earlier one, chosen in proportion to 1/rank.
     fn new(distinct: usize) -> Labels {
         let mut random = Random::new();

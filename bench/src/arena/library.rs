@@ -1,4 +1,5 @@
-//! The libraries under one interface, each used as its documentation recommends.
+//! The libraries under one interface, each used like its documentation recommends. To add one, you
+//! implement [`Library`] and [`Vector`].
 
 use blink_alloc::Blink;
 use bump_scope::settings::BumpSettings;
@@ -18,17 +19,17 @@ pub(super) trait Library {
     fn name() -> String;
     /// An arena with the library's default settings.
     fn new() -> Self;
-    /// An arena whose first chunk has room for this number of bytes.
+    /// Returns an arena whose first chunk can hold this number of bytes.
     fn with_room(bytes: usize) -> Self;
     /// Allocates a value.
     fn value<T: Copy>(&self, value: T) -> &T;
-    /// Allocates a copy of a text.
+    /// Allocates a copy of a string.
     fn text(&self, text: &str) -> &str;
     /// Allocates a copy of bytes.
     fn bytes(&self, bytes: &[u8]) -> &[u8];
     /// Allocates the numbers that are encoded in little-endian order.
     fn numbers(&self, encoded: &[[u8; 8]]) -> &[f64];
-    /// An empty vector with this capacity, which may be zero.
+    /// Returns an empty vector with this capacity, which can be zero.
     fn vector<'a, T: Copy + 'a>(&'a self, capacity: usize) -> Self::Vector<'a, T>;
     /// Frees everything.
     fn reset(&mut self);
@@ -260,7 +261,7 @@ impl<'a, T: Copy> Vector<'a, T> for bumpalo::collections::Vec<'a, T> {
     }
 }
 
-/// blink-alloc. It does not have a vector; its documentation uses that of allocator-api2.
+/// blink-alloc. It provides no vector; its documentation uses the vector of allocator-api2.
 pub(super) type BlinkAlloc = Blink;
 
 impl Library for BlinkAlloc {

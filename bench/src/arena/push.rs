@@ -1,5 +1,5 @@
-//! A vector that grows from empty by 10,000 pushes, and is freed. Nothing else is allocated
-//! meanwhile, so an arena can let it grow in place.
+//! A vector that grows from empty by 10,000 pushes, and is freed. There are no other allocations
+//! during this growth, so an arena can let it grow in place.
 
 use super::library::{Library, Vector};
 use super::{MALLOC, Round, per_operation, with_libraries};

@@ -2,8 +2,8 @@
 //!
 //! A round is 2^20 allocations per thread. Between rounds, after the threads have ended, everything
 //! is freed, which is not timed. A thread acquires and returns its own resources within its time.
-//! The chunks are large enough for a round, and earlier rounds have touched all pages. Each thread
-//! is pinned to a core. Under a lock, a value is allocated and discarded when the lock is released.
+//! The chunks are large enough for a round, and earlier rounds touched all pages. Each thread is
+//! pinned to a core. Under a lock, a value is allocated and discarded when the lock is released.
 //! The heap frees each value immediately; `kept` frees 10,000 at a time.
 
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,8 @@ use crate::record::Record;
 /// The number of allocations of a thread between two resets.
 const VALUES: usize = 1 << 20;
 
-/// Twice the bytes that two threads allocate, since an arena may need more than 8 bytes per value.
+/// Twice the bytes that two threads allocate, because an arena can need more than 8 bytes per
+/// value.
 const ROOM: usize = 2 * 2 * 8 * VALUES;
 
 /// The number of values that the variant `kept` of the heap keeps.
@@ -169,7 +170,7 @@ fn each<R>(alloc: impl Fn(u64) -> R) {
 /// Calls for each value of a round, each time under the lock.
 #[inline(always)]
 fn locked<A>(arena: &Mutex<A>, alloc: impl Fn(&A, u64) -> *const u64) {
-    // Nothing panics under the lock.
+    // No code panics under the lock.
     each(|value| alloc(&arena.lock().unwrap_or_else(PoisonError::into_inner), value));
 }
 

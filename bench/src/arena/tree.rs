@@ -1,8 +1,8 @@
 //! A syntax tree of a million nodes: it is parsed from tokens in prefix order, evaluated once, and
-//! freed. Names are copied, as from a source that is read in pieces.
+//! freed. Names are copied, because a source that is read in pieces requires this.
 //!
-//! The tree on the heap is what a user would write: boxes, strings, and a vector of the arguments
-//! themselves instead of references to them.
+//! The tree on the heap is the tree that you would write: boxes, strings, and a vector that owns
+//! the arguments instead of referring to them.
 
 use std::slice;
 

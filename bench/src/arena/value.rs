@@ -1,7 +1,8 @@
 //! Single values: a `u32`, and a copy of a label of 23 bytes; 10,000 of them, then a reset.
 //!
-//! The heap frees each value immediately, which is its best case: the next one gets the same block.
-//! `kept` collects them in an existing vector, and frees them when the others are reset.
+//! The heap frees each value immediately, which is its best case, because the next one gets the
+//! same block. `kept` collects them in an existing vector, and frees them when the others are
+//! reset.
 
 use super::library::Library;
 use super::{MALLOC, Round, per_operation, with_libraries};

@@ -1,7 +1,8 @@
-//! Measures segments as an operator meets them: watched, shown, sent, on a busy disk, and after
-//! their process died.
+//! Measures segments from an operator's view: watched, shown, sent, on a busy disk, and after their
+//! process died.
 //!
-//! `make bench-agent` builds the peers and runs it.
+//! `make bench-agent` builds the peers and runs it. If you have built them, you can also run this
+//! program directly.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use quipu_bench::{Error, Result};
 /// The name of the report.
 const NAME: &str = "agent";
 
-/// Measures segments as an operator meets them, beside the programs that watch and send metrics.
+/// Measures segments from an operator's view, next to the programs that watch and send metrics.
 #[derive(Parser)]
 #[command(name = "agent")]
 struct Arguments {
@@ -26,13 +27,13 @@ struct Arguments {
     /// The time of a round of the worst case.
     #[arg(long, default_value = "2m", value_parser = humantime::parse_duration)]
     worst: Duration,
-    /// How long the receiver of remote write is down.
+    /// The downtime of the receiver of remote write.
     #[arg(long, default_value = "10m", value_parser = humantime::parse_duration)]
     outage: Duration,
     /// Use short rounds and small states, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure only this workload, and replace its records alone. May be repeated.
+    /// Measure only this workload, and replace only its records. Can be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|w| w.name)))]
     workload: Vec<String>,
     /// Measure only quipu.
@@ -44,7 +45,7 @@ struct Arguments {
     /// The folder of the peers written in Go.
     #[arg(long, default_value_os_t = quipu_bench::root().join("target/bench-daemon"))]
     peers: PathBuf,
-    /// The Python that has prometheus_client.
+    /// The Python with prometheus_client.
     #[arg(long, default_value_os_t = quipu_bench::root().join("target/bench-agent/bin/python"))]
     python: PathBuf,
     /// A folder on a disk.
@@ -53,16 +54,16 @@ struct Arguments {
     /// The folder for the records.
     #[arg(long, default_value_os_t = output::default_folder())]
     folder: PathBuf,
-    /// Count as a process that the benchmark has started.
+    /// Count as a process of the benchmark.
     #[arg(long, hide = true, requires = "file")]
     child: Option<Kind>,
-    /// The file in which it counts.
+    /// The file of this process.
     #[arg(long, hide = true)]
     file: Option<PathBuf>,
-    /// How often it counts.
+    /// The number of operations of this process.
     #[arg(long, hide = true, default_value_t = 0)]
     operations: u64,
-    /// From one tick of its recorder to the next.
+    /// The pause between two ticks of its recorder.
     #[arg(long, hide = true, default_value = "1s", value_parser = humantime::parse_duration)]
     interval: Duration,
 }

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --profile default-release -p quipu-bench --bin arena`
 //!
-//! No counting allocator is installed, so the heap's own time is measured.
+//! No counting allocator is installed, because it would slow down the heap.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -29,10 +29,10 @@ struct Arguments {
     /// Use a tenth of the time, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure only this workload. May be repeated.
+    /// Measure only this workload. Can be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|(name, _)| *name)))]
     workload: Vec<String>,
-    /// Only print the memory of this subject's interned labels.
+    /// Print only the memory of this subject's interned labels.
     #[arg(long, hide = true)]
     resident: Option<String>,
     /// The folder for the records.

@@ -1,4 +1,5 @@
-//! Measures counters and histograms, compared to those of other libraries.
+//! Measures counters and histograms, compared to other libraries. You can select a part of it, for
+//! example by `--contender` or `--workload`.
 //!
 //! `cargo run --profile default-release -p quipu-bench --bin counting`
 
@@ -23,8 +24,8 @@ const NAME: &str = "counting";
 const SERIES: &str = "series";
 const OF_SERIES: [&str; 3] = ["insert", "memory", "scrape"];
 
-/// A contender that is a program in another language: its name on the command line, its workloads,
-/// and what builds it and returns its command.
+/// A contender in another language: its name on the command line, its workloads, and a function
+/// that builds it and returns its command.
 type Program = (&'static str, &'static [&'static str], fn() -> Result<Vec<OsString>>);
 
 const PROGRAMS: [Program; 4] = [
@@ -44,7 +45,7 @@ const PROGRAMS: [Program; 4] = [
     }),
 ];
 
-/// The number of runs of the workload `memory`, whose figures hardly differ from run to run.
+/// The number of runs of the workload `memory`, because its figures hardly differ from run to run.
 const RUNS_OF_MEMORY: u32 = 3;
 
 /// Measures counters and histograms of quipu and of its peers, in rotation, each turn in a new
@@ -58,13 +59,13 @@ struct Arguments {
     /// Use a small part of the time and of the series, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure only this contender. May be repeated.
+    /// Measure only this contender. Can be repeated.
     #[arg(long)]
     contender: Vec<String>,
-    /// Measure only this workload. May be repeated.
+    /// Measure only this workload. Can be repeated.
     #[arg(long)]
     workload: Vec<String>,
-    /// Leave out the programs in other languages.
+    /// Omit the programs in other languages.
     #[arg(long)]
     only_rust: bool,
     /// Take one turn in this process and print its records.

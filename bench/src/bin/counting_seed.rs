@@ -1,17 +1,18 @@
-//! The two groups of the benchmark with which `measured` was published, and three of its latest,
-//! those of version 0.0.25, in its form: tables by divan, including allocations.
+//! Five groups of the benchmark of `measured`: the two groups that it was published with, and three
+//! of its latest, of version 0.0.25. They keep the form of that benchmark: tables by divan,
+//! including allocations.
 //!
 //! `cargo run --profile default-release -p quipu-bench --bin counting_seed`
 //!
-//! An iteration of `fixed_cardinality` adds 36,000 times to 18 series of two labels and writes them
-//! as text. One of `high_cardinality` adds once to each of 18,000 new series of three labels and
-//! writes all series so far. All threads do this at the same time, on the same family, and each
-//! iteration starts with a new buffer.
+//! An iteration of `fixed_cardinality` adds 36,000 times to 18 series of two labels and encodes
+//! them. An iteration of `high_cardinality` adds once to each of 18,000 new series of three labels
+//! and encodes all series so far. All threads do this at the same time, on the same family, and
+//! each iteration starts with a new buffer.
 //!
-//! An iteration of a latest group is one call with random labels, prepared in advance: `counters`
-//! adds to 18 series, `histograms` observes in 18 series, both on all threads; `users` adds to
-//! series of three labels on one thread, with names that are seldom repeated. The others of its
-//! latest groups, `encoding` and `memory`, are workloads of `counting`.
+//! An iteration of a latest group is one call with random labels, prepared in advance. For example,
+//! `counters` adds to 18 series, and `histograms` observes in 18 series, both on all threads;
+//! `users` adds to series of three labels on one thread, with names that are seldom repeated. The
+//! other latest groups, `encoding` and `memory`, are workloads of `counting`.
 
 use std::cell::RefCell;
 use std::fs;
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
     quipu_bench::end(NAME, run(&arguments))
 }
 
-/// Measures the tables in a child process, to capture its output.
+/// Measures the tables in a child process, because its output must be captured.
 fn run(arguments: &Arguments) -> Result<()> {
     let output = Output::of_profile(&arguments.folder, NAME)?;
     let itself = Path::new("/proc/self/exe");
@@ -214,7 +215,7 @@ fn users<C: Contender>(bencher: Bencher) {
     let name = || Name(EN).fake_with_rng::<String, _>(&mut *random.borrow_mut());
     bencher.with_inputs(|| (pair(), name())).bench_local_values(|((kind, route), name)| {
         family.inc(kind, route, &name);
-        // It is freed after the clock has stopped.
+        // The name is freed after the clock has stopped.
         name
     });
 }

@@ -1,7 +1,8 @@
 //! Measures the daemon, compared to statsd_exporter, statsd, Pushgateway, vmagent and
 //! VictoriaMetrics.
 //!
-//! `make bench-daemon` builds the peers and runs it.
+//! `make bench-daemon` builds the peers and runs it. If you have built them, you can also run this
+//! program directly.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,10 +26,10 @@ struct Arguments {
     /// Use short loads, small states and one turn, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure only this workload. May be repeated.
+    /// Measure only this workload. Can be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|w| w.name)))]
     workload: Vec<String>,
-    /// Measure only this peer. May be repeated.
+    /// Measure only this peer. Can be repeated.
     #[arg(
         long,
         value_parser = PossibleValuesParser::new(Program::PEERS.iter().map(|p| p.name())),
@@ -88,7 +89,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Checks that all programs are there, and that the machine has a core for each side.
+/// Checks that all programs exist, and that the machine provides a core for each side.
 fn check(bench: &Bench) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     if cores < 2 {

@@ -1,4 +1,4 @@
-//! Measures the sliding windows, compared to those of the Go packages.
+//! Measures the sliding windows, compared to the Go packages.
 //!
 //! `cargo run --profile default-release -p quipu-bench --bin rates`
 
@@ -188,7 +188,7 @@ fn constant(options: &Options, threads: usize) -> Vec<Record> {
     records
 }
 
-/// The time stamp counter, for machines whose cores have synchronized ones.
+/// The time stamp counter, for machines with synchronized counters.
 struct StampCounter {
     clock: quanta::Clock,
     start: quanta::Instant,
@@ -376,7 +376,7 @@ fn exact_files(options: &Options, scratch: &Path) -> Vec<Record> {
     records
 }
 
-/// Saves as the Go packages do: a process killed meanwhile leaves an incomplete file.
+/// Saves like the Go packages: a process that is killed during this leaves an incomplete file.
 fn cut_and_write(window: &impl SlidingWindow, path: &Path) {
     let mut file = File::create(path).expect("the scratch folder takes the file");
     window.save(&mut file).expect("the file takes the bytes");

@@ -20,7 +20,7 @@ const PEER: &str = "derlaft/ratecounter rateserver (equivalent)";
 #[derive(Parser)]
 #[command(name = "rates_server")]
 struct Arguments {
-    /// A server, as SUBJECT=COMMAND with {port} and {state}. May be repeated. Default: quipu, from
+    /// A server, as SUBJECT=COMMAND with {port} and {state}. Can be repeated. Default: quipu, from
     /// the folder of this program, and the peer written in Go, which is built.
     #[arg(long = "server", value_name = "SUBJECT=COMMAND", value_parser = Program::parse)]
     servers: Vec<Program>,
@@ -85,7 +85,7 @@ fn default_servers() -> Result<Vec<Program>> {
     let go = peer::go("rateserver")?;
     let program = |subject, path: PathBuf, arguments: &str| Program {
         subject: String::from(subject),
-        // The path may contain spaces; the arguments do not.
+        // The path can contain spaces; the arguments do not.
         command: std::iter::once(path.display().to_string())
             .chain(arguments.split(' ').map(String::from))
             .collect(),

@@ -1,4 +1,5 @@
-//! Measures how the costs of quipu and of its peers grow with the amount of work.
+//! Measures how the costs of quipu and of its peers grow with the amount of work, for example with
+//! the number of series. You can select an axis by `--axis`.
 //!
 //! `cargo run --profile default-release -p quipu-bench --bin scale`
 
@@ -28,7 +29,7 @@ struct Arguments {
     /// Use a small part of the time, and no great amounts, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure only what grows along this axis. May be repeated.
+    /// Measure only this axis. Can be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(AXES.iter().map(|axis| axis.name)))]
     axis: Vec<String>,
     /// Take this contender's turn in this process and print its records.
@@ -37,7 +38,7 @@ struct Arguments {
     /// The amount of the turn.
     #[arg(long, hide = true)]
     point: Option<usize>,
-    /// Count on this, as one of several processes.
+    /// Count on this metric, as one of several processes.
     #[arg(long, hide = true, requires = "file")]
     child: Option<String>,
     /// The core of that process.

@@ -1,4 +1,4 @@
-//! Measures quipu's stores, compared to what users of Ruby and Python have today.
+//! Measures quipu's stores, compared to the stores that users of Ruby and Python use today.
 //!
 //! `cargo run --release -p quipu-bench --bin stores`
 
@@ -27,7 +27,7 @@ struct Arguments {
     /// Use a small part of the time, of the workers and of the rounds, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure only this workload. May be repeated.
+    /// Measure only this workload. Can be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|w| w.name)))]
     workload: Vec<String>,
     /// The Ruby to measure, with Debian's packages ruby-redis and ruby-prometheus-client-mmap.
@@ -36,7 +36,7 @@ struct Arguments {
     /// The folder of quipu's gem, with its extension built.
     #[arg(long, default_value_os_t = quipu_bench::root().join("bindings/ruby"))]
     gem: PathBuf,
-    /// Leave out quipu's gem.
+    /// Omit quipu's gem.
     #[arg(long)]
     without_gem: bool,
     /// A checkout of prometheus/client_ruby. Without one, recorded figures are used instead.
@@ -45,7 +45,7 @@ struct Arguments {
     /// The Python to measure, with prometheus_client and quipu's wheel.
     #[arg(long, default_value_os_t = quipu_bench::root().join("target/bench-python/bin/python"))]
     python: PathBuf,
-    /// Leave out quipu's wheel.
+    /// Omit quipu's wheel.
     #[arg(long)]
     without_wheel: bool,
     /// The program of the daemon, for `quipu scrape`.
@@ -147,7 +147,7 @@ impl Bench<'_> {
             quipu: self.arguments.quipu.clone(),
         };
         let mut records = Vec::new();
-        // Python goes first: it leaves files that this program reads.
+        // Python goes first, because it leaves files that this program reads.
         let peers = self.peers.of(workload);
         for contender in peers.iter().filter(|(language, _)| *language == Language::Python) {
             records.extend(self.peers.turn(*contender, workload, &places, self.arguments.quick)?);

@@ -1,8 +1,9 @@
-//! Measures quipu's formats, compared to Go libraries and to crates.
+//! Measures quipu's formats, compared to Go libraries and to crates. You can select a part of it,
+//! for example by `--workload`.
 //!
 //! `cargo run --profile default-release -p quipu-bench --bin wire`
 //!
-//! No counting allocator is installed, so the heap's own time is measured.
+//! No counting allocator is installed, because it would slow down the heap.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -17,7 +18,7 @@ use quipu_bench::{Error, Result, peer};
 
 /// The name of the report of single messages.
 const NAME: &str = "wire";
-/// The name of the report of streams, which are measured by themselves if only they have changed.
+/// The name of the report of streams. You can measure them by themselves if only they changed.
 const STREAMS: &str = "streams";
 
 /// Measures message formats in rotation; the Go libraries take separate turns.
@@ -30,10 +31,10 @@ struct Arguments {
     /// Use a small part of the time and of the messages, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Leave out the Go libraries.
+    /// Omit the Go libraries.
     #[arg(long)]
     without_go: bool,
-    /// Measure only this workload. May be repeated.
+    /// Measure only this workload. Can be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|(name, _)| *name)))]
     workload: Vec<String>,
     /// Take one turn in this process and print its records.

@@ -1,16 +1,16 @@
-//! The interface of a library, in the forms in which a program would use it.
+//! The interface of a library, in the forms that a program would use.
 //!
-//! A contender implements the parts that its library supports, each in the way that the library's
-//! documentation recommends, and leaves out the rest. The loops around these methods are compiled
-//! for each contender, so the calls are direct.
+//! To add a library, you implement the parts that it supports, each in the way that the library's
+//! documentation recommends, and omit the rest. The loops around these methods are compiled for
+//! each contender, so the calls are direct.
 
 use std::any::Any;
 use std::io::{self, Write};
 
 use super::data::{Keys, Kind, Route};
 
-/// A library. Each function creates a new, empty instrument, or returns `None` if the library has
-/// none.
+/// A library. Each function creates a new, empty instrument, or returns `None` if the library does
+/// not support it.
 pub trait Contender: 'static {
     /// Its name on the command line.
     const KEY: &'static str;
@@ -30,12 +30,12 @@ pub trait Contender: 'static {
 
     /// Families by two enums of ten values each, one of every kind of instrument that the library
     /// supports: counters, gauges, and histograms with the buckets [`super::data::BOUNDS`]. All 100
-    /// series have been used.
+    /// series were used before.
     fn filled_by_enums() -> Vec<Filled> {
         Vec::new()
     }
 
-    /// Counters by kind and route, where the texts of the routes are known in advance.
+    /// Counters by kind and route, where the names of the routes are known in advance.
     fn by_route() -> Option<impl ByRoute + Scrape> {
         None::<Unsupported>
     }
@@ -46,12 +46,12 @@ pub trait Contender: 'static {
     }
 
     /// Makes families by kind, route and user in one registry, and adds to a series of each key.
-    /// Returns them, or `None` if the library cannot.
+    /// Returns these families, or `None` if the library cannot do this.
     fn families(_names: &[&'static str], _keys: &Keys) -> Option<Box<dyn Any>> {
         None
     }
 
-    /// Counters by one text that is not known in advance.
+    /// Counters by one string that is not known in advance.
     fn by_text() -> Option<impl ByText + Scrape> {
         None::<Unsupported>
     }
@@ -84,7 +84,7 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// Wraps what writes the family.
+    /// Wraps a family.
     pub fn new<S: Scrape<Page: Send> + 'static>(instruments: &'static str, family: S) -> Filled {
         let mut page = S::Page::default();
         Filled { instruments, write: Box::new(move |read| read(family.scrape(&mut page))) }
@@ -108,19 +108,19 @@ pub trait ByEnums: Send + Sync {
     fn inc(&self, kind: Kind, route: Route);
 }
 
-/// Counters by an enum and a known text.
+/// Counters by an enum and a known string.
 pub trait ByRoute: Send + Sync {
     /// Adds one to a series.
     fn inc(&self, kind: Kind, route: &'static str);
 }
 
-/// Counters by an enum, a known text and an unknown one.
+/// Counters by an enum, a known string and an unknown one.
 pub trait ByUser: Send + Sync {
     /// Adds one to a series, which is created if it is new.
     fn inc(&self, kind: Kind, route: &'static str, user: &str);
 }
 
-/// Counters by an unknown text.
+/// Counters by an unknown string.
 pub trait ByText: Send + Sync {
     /// Adds one to a series, which is created if it is new.
     fn inc(&self, text: &str);
@@ -132,7 +132,7 @@ pub trait Observe: Send + Sync {
     fn observe(&self, value: f64);
 }
 
-/// Histograms by an enum and a known text.
+/// Histograms by an enum and a known string.
 pub trait ObserveBy: Send + Sync {
     /// Records a value in a series.
     fn observe(&self, kind: Kind, route: &'static str, value: f64);
@@ -140,14 +140,14 @@ pub trait ObserveBy: Send + Sync {
 
 /// Writes all series in the Prometheus text format.
 pub trait Scrape: Send + Sync {
-    /// State that is reused from one scrape to the next, for instance a buffer.
+    /// State that is reused from one scrape to the next, for example a buffer.
     type Page: Default;
 
     /// Writes all series to the page and returns its bytes.
     fn scrape<'a>(&self, page: &'a mut Self::Page) -> &'a [u8];
 
-    /// Writes all series directly to a writer, without a page that holds them all. Returns `None`
-    /// if the library cannot.
+    /// Writes all series directly to a writer, without a page that holds all of them. Returns
+    /// `None` if the library cannot do this.
     fn stream(&self, _writer: &mut impl Write) -> Option<io::Result<()>> {
         None
     }

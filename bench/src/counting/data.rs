@@ -1,9 +1,9 @@
 //! The inputs of all contenders: the same labels, in the same order, from the same seeds.
 //!
-//! The metric is that of `measured`'s benchmark: errors of HTTP requests by kind, route and user.
-//! Kinds and routes are known when a program starts; users are not. Keys are prepared before a
-//! clock runs. They are in memory in the order of their use, like the parts of a request that has
-//! just been read.
+//! The metric is the one in `measured`'s benchmark: errors of HTTP requests by kind, route and
+//! user. Kinds and routes are known when a program starts; users are not. Keys are prepared before
+//! a clock runs. They are in memory in the order of their use, like the parts of a request that was
+//! just read.
 
 /// The kind of an error: a label of fixed cardinality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub enum Kind {
     Network,
 }
 
-/// The route of a request as an enum, for programs that have one.
+/// The route of a request as an enum, for programs with such an enum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Route {
     /// `/api/v1/users`
@@ -107,7 +107,7 @@ impl Digit {
         Digit::Nine,
     ];
 
-    /// The label's value, for libraries that take texts.
+    /// Returns the label's value, for libraries that take strings.
     pub fn text(self) -> &'static str {
         ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
             [self as usize]
@@ -122,7 +122,7 @@ impl Digit {
     }
 }
 
-/// The texts of all routes, to register with a library when a program starts.
+/// Returns the names of all routes, to register with a library when a program starts.
 pub fn routes() -> impl ExactSizeIterator<Item = &'static str> {
     Route::ALL.into_iter().map(Route::text)
 }
@@ -157,8 +157,8 @@ impl Random {
     }
 }
 
-/// The length of the input tables that a loop cycles through: too long for a branch predictor to
-/// learn, and read in order.
+/// The length of the input tables of a loop. They are too long for a branch predictor to learn, and
+/// are read in order.
 pub const TURN: usize = 4096;
 
 /// Random kinds and routes.
@@ -171,8 +171,8 @@ pub fn enums(seed: u64) -> Vec<(Kind, Route)> {
     (0..TURN).map(|_| pair()).collect()
 }
 
-/// Like [`enums`], with the texts of the routes. Their addresses differ from those of the library's
-/// texts: a request brings a copy.
+/// Like [`enums`], with the names of the routes. Their addresses differ from the library's strings,
+/// because a request arrives in a copy.
 pub fn pairs(seed: u64) -> Vec<(Kind, &'static str)> {
     let copies = Route::ALL.map(|route| &*route.text().to_owned().leak());
     enums(seed).into_iter().map(|(kind, route)| (kind, copies[route as usize])).collect()
@@ -191,7 +191,7 @@ pub struct Keys {
     routes: [&'static str; 6],
 }
 
-/// The position of a user's name in the texts, and the other two labels.
+/// The position of a user's name in `texts`, and the other two labels.
 #[derive(Clone, Copy)]
 struct Key {
     start: u32,

@@ -13,7 +13,7 @@ pub(super) struct Latencies {
 impl Latencies {
     /// Makes room for this number of calls. Further calls are not recorded.
     pub(super) fn new(calls: usize) -> Latencies {
-        // Writing the memory touches its pages, so that the first records do not have to.
+        // Writing the memory touches its pages, so the first records need not do this.
         let mut ticks = vec![1; calls];
         ticks.clear();
         Latencies { clock: Clock::new(), last: 0, ticks }

@@ -84,7 +84,7 @@ impl Contender for Quipu {
     }
 }
 
-/// quipu in a file, in whose cells all processes that have it open count.
+/// quipu in a file. All processes that open this file count in the same cells.
 pub struct QuipuInFile;
 
 impl Contender for QuipuInFile {
@@ -128,7 +128,8 @@ impl Contender for QuipuInFile {
     }
 }
 
-/// quipu in private memory of 4 GiB: the default of 1 GiB is too little for ten million series.
+/// quipu in private memory of 4 GiB, because the default of 1 GiB is too little for ten million
+/// series.
 pub struct QuipuLarge;
 
 impl Contender for QuipuLarge {
@@ -144,7 +145,8 @@ impl Contender for QuipuLarge {
     }
 }
 
-/// A registry on a file in memory, to exclude the disk. The file is unlinked immediately.
+/// Returns a registry on a file in memory, because the disk must not matter. The file is unlinked
+/// immediately.
 pub(crate) fn in_file() -> Registry {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };

@@ -1,19 +1,19 @@
-//! Reads what a subject exposes: the text format of Prometheus, in one pass, whatever its size.
+//! Reads the exposition of a subject: Prometheus' format, in one pass, whatever its size.
 
 use std::collections::BTreeMap;
 
-/// What the load has left in an exposition.
+/// The part of an exposition that the load caused.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Shown {
-    /// The sum of the load's counters and of the numbers of observations of its timers: the number
-    /// of countable lines that have arrived.
+    /// The sum of the load's counters and of the numbers of observations of its timers. This is the
+    /// number of countable lines that arrived.
     pub(super) countable: f64,
-    /// The number of their series.
+    /// The number of the load's series.
     pub(super) series: usize,
 }
 
 impl Shown {
-    /// Of the load of StatsD lines.
+    /// Reads the exposition after a load of StatsD lines.
     pub(super) fn of(text: &[u8]) -> Shown {
         let mut shown = Shown::default();
         for line in text.split(|byte| *byte == b'\n') {
@@ -31,18 +31,18 @@ impl Shown {
     }
 }
 
-/// The sum of the samples that begin with a text, which is the name and the first labels.
+/// Returns the sum of the samples with a prefix: the name and the first labels.
 pub(super) fn sum(text: &[u8], prefix: &str) -> f64 {
     samples(text, prefix).sum()
 }
 
-/// The values of the samples that begin with a text.
+/// Returns the values of the samples with a prefix.
 pub(super) fn samples<'a>(text: &'a [u8], prefix: &'a str) -> impl Iterator<Item = f64> + 'a {
     let lines = text.split(|byte| *byte == b'\n');
     lines.filter(move |line| line.starts_with(prefix.as_bytes())).filter_map(value)
 }
 
-/// The samples that begin with a text, with their names and labels.
+/// Returns the samples with a prefix, with their names and labels.
 pub(super) fn keyed(text: &[u8], prefix: &str) -> BTreeMap<String, f64> {
     let lines = text.split(|byte| *byte == b'\n');
     let chosen = lines.filter(|line| line.starts_with(prefix.as_bytes()));
@@ -53,7 +53,7 @@ pub(super) fn keyed(text: &[u8], prefix: &str) -> BTreeMap<String, f64> {
     chosen.filter_map(sample).collect()
 }
 
-/// The value at the end of a line. None of the subjects writes timestamps.
+/// Returns the value at the end of a line. None of the subjects writes timestamps.
 fn value(line: &[u8]) -> Option<f64> {
     let space = line.iter().rposition(|byte| *byte == b' ')?;
     std::str::from_utf8(&line[space + 1..]).ok()?.parse().ok()

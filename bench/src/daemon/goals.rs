@@ -1,8 +1,8 @@
-//! The ratios that the goals of the daemon are about, as records with the case `goal/NAME`.
+//! The ratios for the goals of the daemon, as records with the case `goal/NAME`.
 
 use crate::record::{Label, Record};
 
-/// A figure of quipu by that of a peer, or by another figure of quipu.
+/// A figure of quipu divided by a peer's figure, or by another figure of quipu.
 struct Goal {
     name: &'static str,
     case: &'static str,
@@ -15,7 +15,7 @@ struct Goal {
 const GOALS: [Goal; 15] = [
     Goal::of("StatsD, packed, 1,000 series", "statsd/packed, 1,000 series", LINES, EXPORTER),
     Goal::of("StatsD, packed, 100,000 series", "statsd/packed, 100,000 series", LINES, EXPORTER),
-    // By the time of a line, since the sender is the limit of the rate.
+    // By the time of a line, because the sender limits the rate.
     Goal::of("StatsD, single, 1,000 series", "statsd/single, 1,000 series", "cpu time", EXPORTER),
     Goal::of("StatsD, packed, by statsd", "statsd/packed, 1,000 series", LINES, "statsd 0"),
     Goal::of("remote write, 1,000 series", "remote write/1,000 series", SAMPLES, VMAGENT),
@@ -63,7 +63,7 @@ impl Goal {
     }
 }
 
-/// How many times better quipu is, for each goal whose figures are there.
+/// Returns how many times better quipu is, for each goal with existing figures.
 pub fn ratios(records: &[Record]) -> Vec<Record> {
     GOALS.iter().filter_map(|goal| goal.record(records)).collect()
 }

@@ -1,4 +1,4 @@
-//! Samples by remote write 1.0, and as lines of text: the rate of one core.
+//! Samples by remote write 1.0, and as lines of Prometheus' format: the rate of one core.
 
 use super::Bench;
 use super::exposition::sum;
@@ -8,7 +8,7 @@ use super::subject::{PATIENCE, Program, Running, Subject};
 use crate::Result;
 use crate::turns::{Figure, Outcome, Turn, take};
 
-/// Those that take both.
+/// The programs that accept both.
 const PROGRAMS: [Program; 3] = [Program::Quipu, Program::Vmagent, Program::VictoriaMetrics];
 
 /// Remote write 1.0, with 1,000 samples a request.
@@ -62,8 +62,8 @@ pub(super) fn text(bench: &Bench) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The turns of all programs. `measure` sends each series once, and then a load. `names` are those
-/// of the way in, in the metrics of quipu and of the others.
+/// Returns the turns of all programs. `measure` sends each series once, and then a load. `names`
+/// are the names of this input's counter, in the metrics of quipu and of the others.
 fn turns<'a>(
     bench: &'a Bench,
     case: &str,
@@ -88,11 +88,11 @@ fn turns<'a>(
     programs.map(turn).collect()
 }
 
-/// The number of samples that a program says it has taken.
+/// Returns the number of samples that a program reports as accepted.
 fn shown(metrics: &[u8], program: Program, [ours, theirs]: [&str; 2]) -> f64 {
     let prefix = match program {
         Program::Quipu => format!("quipu_input_samples_total{{input=\"{ours}\"}}"),
-        // Those that it aggregates, whatever the way in.
+        // The samples that it aggregates, of all inputs.
         Program::Vmagent => "vm_streamaggr_matched_samples_total{".into(),
         _ => format!("vm_rows_inserted_total{{type=\"{theirs}\"}}"),
     };

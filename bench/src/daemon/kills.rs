@@ -1,4 +1,4 @@
-//! Kills under load: what was answered, compared with what is shown after a restart.
+//! Kills under load: the requests with a response, compared with the values after a restart.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::server::{Connection, time_to_kill};
 use crate::turns::{Figure, Outcome, Turn, take};
 use crate::{Error, Result};
 
-/// All ways in.
+/// Measures all inputs.
 pub(super) fn kills(bench: &Bench) -> Result<Outcome> {
     let mut turns = Vec::new();
     for way in Way::ALL {
@@ -47,15 +47,15 @@ pub(super) fn kills(bench: &Bench) -> Result<Outcome> {
     Ok(take(&turns, 1))
 }
 
-/// The times from the start of a load to its kill.
+/// Returns the times from the start of a load to its kill.
 fn times(bench: &Bench, program: Program) -> impl Iterator<Item = Duration> + use<> {
     let [ours, theirs] = bench.plan.kills;
-    // The peers write their files once in a second or more.
+    // The peers write their files only once in a second or more.
     let (kills, divisor) = if program == Program::Quipu { (ours, 5) } else { (theirs, 1) };
     (0..kills as usize).map(move |kill| time_to_kill(kill) / divisor)
 }
 
-/// What was counted in all kills, in samples.
+/// The counts of all kills, in samples.
 #[derive(Default)]
 struct Tally {
     answered: u64,
@@ -64,14 +64,14 @@ struct Tally {
     restarts: Vec<f64>,
 }
 
-/// Kills a program that takes requests, again and again, with one state.
+/// Kills a program that accepts requests, repeatedly, with one state.
 fn answered(bench: &Bench, subject: &Subject, way: Way) -> Result<Vec<Figure>> {
     let folder = bench.folder()?;
     let requests = Requests::new(way, subject.program);
     let adds = way.adds(subject.program);
     let mut tally = Tally::default();
     let mut before = Values::new();
-    // The numbers of the last request that was sent, and of the last one that was answered.
+    // The numbers of the last request that was sent, and of the last one with a response.
     let (mut last, mut answered) = (0, 0);
     let mut running = subject.start(bench, folder.path())?;
     for time in times(bench, subject.program) {
@@ -83,8 +83,8 @@ fn answered(bench: &Bench, subject: &Subject, way: Way) -> Result<Vec<Figure>> {
         let latest = load.answered.unwrap_or(answered);
         let bounds = |had: f64| match adds {
             true => (had + fresh as f64, had + (load.sent - last) as f64),
-            // What earlier kills have lost is not counted again, nor a request that was never
-            // answered.
+            // Losses of earlier kills are not counted again, nor a request that never got a
+            // response.
             false => {
                 let earlier = if had < answered as f64 { last as f64 - had } else { 0.0 };
                 (latest as f64 - earlier, load.sent as f64)
@@ -102,8 +102,8 @@ fn answered(bench: &Bench, subject: &Subject, way: Way) -> Result<Vec<Figure>> {
 type Values = BTreeMap<String, f64>;
 
 impl Tally {
-    /// Adds a kill. `bounds` has the least and the greatest value that a series may have, by the
-    /// value that it had before.
+    /// Adds a kill. `bounds` returns the least and the greatest valid value of a series, for its
+    /// value before the load.
     fn add(&mut self, before: &Values, shown: &Values, bounds: impl Fn(f64) -> (f64, f64)) {
         let had = |key: &String| before.get(key).copied().unwrap_or(0.0);
         for (key, value) in shown {
@@ -113,7 +113,7 @@ impl Tally {
         }
         let gone: Vec<&String> = before.keys().filter(|key| !shown.contains_key(*key)).collect();
         self.lost += gone.iter().map(|key| bounds(had(key)).0).sum::<f64>();
-        // Those that have never been shown.
+        // The series that were never shown.
         let missing = SERIES.saturating_sub(shown.len() + gone.len());
         self.lost += missing as f64 * bounds(0.0).0;
     }
@@ -132,7 +132,7 @@ impl Tally {
     }
 }
 
-/// The numbers of the last request that was sent, and of the last one that was answered.
+/// The numbers of the last request that was sent, and of the last one with a response.
 struct Sent {
     sent: u64,
     answered: Option<u64>,
@@ -147,7 +147,7 @@ fn until_killed(running: &Running, requests: &Requests, last: u64, time: Duratio
         });
         std::thread::sleep(time);
         running.process.kill();
-        // The client never panics: it treats every failure as the end of the process.
+        // The client never panics, because it treats every failure as the end of the process.
         client.join().expect("the client panicked")
     })
 }
@@ -172,7 +172,7 @@ fn client(address: SocketAddr, requests: &Requests, last: u64) -> Result<Sent> {
     }
 }
 
-/// Kills the daemon while it receives datagrams, which are not answered.
+/// Kills the daemon while it receives datagrams, which get no responses.
 fn datagrams(bench: &Bench) -> Result<Vec<Figure>> {
     let folder = bench.folder()?;
     let subject = summaries(Program::Quipu);
@@ -192,7 +192,7 @@ fn datagrams(bench: &Bench) -> Result<Vec<Figure>> {
             std::thread::sleep(time);
             running.process.kill();
             stop.store(true, Ordering::Relaxed);
-            // The sender never panics: it ends at the first failure.
+            // The sender never panics, because it ends at the first failure.
             sending.join().expect("the sender panicked")
         });
         drop(running);
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!((tally.lost, tally.doubled), (2.0, 0.0));
         let before = shown.clone();
         shown.remove("3");
-        // It loses all that it had, and the others what they should have had in addition.
+        // The gone series loses its value and the increment, and each other series its increment.
         tally.add(&before, &shown, |had| (had + 1.0, had));
         assert_eq!((tally.lost, tally.doubled), (2.0 + 6.0 + (SERIES - 1) as f64, 0.0));
     }

@@ -1,4 +1,4 @@
-//! Memory of series that came by StatsD, and the time of a scrape.
+//! Memory of series that were received by StatsD, and the time of a scrape.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::Result;
 use crate::measure::on_core;
 use crate::turns::{Figure, Outcome, Turn, take};
 
-/// The scrapes of a turn, of which the last is timed; a great state is scraped once.
+/// The number of scrapes in a turn; only the last is timed. A large state is scraped once.
 const SCRAPES: usize = 3;
 
 /// All cases.
@@ -64,7 +64,8 @@ fn turn<'a>(
     Turn { case, subject: name, run: Box::new(run) }
 }
 
-/// The elapsed time and the processor time of a scrape, in milliseconds, and what it returned.
+/// Measures the elapsed time and the processor time of a scrape, in milliseconds; also returns its
+/// result.
 fn scrape(running: &Running) -> Result<(f64, f64, Vec<u8>)> {
     running.settle()?;
     let before = running.process.cpu_time()?;

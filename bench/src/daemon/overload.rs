@@ -1,4 +1,4 @@
-//! Twice the load that a subject can take: what it sheds, whether it says so, and its health.
+//! Twice the load that a subject can process: its losses, whether it reports them, and its health.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use crate::turns::{Figure, Outcome, Turn, take};
 /// The connections of an overload of requests.
 const CONNECTIONS: usize = 32;
 
-/// How often the health is asked for.
+/// The pause between two health checks.
 const HEALTH: Duration = Duration::from_millis(20);
 
-/// The loads of a search that only has to be near.
+/// The number of loads in a search, which can be rough.
 const PROBES: u32 = 5;
 
 /// All cases.
@@ -97,8 +97,8 @@ fn statsd(
     Ok(figures)
 }
 
-/// The datagrams that the kernel has dropped, those that the subject's own queue has, and how many
-/// of both the subject exposes.
+/// Returns the datagrams that the kernel dropped, the datagrams that the subject's own queue
+/// dropped, and the number of both that the subject exposes.
 fn drops(running: &Running, port: u16) -> Result<(f64, f64, f64)> {
     let metrics = running.metrics()?;
     let kernel = sum(&metrics, "quipu_statsd_kernel_drops_total{");
@@ -139,8 +139,8 @@ struct Flood {
     elapsed: Duration,
 }
 
-/// Sends the requests on all connections: one on each, and then the next, when all have been
-/// answered. So the samples of a series are sent in their order.
+/// Sends the requests on all connections: one on each, and then the next, when all responses have
+/// arrived. This sends the samples of a series in order.
 fn flood(running: &Running, requests: &[Vec<u8>], time: Duration) -> std::io::Result<Flood> {
     let open = || Connection::open(running.http, PATIENCE);
     let mut connections = (0..CONNECTIONS).map(|_| open()).collect::<std::io::Result<Vec<_>>>()?;
@@ -173,7 +173,7 @@ fn flood(running: &Running, requests: &[Vec<u8>], time: Duration) -> std::io::Re
     Ok(flood)
 }
 
-/// The times in which the health was answered, in milliseconds.
+/// The response times of the health check, in milliseconds.
 struct Health {
     times: Vec<f64>,
     failures: u64,
@@ -191,7 +191,7 @@ impl Health {
     }
 }
 
-/// Asks for the health, on a new connection each time, while a load runs on the same core.
+/// Checks the health, on a new connection each time, while a load runs on the same core.
 fn with_health<T: Send>(running: &Running, load: impl FnOnce() -> T + Send) -> (Health, T) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -209,7 +209,7 @@ fn with_health<T: Send>(running: &Running, load: impl FnOnce() -> T + Send) -> (
         });
         let result = on_core(LOAD_CORE, load);
         stop.store(true, Ordering::Relaxed);
-        // It never panics: a failure is a figure.
+        // The thread never panics, because a failure is a figure.
         (asking.join().expect("the thread that asks for the health panicked"), result)
     })
 }

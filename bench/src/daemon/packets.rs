@@ -1,8 +1,8 @@
 //! Datagrams of StatsD lines, and the sender that paces them.
 //!
 //! A line is `checkout.requests_042:1|c|#service:svc-017,route:/api/v1/r00123,code:203`, 74 bytes.
-//! The lines of counters and timers can be found again in what a subject exposes: a counter grows
-//! by 1, and a timer has one more observation. They are *countable*; a gauge shows no loss.
+//! You can find the lines of counters and timers again in a subject's exposition: a counter grows
+//! by 1, and a timer gets one more observation. These lines are *countable*; a gauge shows no loss.
 
 use std::io::{IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -15,13 +15,13 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use super::series::{Kind, Random, Series};
 use crate::{Error, Result};
 
-/// The most bytes of a datagram: what Ethernet carries in one packet.
+/// The maximum length of a datagram: the payload of one Ethernet packet.
 const DATAGRAM: usize = 1432;
 
-/// The most datagrams of a call to the system.
+/// The maximum number of datagrams in one system call.
 const BATCH: usize = 64;
 
-/// Lines in a datagram.
+/// The number of lines in a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// 19 or 20, which fill it.
@@ -43,14 +43,14 @@ struct Packet {
 }
 
 impl Packets {
-    /// This number of lines, of series that are drawn at random.
+    /// Makes this number of lines, of random series.
     pub(super) fn random(series: usize, lines: usize, form: Form) -> Packets {
         let mut random = Random::new();
         let drawn: Vec<Series> = (0..lines).map(|_| Series(random.below(series))).collect();
         Packets::of(drawn.into_iter(), form)
     }
 
-    /// One line of each series, packed.
+    /// Makes one line of each series, packed.
     pub(super) fn each(series: usize) -> Packets {
         Packets::of((0..series).map(Series), Form::Packed)
     }
@@ -83,7 +83,7 @@ impl Packets {
         all
     }
 
-    /// The mean number of lines of a datagram.
+    /// Returns the mean number of lines of a datagram.
     pub(super) fn lines_per_packet(&self) -> f64 {
         let lines: u64 = self.packets.iter().map(|packet| packet.lines).sum();
         lines as f64 / self.packets.len().max(1) as f64
@@ -102,14 +102,14 @@ fn write_line(series: Series, line: &mut Vec<u8>) {
     };
     let (name, service, route) = (series.name(), series.service(), series.route());
     let code = series.code();
-    // Writing to memory does not fail.
+    // Writing to memory never fails.
     let _ = write!(
         line,
         "checkout.{what}_{name:03}:{value}|{kind}|#service:{service},route:{route},code:{code}"
     );
 }
 
-/// What was handed to the system.
+/// The lines and datagrams that were passed to the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sent {
     pub(super) packets: u64,
@@ -135,7 +135,7 @@ impl Sender {
     }
 
     /// Sends at this rate of datagrams a second, for a time, or until `stop` is set or no process
-    /// listens. It goes round the datagrams, and continues where it ended the last time.
+    /// listens. This cycles through the datagrams, and continues where the previous call ended.
     pub(super) fn send_for(
         &mut self,
         packets: &Packets,
@@ -171,7 +171,7 @@ impl Sender {
             let due = (sent.elapsed.as_secs_f64() * rate) as u64 + 1;
             let count = due.saturating_sub(sent.packets).min(limit - sent.packets);
             if count == 0 {
-                // A share of the core is left to what asks for the health.
+                // Leave a share of the core to the health check.
                 std::thread::sleep(Duration::from_micros(50));
                 continue;
             }
@@ -203,7 +203,8 @@ impl Sender {
     }
 }
 
-/// The datagrams that the kernel has dropped at a UDP socket: the last column of `/proc/net/udp`.
+/// Returns the datagrams that the kernel dropped at a UDP socket: the last column of
+/// `/proc/net/udp`.
 pub(super) fn kernel_drops(port: u16) -> u64 {
     let text = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
     parse_drops(&text, port)

@@ -1,4 +1,4 @@
-//! Pushes as batch jobs send them: PUT of 100 lines to one of many groups.
+//! Pushes like those in batch jobs: PUT of 100 lines to one of many groups.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -19,15 +19,15 @@ const SAMPLES: usize = 10;
 /// Pushgateway's file.
 const FILE: &str = "--persistence.file={folder}/pushes";
 
-/// Pushgateway without its check, as its file is filled: the check makes a push take time in
-/// proportion to all that is there.
+/// Returns Pushgateway without its check, to fill its file: with the check, the time of a push is
+/// proportional to all existing metrics.
 pub(super) fn unchecked(with_file: bool) -> Subject {
     let options = ["--push.disable-consistency-check", FILE];
     let options = &options[..1 + usize::from(with_file)];
     Subject::new(Program::Pushgateway, options).variant("no check")
 }
 
-/// All cases.
+/// Measures all cases.
 pub(super) fn pushes(bench: &Bench) -> Result<Outcome> {
     let mut turns = Vec::new();
     for groups in bench.plan.groups {
@@ -88,7 +88,7 @@ pub(super) fn fill(running: &Running, groups: usize) -> Result<()> {
     push(running, groups, 0, PATIENCE, groups as u64).map(drop)
 }
 
-/// The number of groups that are shown.
+/// Returns the number of groups in an exposition.
 pub(super) fn shown_groups(metrics: &[u8]) -> usize {
     samples(metrics, "push_time_seconds{").count()
 }

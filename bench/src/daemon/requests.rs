@@ -12,11 +12,11 @@ use crate::measure::on_core;
 use crate::server::Connection;
 use crate::{Error, Result};
 
-/// The samples of a request of remote write, and the lines of an import.
+/// The number of samples in a request of remote write, and of lines in an import.
 pub(super) const SAMPLES: usize = 1_000;
 
-/// The value of a series in a request: its sweep is the number of requests that had it before.
-/// Ten digits, so that one can be written over the other.
+/// The first value of a series. In a request, the number of earlier requests with this series is
+/// added. Ten digits, because one value is written over the other.
 const FIRST_VALUE: u64 = 1_000_000_000;
 
 /// The headers of remote write 1.0.
@@ -34,13 +34,13 @@ pub(super) fn request(method: &str, target: &str, headers: &str, body: &[u8]) ->
     bytes
 }
 
-/// Now, in milliseconds since 1970.
+/// Returns the current time, in milliseconds since 1970.
 pub(super) fn now_ms() -> i64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A body of remote write 1.0 with one sample of each series.
+/// Returns a body of remote write 1.0 with one sample of each series.
 pub(super) fn write_body<'s>(
     samples: impl Iterator<Item = (&'s [(&'s str, &'s str)], f64, i64)>,
 ) -> Result<Vec<u8>> {
@@ -55,8 +55,8 @@ pub(super) fn write_body<'s>(
     Ok(body)
 }
 
-/// This number of requests of remote write, each with the next 1,000 of the series. The totals of
-/// a series grow by one from one sweep over all series to the next, a second later.
+/// Returns this number of requests of remote write, each with the next 1,000 of the series. The
+/// totals of a series grow by one from one sweep over all series to the next, a second later.
 pub(super) fn write_requests(series: usize, count: usize) -> Result<Vec<Vec<u8>>> {
     let texts: Vec<[String; 4]> = (0..series)
         .map(|number| {
@@ -90,7 +90,7 @@ pub(super) fn write_requests(series: usize, count: usize) -> Result<Vec<Vec<u8>>
     Ok(requests)
 }
 
-/// Requests with text: one for each 1,000 of the series, into which values and times are written
+/// Import requests: one for each 1,000 of the series. Values and times are written into the request
 /// before it is sent again.
 #[derive(Clone)]
 pub(super) struct TextRequests {
@@ -103,11 +103,12 @@ impl TextRequests {
     pub(super) fn new(series: usize) -> TextRequests {
         let all: Vec<Series> = (0..series).map(Series).collect();
         let requests = all.chunks(SAMPLES).map(text_request).collect();
-        // Ten hours ago, so that the times of all sweeps, which are a second apart, have passed.
+        // Ten hours ago, because the times of all sweeps, which are a second apart, must be in the
+        // past.
         TextRequests { requests, start: now_ms() - 36_000_000, sent: 0 }
     }
 
-    /// The number of requests that have each series once.
+    /// Returns the number of requests that together contain each series once.
     pub(super) fn len(&self) -> usize {
         self.requests.len()
     }
@@ -126,13 +127,13 @@ impl TextRequests {
     }
 }
 
-/// A request, and the places of the value and the time of each line.
+/// Returns a request, and the places of the value and the time of each line.
 fn text_request(series: &[Series]) -> (Vec<u8>, Vec<usize>) {
     let (mut body, mut places) = (Vec::new(), Vec::new());
     for series in series {
         let (name, service) = (series.name(), series.service());
         let (route, code) = (series.route(), series.code());
-        // Writing to memory does not fail.
+        // Writing to memory never fails.
         let _ = write!(
             body,
             "checkout_requests_{name:03}_total\
@@ -147,19 +148,19 @@ fn text_request(series: &[Series]) -> (Vec<u8>, Vec<usize>) {
     (whole, places)
 }
 
-/// What a load of requests has cost.
+/// The cost of a load of requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
     pub(super) requests: u64,
     /// From the first request to the last response.
     pub(super) elapsed: Duration,
-    /// The processor time until the subject has come to rest.
+    /// The processor time until the subject is idle.
     pub(super) cpu: Duration,
 }
 
-/// Sends requests on one connection, each after the response to the one before, until the time is
-/// over or `next` returns false. `next` calls its argument with the request to send. A response
-/// without success is an error.
+/// Sends requests on one connection, each after the previous response, until the time is over or
+/// `next` returns false. `next` calls its argument with the request to send. A response without
+/// success is an error.
 pub(super) fn load(
     running: &Running,
     time: Duration,

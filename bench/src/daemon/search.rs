@@ -1,8 +1,8 @@
-//! Searches for the greatest rate of StatsD lines at which nothing is lost.
+//! Searches for the greatest rate of StatsD lines without loss.
 //!
-//! A rate holds if every countable line is shown afterwards, and if the subject has used less
-//! processor time than the load took: one whose queue takes an overload of some seconds would
-//! otherwise hold any rate.
+//! A rate holds if every countable line is shown afterwards, and if the subject used less processor
+//! time than the load took. The second condition is needed because a long queue would otherwise
+//! hold any rate for some seconds.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use super::{LOAD_CORE, Plan};
 use crate::measure::on_core;
 use crate::{Error, Result};
 
-/// The rate of a first load, in lines a second, which shows what a line costs.
+/// The rate of a first load, in lines a second. This load shows the cost of a line.
 const FIRST_RATE: f64 = 50_000.0;
 
-/// A subject that loses lines while it uses less of its core, in percent, gets a second chance: the
-/// reason may be something else that ran for a moment.
+/// A subject that loses lines while it uses less of its core, in percent, gets a second chance,
+/// because another process may have run for a moment.
 const BUSY: f64 = 85.0;
 
-/// The search ends when a rate that holds is this near to one that does not.
+/// The search ends when a rate that holds is within this factor of one that does not.
 const NEAR: f64 = 1.03;
 
-/// A load, and what became of it.
+/// A load, and its result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) sent: Sent,
     /// Countable lines that are not shown.
     pub(super) lost: f64,
-    /// The processor time until the subject has come to rest.
+    /// The processor time until the subject is idle.
     pub(super) cpu: Duration,
 }
 
 impl Probe {
-    /// Sends lines at this rate, and looks for all of them.
+    /// Sends lines at this rate, and searches for all of these lines.
     pub(super) fn take(
         running: &Running,
         packets: &Packets,
@@ -54,17 +54,17 @@ impl Probe {
         Ok(Probe { sent, lost: running.expected(&sent) as f64 - shown, cpu })
     }
 
-    /// The rate that the sender has reached, in lines a second.
+    /// Returns the rate that the sender reached, in lines a second.
     pub(super) fn rate(&self) -> f64 {
         self.sent.lines as f64 / self.sent.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// The processor time of a line, in nanoseconds.
+    /// Returns the processor time of a line, in nanoseconds.
     pub(super) fn cpu_per_line(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.sent.lines.max(1) as f64
     }
 
-    /// The share of the core that was used, in percent.
+    /// Returns the used share of the core, in percent.
     pub(super) fn share(&self) -> f64 {
         100.0 * self.cpu.as_secs_f64() / self.sent.elapsed.as_secs_f64().max(1e-9)
     }
@@ -74,12 +74,12 @@ impl Probe {
     }
 }
 
-/// The probe with the greatest rate that holds.
+/// Returns the probe with the greatest rate that holds.
 pub(super) fn search(running: &Running, packets: &Packets, plan: &Plan) -> Result<Probe> {
     let first = Probe::take(running, packets, FIRST_RATE, plan.load / 2)?;
     let mut range = Range::new(1e9 / first.cpu_per_line().max(10.0));
     let mut best: Option<Probe> = None;
-    // Subjects that lose lines at low rates, too, need some more.
+    // Subjects that lose lines even at low rates need some more.
     for number in 0..2 * plan.probes {
         let is_enough = number >= plan.probes && best.is_some();
         let Some(rate) = range.next().filter(|_| !is_enough) else { break };
@@ -112,12 +112,12 @@ struct Range {
 }
 
 impl Range {
-    /// Around a guess.
+    /// Begins with a range around a guess.
     fn new(guess: f64) -> Range {
         Range { guess, low: None, high: None }
     }
 
-    /// The rate to try next, or `None` if the search has ended.
+    /// Returns the next rate to try, or `None` at the end of the search.
     fn next(&self) -> Option<f64> {
         match (self.low, self.high) {
             (None, None) => Some(self.guess),

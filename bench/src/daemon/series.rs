@@ -5,7 +5,7 @@ use std::fmt;
 /// The number of names.
 const NAMES: usize = 100;
 
-/// How a metric is sent, and what it becomes.
+/// The kind of a metric, both in a line and in the exposition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Counter,
@@ -13,12 +13,12 @@ pub(super) enum Kind {
     Timer,
 }
 
-/// One of the series, by its number.
+/// A series, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Series(pub(super) usize);
 
 impl Series {
-    /// What it is: 70 % are counters, 10 % gauges, and 20 % timers.
+    /// Returns its kind: 70 % of the series are counters, 10 % gauges, and 20 % timers.
     pub(super) fn kind(self) -> Kind {
         match self.0 % 10 {
             0..=6 => Kind::Counter,
@@ -27,7 +27,7 @@ impl Series {
         }
     }
 
-    /// Its name is one of 100.
+    /// Returns its name, one of 100.
     pub(super) fn name(self) -> usize {
         self.0 % NAMES
     }
@@ -36,7 +36,7 @@ impl Series {
         Service(self.0 / NAMES % 20)
     }
 
-    /// No two series of a name have the same.
+    /// Returns its route. No two series of a name share a route.
     pub(super) fn route(self) -> Route {
         Route(self.0 / NAMES)
     }
@@ -68,12 +68,12 @@ impl fmt::Display for Route {
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The same numbers in each run.
+    /// Returns a generator of the same numbers in each run.
     pub(super) fn new() -> Random {
         Random(88_172_645_463_325_252)
     }
 
-    /// A number below another one.
+    /// Returns a number below another one.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,4 +1,4 @@
-//! Starts with a great state: the time until the first response to `/-/ready`.
+//! Starts with a large state: the time until the first response to `/-/ready`.
 
 use super::Bench;
 use super::exposition::samples;
@@ -9,14 +9,14 @@ use super::subject::{PATIENCE, Program, Running, Subject};
 use crate::Result;
 use crate::turns::{Figure, Outcome, Turn, take};
 
-/// How the process before ended.
+/// The end of the previous process.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Stop,
     Kill,
 }
 
-/// All cases.
+/// Measures all cases.
 pub(super) fn starts(bench: &Bench) -> Result<Outcome> {
     let series = bench.plan.most_series;
     let requests = TextRequests::new(series);
@@ -54,7 +54,7 @@ pub(super) fn starts(bench: &Bench) -> Result<Outcome> {
     Ok(take(&turns, bench.plan.runs))
 }
 
-/// What a subject has when it is started.
+/// The state of a subject when it is started.
 #[derive(Clone, Copy)]
 struct State<'a> {
     fill: &'a dyn Fn(&Running) -> Result<()>,

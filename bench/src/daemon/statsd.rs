@@ -9,10 +9,11 @@ use crate::Result;
 use crate::measure::on_core;
 use crate::turns::{Figure, Outcome, Turn, take};
 
-/// The rate at which series are created, in lines a second: what the slowest subject takes.
+/// The rate at which series are created, in lines a second, because the slowest subject can process
+/// this.
 pub(super) const FILL_RATE: f64 = 50_000.0;
 
-/// How often lines that were lost while series were created are sent again.
+/// The maximum number of times that lines lost during the creation of series are sent again.
 const FILLS: u32 = 3;
 
 /// The options for histograms of 11 buckets.
@@ -29,7 +30,7 @@ pub(super) fn histograms(program: Program) -> Subject {
     }
 }
 
-/// The options for what is the default: summaries.
+/// Returns the default options, which give summaries.
 pub(super) fn summaries(program: Program) -> Subject {
     match program {
         Program::Quipu => Subject::new(program, &["--statsd=udp://127.0.0.1:{udp}"]),
@@ -37,20 +38,21 @@ pub(super) fn summaries(program: Program) -> Subject {
     }
 }
 
-/// All cases.
+/// Measures all cases.
 pub(super) fn statsd(bench: &Bench) -> Result<Outcome> {
     use Program::{Quipu, Statsd, StatsdExporter};
     let mut outcome = Outcome::default();
     for series in bench.plan.series {
         for form in [Form::Packed, Form::Single] {
-            // Enough lines that they do not stay in a cache of the processor if the series do not.
+            // Use enough lines, because they must not stay in a cache of the processor if the
+            // series do not.
             let lines = (20 * series).clamp(200_000, 600_000);
             let packets = Packets::random(series, lines, form);
             let name = if form == Form::Packed { "packed" } else { "single" };
             let case = format!("statsd/{name}, {} series", amount(series));
             let mut turns = Vec::new();
             for program in [Quipu, StatsdExporter, Statsd] {
-                // Beside the bridge, one amount of series is enough.
+                // For the original server, one amount of series is enough.
                 let is_fit = program != Statsd || series == bench.plan.series[0];
                 if bench.has(program) && is_fit {
                     turns.push(turn(bench, &case, histograms(program), series, &packets));
@@ -90,7 +92,7 @@ fn turn<'a>(
     Turn { case: case.into(), subject: name, run: Box::new(run) }
 }
 
-/// Sends a line of each series, so that they are there, again if some were lost.
+/// Sends a line of each series to create it, again if some lines were lost.
 fn fill(running: &Running, series: usize) -> Result<()> {
     let packets = Packets::each(series);
     let mut shown = 0.0;

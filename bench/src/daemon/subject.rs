@@ -1,4 +1,4 @@
-//! The subjects: quipu and its peers, how they are started, and what can be asked of them.
+//! The subjects: quipu and its peers, how they are started, and the requests that they support.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,11 +12,11 @@ use super::{Bench, CORE};
 use crate::server::{self, Process, free_port};
 use crate::{Error, Result};
 
-/// How long a subject may take to start, to stop, or to complete what it was given. The slowest is
+/// The longest wait for a subject to start, to stop, or to complete its work. The slowest is
 /// Pushgateway with 10,000 groups.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A program that takes metrics in.
+/// A program that accepts metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// quipu.
@@ -43,7 +43,7 @@ impl Program {
         Program::VictoriaMetrics,
     ];
 
-    /// Its name, which is that of its file.
+    /// Returns its name, which is also the name of its file.
     pub fn name(self) -> &'static str {
         match self {
             Program::Quipu => "quipu",
@@ -55,7 +55,7 @@ impl Program {
         }
     }
 
-    /// Its name with the version that `make/bench.mk` builds.
+    /// Returns its name with the version that `make/bench.mk` builds.
     pub fn with_version(self) -> &'static str {
         match self {
             Program::Quipu => "quipu",
@@ -67,7 +67,7 @@ impl Program {
         }
     }
 
-    /// The file that has to be there.
+    /// Returns the path of its file, which must exist.
     pub fn path(self, bench: &Bench) -> PathBuf {
         match self {
             Program::Quipu => bench.quipu.clone(),
@@ -76,7 +76,7 @@ impl Program {
         }
     }
 
-    /// Its command, without the options of a subject.
+    /// Returns its command, without the options of a subject.
     fn command(self, bench: &Bench, ports: Ports, folder: &Path) -> Vec<String> {
         let path = self.path(bench).display().to_string();
         let in_folder = |name: &str| folder.join(name).display().to_string();
@@ -96,7 +96,7 @@ impl Program {
                 format!("--web.listen-address={http}"),
                 format!("--statsd.listen-udp=127.0.0.1:{}", ports.udp),
                 "--statsd.listen-tcp=".into(),
-                // What quipu asks for by default.
+                // The size that quipu requests by default.
                 "--statsd.read-buffer=4194304".into(),
                 "--log.level=warn".into(),
             ],
@@ -107,8 +107,8 @@ impl Program {
             Program::Vmagent => vec![
                 path,
                 format!("-httpListenAddr={http}"),
-                // No process listens there: aggregates are written after the end of an interval,
-                // which no turn reaches.
+                // No process listens there, because aggregates are written only after the end of an
+                // interval, and no turn reaches it.
                 "-remoteWrite.url=http://127.0.0.1:9/".into(),
                 format!("-remoteWrite.tmpDataPath={}", in_folder("vmagent")),
                 format!("-streamAggr.config={}", in_folder("aggregate.yml")),
@@ -130,7 +130,7 @@ pub(super) struct Subject {
     pub(super) program: Program,
     /// The subject of its records.
     pub(super) name: String,
-    /// In these, `{folder}` is the folder of its files, and `{udp}` the port for StatsD.
+    /// The options. `{folder}` is the folder of its files, and `{udp}` the port for StatsD.
     options: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ impl Subject {
         Subject { program, name: program.with_version().into(), options }
     }
 
-    /// With a variant in its name: `quipu (after a kill)`.
+    /// Adds a variant to its name: `quipu (after a kill)`.
     pub(super) fn variant(mut self, variant: &str) -> Subject {
         self.name = format!("{} ({variant})", self.name);
         self
@@ -184,12 +184,12 @@ impl Subject {
 
 #[derive(Clone, Copy)]
 struct Ports {
-    /// That of HTTP, or of the console of the server for Node.js.
+    /// The port of HTTP, or of the console of the server for Node.js.
     http: u16,
     udp: u16,
 }
 
-/// The buckets of client_golang, for both: 11, and that without a bound.
+/// The buckets of client_golang, for both: 11, and the one without a bound.
 const MAPPING: &str = "defaults:
   observer_type: histogram
   histogram_options:
@@ -202,7 +202,7 @@ const AGGREGATION: &str = "- interval: 10m
   outputs: [total]
 ";
 
-/// Writes the settings that subjects read.
+/// Writes the settings files of the subjects.
 fn write_files(folder: &Path, ports: Ports) -> Result<()> {
     let statsd = format!(
         "{{ port: {}, address: '127.0.0.1', mgmt_port: {}, mgmt_address: '127.0.0.1', \
@@ -218,7 +218,7 @@ fn write_files(folder: &Path, ports: Ports) -> Result<()> {
     Ok(())
 }
 
-/// A subject that runs. Dropping it kills it.
+/// A running subject. Dropping this kills the subject.
 #[derive(Debug)]
 pub(super) struct Running {
     program: Program,
@@ -236,7 +236,7 @@ impl Running {
             .map_err(|error| self.process.failed(&format!("GET {target}: {error}")))
     }
 
-    /// What it exposes.
+    /// Returns its exposition.
     pub(super) fn metrics(&self) -> Result<Vec<u8>> {
         self.get("/metrics")
     }
@@ -246,10 +246,10 @@ impl Running {
         self.process.stop(PATIENCE)
     }
 
-    /// Waits until it has done its work: until it uses no processor time.
+    /// Waits until it is idle: until it uses no processor time.
     pub(super) fn settle(&self) -> Result<()> {
         const LOOK: Duration = Duration::from_millis(200);
-        // A clock tick may be that of an idle process.
+        // Even an idle process can use a clock tick.
         const IDLE: Duration = Duration::from_millis(10);
         let began = Instant::now();
         loop {
@@ -264,7 +264,8 @@ impl Running {
         }
     }
 
-    /// The number of countable lines that it shows. The server for Node.js counts all lines.
+    /// Returns the number of countable lines that it shows. The server for Node.js counts all
+    /// lines.
     pub(super) fn countable(&self) -> Result<f64> {
         if self.program == Program::Statsd {
             let text = self.console("counters")?;
@@ -277,7 +278,7 @@ impl Running {
         Ok(Shown::of(&self.metrics()?).countable)
     }
 
-    /// What `countable` grows by if nothing is lost.
+    /// Returns the growth of `countable` if no line is lost.
     pub(super) fn expected(&self, sent: &Sent) -> u64 {
         if self.program == Program::Statsd { sent.lines } else { sent.countable }
     }
@@ -289,13 +290,13 @@ impl Running {
         server::get(self.http, "/-/ready", PATIENCE).is_ok()
     }
 
-    /// The response of the console of the server for Node.js.
+    /// Returns the response of the console of the server for Node.js.
     fn console(&self, command: &str) -> Result<String> {
         let ask = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect_timeout(&self.http, PATIENCE)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.write_all(format!("{command}\n").as_bytes())?;
-            // A response has no length; that to `counters` ends with a line.
+            // A response contains no length; the response to `counters` ends with a line.
             let mut text = Vec::new();
             let mut chunk = [0; 65_536];
             while !text.ends_with(b"END\n\n") && !text.starts_with(b"health: ") {
@@ -310,7 +311,7 @@ impl Running {
     }
 }
 
-/// A UDP port on which no process listens.
+/// Returns a UDP port without a listener.
 fn free_udp_port() -> Result<u16> {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|socket| socket.local_addr())

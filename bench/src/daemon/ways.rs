@@ -1,8 +1,8 @@
-//! The ways in whose requests are answered: requests that can be found again, one by one.
+//! The inputs with responses, and requests that can be identified one by one.
 //!
-//! Each request has a sample of each of 100 series. Where totals are sent, the value is the number
-//! of the request; where increments are, it is 1. So after a kill, the least value that a series
-//! may have is known, and so is the greatest.
+//! Each request contains a sample of each of 100 series. For totals, the value is the number of the
+//! request; for increments, it is 1. This gives the least and the greatest valid value of a series
+//! after a kill.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::{Error, Result};
 /// The number of series.
 pub(super) const SERIES: usize = 100;
 
-/// Their name.
+/// The name of these series.
 const NAME: &str = "bench_kill_total";
 
-/// A way in.
+/// An input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     RemoteWrite,
@@ -40,7 +40,7 @@ impl Way {
         }
     }
 
-    /// Whether a request adds to what is there.
+    /// Returns whether a request adds to the existing values.
     pub(super) fn adds(self, program: Program) -> bool {
         match self {
             Way::RemoteWrite | Way::Import => false,
@@ -51,7 +51,7 @@ impl Way {
     }
 }
 
-/// The requests of a way in, by their numbers.
+/// The requests of an input, by their numbers.
 pub(super) struct Requests {
     way: Way,
     program: Program,
@@ -62,7 +62,7 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn new(way: Way, program: Program) -> Requests {
         let paths = (0..SERIES).map(|number| format!("p{number:02}")).collect();
-        // Times are a millisecond apart, and have passed.
+        // Times are a millisecond apart, and in the past.
         Requests { way, program, paths, start: now_ms() - 3_600_000 }
     }
 
@@ -93,7 +93,7 @@ impl Requests {
         }
     }
 
-    /// The values of the series that a program shows.
+    /// Returns the values of the series that a program shows.
     pub(super) fn shown(&self, running: &Running) -> Result<BTreeMap<String, f64>> {
         if self.program == Program::VictoriaMetrics {
             let text = running.get(&format!("/api/v1/export?match[]={NAME}"))?;
@@ -122,7 +122,8 @@ impl Requests {
     }
 }
 
-/// The greatest value of each series in what VictoriaMetrics exports: a JSON object on each line.
+/// Returns the greatest value of each series in VictoriaMetrics' export: a JSON object on each
+/// line.
 fn exported(text: &[u8]) -> Result<BTreeMap<String, f64>> {
     #[derive(serde::Deserialize)]
     struct Line {
@@ -149,7 +150,7 @@ mod tests {
         for way in Way::ALL {
             let bytes = Requests::new(way, Program::Quipu).get(7).unwrap();
             let text = String::from_utf8_lossy(&bytes);
-            // Remote write is compressed, and a stream of messages repeats no text.
+            // Remote write is compressed, and a stream of messages repeats no string.
             let least = if matches!(way, Way::Import | Way::Push) { SERIES } else { 1 };
             assert!(text.matches(NAME).count() >= least, "{way:?}");
         }

@@ -1,9 +1,10 @@
 //! quipu on all cores of a machine: threads that add to one counter or to 2,000 series, a scrape in
 //! the meantime, and threads that create series in one family.
 //!
-//! Each figure is the time of one operation of one core. If it stays the same with more threads,
-//! the cores do not hinder each other. On a machine with several NUMA nodes, threads fill one node
-//! after the other, and are then measured once more as they alternate between the nodes.
+//! Each figure is the time of one operation of one core. If this time stays the same with more
+//! threads, the cores do not hinder each other. On a machine with several NUMA nodes, threads fill
+//! one node after the other, and are then measured once more with threads that alternate between
+//! the nodes.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -95,7 +96,7 @@ fn measure(plan: &Plan, threads: usize, subject: &str, order: &[usize]) -> Vec<R
     ]
 }
 
-/// The time of a series in a scrape while all threads but one add.
+/// Returns the time of a series in a scrape while all threads but one add.
 fn scrape_meanwhile<A: Fn(u64)>(
     plan: &Plan,
     threads: usize,
@@ -126,7 +127,7 @@ fn scrape_meanwhile<A: Fn(u64)>(
     })
 }
 
-/// The core time in which threads create a series of one family.
+/// Returns the core time of the creation of a series of one family by all threads.
 fn create(threads: usize, pinned: &(dyn Fn(usize) + Sync)) -> f64 {
     let schema = Schema {
         name: "created".into(),
@@ -151,7 +152,8 @@ fn create(threads: usize, pinned: &(dyn Fn(usize) + Sync)) -> f64 {
     elapsed.as_nanos() as f64 / CREATED as f64 * threads.min(cores()) as f64
 }
 
-/// Runs the body on threads that start together, and never on this thread, which is not pinned.
+/// Runs the body on threads that start together, and never on this thread, because it is not
+/// pinned.
 fn together(threads: usize, body: &(dyn Fn(usize) + Sync)) -> Duration {
     std::thread::scope(|scope| {
         let all = scope.spawn(|| on_threads(threads, body));
@@ -201,7 +203,7 @@ fn alternating(nodes: &[Vec<usize>]) -> Vec<usize> {
     (0..most).flat_map(of_all).collect()
 }
 
-/// Pins this thread to a CPU. If the system refuses, the thread stays where it is.
+/// Pins this thread to a CPU. If the system refuses this, the thread stays unpinned.
 fn pin_to(cpu: usize) {
     let mut chosen = CpuSet::new();
     if cpu < CpuSet::MAX_CPU {

@@ -44,7 +44,7 @@ fn measure<C: Contender, T>(
         (0..families).map(|number| format!("service_things_{number:05}")).collect();
     let (before, last) = names.split_at(families - families.div_ceil(10));
     on_core(0, || {
-        // A clock cannot tell the time of one name, so a hundred or more are timed together.
+        // The time of one name is too short for a clock, so a hundred or more are timed together.
         let mut registries: Vec<T> = (0..(100 / last.len()).max(1)).map(|_| registry()).collect();
         for registry in &mut registries {
             before.iter().for_each(|name| register(registry, name));

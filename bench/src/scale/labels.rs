@@ -1,7 +1,7 @@
-//! The labels of a series, whose values are texts that are not known in advance: the cost of an
+//! The labels of a series, whose values are strings that are not known in advance: the cost of an
 //! addition to one of a thousand series.
 
-// The derived code of measured has functions with an argument for each label.
+// The derived code of measured contains functions with an argument for each label.
 #![allow(clippy::too_many_arguments)]
 
 use measured::label::LabelGroupSet;
@@ -35,7 +35,7 @@ pub(super) const AXIS: Axis = Axis {
 
 const MOST: usize = 10;
 const SERIES: usize = 1_000;
-/// The number of values of each label after the first, which alone tells the series apart.
+/// The number of values of each label after the first. Only the first label identifies the series.
 const VALUES: usize = 10;
 const NAMES: [&str; MOST] =
     ["user", "route", "method", "status", "region", "zone", "host", "version", "tenant", "kind"];
@@ -103,7 +103,7 @@ fn quipu(plan: &Plan, labels: usize) -> Vec<Record> {
     for_labels!(labels, with(plan))
 }
 
-/// A group of labels of measured, all of them dynamic.
+/// Defines a group of labels of measured, all of them dynamic.
 macro_rules! measured_group {
     ($group:ident $set:ident: $($label:ident $index:literal),*) => {
         #[derive(Clone, Copy, LabelGroup)]
@@ -187,7 +187,7 @@ fn prometheus_client(plan: &Plan, labels: usize) -> Vec<Record> {
     }
 }
 
-/// A set of labels of prometheus-client, which owns its texts.
+/// Defines a set of labels of prometheus-client, which owns its strings.
 macro_rules! client_set {
     ($set:ident: $($label:ident $index:literal),*) => {
         #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

@@ -1,8 +1,8 @@
 //! The processes that count in one file at the same time: on one counter, and in a family. No peer
-//! in Rust has metrics that processes share.
+//! in Rust supports metrics that processes share.
 //!
-//! The processes are this program, started with the path of the file. Each says that it is ready,
-//! starts when it is told to, and prints when it started and ended, by the clock of the machine.
+//! The processes are this program, started with the path of the file. Each reports that it is
+//! ready, starts on a command, and prints its start and end, by the clock of the machine.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(super) const AXIS: Axis = Axis {
 
 const SERIES: usize = 1_000;
 
-/// What the processes count on.
+/// The metrics of the processes.
 const KINDS: [(&str, &str); 2] = [("counter", "one counter"), ("family", "many series")];
 
 fn turn(plan: &Plan, processes: usize) -> Vec<Record> {
@@ -145,7 +145,7 @@ fn say(text: &str) {
     said.expect("the parent reads");
 }
 
-/// The time of the machine, which all processes read alike.
+/// Returns the time of the machine, which is the same for all processes.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -1,5 +1,5 @@
 //! The series of a family, with three labels: the cost of the first addition to a series, which
-//! creates it, of a later one, of its memory, and of writing it as text.
+//! creates it, of a later one, of its memory, and of encoding it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -27,8 +27,8 @@ pub(super) const AXIS: Axis = Axis {
     ],
 };
 
-/// The number of series that a turn tries to reach, with several families if necessary: a few
-/// series are created faster than a clock can tell.
+/// The number of series that a turn tries to reach, with several families if necessary, because a
+/// few series are created too fast for a clock.
 const LEAST: usize = 10_000;
 /// The highest number of families.
 const FAMILIES: usize = 100;
@@ -38,7 +38,7 @@ fn turn<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
     let keys = Keys::new(0..series);
     let label = |metric: &str, unit: &str| Label::new(&case, &C::subject(), metric, unit);
     let (mut records, family) = on_core(0, || {
-        // What the library needs once is not of these series.
+        // Initialize the library first, because one-time costs do not belong to these series.
         std::mem::forget(C::by_user());
         let count = (LEAST / series).clamp(1, FAMILIES);
         let before = resident_bytes();
@@ -82,7 +82,7 @@ fn turn<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
         });
         records.push(label("encode", "ns").of(&[time]));
     });
-    // Some libraries take seconds to free it; the process is about to exit anyway.
+    // Some libraries take seconds to free the family; the process is about to exit anyway.
     std::mem::forget(family);
     records
 }

@@ -13,15 +13,15 @@ pub(super) const THREADS: usize = 2;
 /// The number of connections of a thread.
 const CONNECTIONS: usize = 16;
 
-/// How long to wait for a response.
+/// The longest wait for a response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The numbers of requests sent, at least in part, and of complete responses of 20 digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Requests that the server may have seen.
+    /// Requests that may have reached the server.
     pub sent: u64,
-    /// Requests whose response has arrived.
+    /// Requests with a response.
     pub answered: u64,
     /// The highest count in a response: a lower bound on the requests that were counted.
     pub greatest: u64,
@@ -34,10 +34,10 @@ pub fn ask(address: SocketAddr) -> io::Result<u64> {
     receive(&mut connection)
 }
 
-/// Sends requests on keep-alive connections until `stop` is set or all connections have failed.
+/// Sends requests on keep-alive connections until `stop` is set or all connections failed.
 ///
-/// It sends a request on each connection, then reads each response: every request in flight is in
-/// the tally.
+/// It sends a request on each connection, then reads each response. This puts every request in
+/// flight into the tally.
 pub(super) fn load(address: SocketAddr, stop: &AtomicBool) -> Tally {
     let mut tally = Tally::default();
     let open = |_| Connection::open(address, PATIENCE).ok();
@@ -100,7 +100,7 @@ mod tests {
     fn counts_only_what_was_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // Responds to one request of each connection, and closes it at the second.
+        // Responds to one request of each connection, and closes the connection at the second.
         let server = std::thread::spawn(move || {
             for _ in 0..CONNECTIONS {
                 let (mut stream, _) = listener.accept().unwrap();

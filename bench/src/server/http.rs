@@ -59,8 +59,8 @@ impl Connection {
     }
 }
 
-/// The body of a successful response to a GET. It is sent as HTTP/1.0, so that no server sends
-/// chunks, and the end of the connection is the end of the body.
+/// Returns the body of a successful response to a GET. It is sent as HTTP/1.0, because then no
+/// server sends chunks, and the end of the connection is the end of the body.
 pub fn get(address: SocketAddr, target: &str, patience: Duration) -> io::Result<Vec<u8>> {
     let mut stream = open(address, patience)?;
     stream.write_all(format!("GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
@@ -78,7 +78,7 @@ pub fn get(address: SocketAddr, target: &str, patience: Duration) -> io::Result<
     if status != 200 {
         return Err(invalid(&format!("the status is {status}")));
     }
-    // A great body is not moved when it has arrived.
+    // A large body is not moved after its arrival.
     let mut body = bytes.split_off(start);
     stream.read_to_end(&mut body)?;
     match length.is_some_and(|length| length != body.len()) {
@@ -99,7 +99,7 @@ fn open(address: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
 fn parse(bytes: &[u8]) -> io::Result<Option<(u16, Range<usize>)>> {
     let Some((status, length, start)) = head(bytes)? else { return Ok(None) };
     let length = match (status, length) {
-        // They have no body.
+        // Responses with these codes contain no body.
         (204 | 304, _) => 0,
         (_, Some(length)) => length,
         (_, None) => return Err(invalid("a response does not say how long it is")),

@@ -105,7 +105,7 @@ pub(super) fn check_tools(one_core: bool) -> Result<()> {
 }
 
 fn ab(address: SocketAddr, requests: u64, keep: bool, core: Option<usize>) -> Result<Figures> {
-    // The percentiles on stdout are in whole milliseconds; those in this file have three decimals.
+    // The percentiles on stdout are in whole milliseconds; this file contains three decimals.
     let file = tempfile::NamedTempFile::new()
         .map_err(Error::file("make a file in", &std::env::temp_dir()))?;
     let percentiles = file.path().display().to_string();
@@ -156,7 +156,7 @@ fn parse_ab(text: &str, percentiles: &str) -> Option<Figures> {
         line.strip_prefix(',')?.parse().ok()
     };
     let failed: u64 = field("Failed requests:")?.parse().ok()?;
-    // These are only printed if there are any.
+    // ab prints these only if there are any.
     let refused = field("Non-2xx responses:").map_or(Some(0), |text| text.parse::<u64>().ok())?;
     Some(Figures {
         requests_per_second: field("Requests per second:")?.parse().ok()?,
@@ -176,7 +176,7 @@ fn parse_wrk(text: &str) -> Option<Figures> {
     let numbers = |line: &str| -> u64 {
         line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u64>().ok()).sum()
     };
-    // These are only printed if there are any.
+    // wrk prints these only if there are any.
     let errors = after("Socket errors:").map_or(0, numbers);
     let refused = after("Non-2xx or 3xx responses:").map_or(0, numbers);
     Some(Figures {
@@ -188,7 +188,7 @@ fn parse_wrk(text: &str) -> Option<Figures> {
     })
 }
 
-/// A time as wrk writes it, for instance `635.00us`.
+/// Parses a time in wrk's form, for example `635.00us`.
 fn parse_milliseconds(text: &str) -> Option<f64> {
     let split = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(split);

@@ -24,8 +24,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program in a folder, on all cores or on the given one. What it prints is appended
-    /// to a file.
+    /// Starts a program in a folder, on all cores or on the given one. Its output is appended to a
+    /// file.
     pub fn start(
         words: &[String],
         core: Option<usize>,
@@ -46,7 +46,8 @@ impl Process {
         Ok(Process { child: Mutex::new(child), pid, command: line, log: log.into() })
     }
 
-    /// The user and system time of all its threads, with the resolution of a clock tick (10 ms).
+    /// Returns the user and system time of all its threads, with the resolution of a clock tick (10
+    /// ms).
     pub fn cpu_time(&self) -> Result<Duration> {
         let path = self.proc("stat");
         let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
@@ -57,7 +58,7 @@ impl Process {
         Ok(Duration::from_secs_f64(ticks as f64 / rate))
     }
 
-    /// The same to the nanosecond, with that of threads that have ended.
+    /// Returns the same time to the nanosecond, including threads that already ended.
     pub fn exact_cpu_time(&self) -> Result<Duration> {
         exact_cpu_time(self.pid)
             .map_err(|error| self.failed(&format!("its processor time: {error}")))
@@ -81,15 +82,15 @@ impl Process {
     /// Sends SIGKILL and waits for the end.
     pub fn kill(&self) {
         let mut child = self.child();
-        // Either fails only if the process has ended.
+        // Both fail only if the process already ended.
         let _ = child.kill();
         let _ = child.wait();
     }
 
-    /// Sends SIGTERM and waits for the end; sends SIGKILL if that takes too long.
+    /// Sends SIGTERM and waits for the end; sends SIGKILL if this takes too long.
     pub fn stop(&self, patience: Duration) -> Result<()> {
         if let Some(pid) = Pid::from_raw(self.pid as i32) {
-            // This fails only if the process has ended.
+            // This fails only if the process already ended.
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
         let asked = Instant::now();
@@ -103,12 +104,12 @@ impl Process {
         Ok(())
     }
 
-    /// Its status if it has ended.
+    /// Returns its status after its end.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.child().try_wait().ok().flatten()
     }
 
-    /// An error about the process, with the last lines that it printed.
+    /// Returns an error about the process, with the last lines that it printed.
     pub(crate) fn failed(&self, problem: &str) -> Error {
         failed(&self.command, problem, &self.log)
     }
@@ -178,8 +179,8 @@ fn failed(command: &str, problem: &str, log: &Path) -> Error {
     Error::command(command, format!("{problem}{said}"))
 }
 
-/// utime + stime, the fields 14 and 15 of stat in proc(5), in clock ticks. The name before them may
-/// contain spaces and brackets.
+/// Returns utime + stime, the fields 14 and 15 of stat in proc(5), in clock ticks. The name before
+/// them can contain spaces and brackets.
 fn parse_stat(text: &str) -> Option<u64> {
     let (_, after_name) = text.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11);

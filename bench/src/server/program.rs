@@ -8,7 +8,7 @@ use super::client::{self, Tally};
 use super::process::Process;
 use crate::{Error, Result};
 
-/// How long a server may take to respond after its start, or to end after SIGTERM.
+/// The longest wait for a response after the start, or for the end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server that can be started.
@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Program {
     /// The subject of its records.
     pub subject: String,
-    /// The program and its arguments, in which `{port}` and `{state}` are replaced by the port to
-    /// listen on and the file for the count.
+    /// The program and its arguments. `{port}` and `{state}` are replaced by the port to listen on
+    /// and the file for the count.
     pub command: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Program {
                     running.first_count = count;
                     return Ok(running);
                 }
-                // Without a connection, nothing was sent.
+                // Without a connection, no request was sent.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
                 Err(error) if started.elapsed() > PATIENCE => {
                     return Err(running.process.failed(&format!("does not respond well: {error}")));
@@ -117,8 +117,8 @@ impl Running {
     }
 }
 
-/// A port on which no process listens. If another process takes it before the server does, the
-/// server reports that.
+/// Returns a port without a listener. If another process takes this port before the server does,
+/// the server reports this.
 pub(crate) fn free_port() -> Result<u16> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())

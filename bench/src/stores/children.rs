@@ -9,10 +9,10 @@ use crate::{Error, Result};
 
 /// Runs the work in a child process, which exits when it returns.
 ///
-/// The calling process must have no other thread.
+/// The calling process must be single-threaded.
 pub(super) fn fork(work: impl FnOnce()) -> Result<Child> {
-    // SAFETY: there is no other thread that could hold a lock for which the child would wait. The
-    // child exits without running the parent's clean-up.
+    // SAFETY: there is no other thread that could hold a lock that the child needs. The child exits
+    // without running the parent's clean-up.
     let pid = unsafe {
         let pid = libc::fork();
         if pid == 0 {
@@ -27,7 +27,7 @@ pub(super) fn fork(work: impl FnOnce()) -> Result<Child> {
     }
 }
 
-/// A worker. Dropping this waits for it.
+/// A worker. Dropping this waits for the end of the worker.
 #[must_use]
 pub(super) struct Child {
     pid: i32,
@@ -35,7 +35,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Waits for it to exit.
+    /// Waits for the exit of the worker.
     pub(super) fn wait(mut self) -> Result<()> {
         let status = self.status()?;
         if status.success() { Ok(()) } else { Err(failed(format!("ended with {status}"))) }
@@ -44,7 +44,7 @@ impl Child {
     fn status(&mut self) -> Result<ExitStatus> {
         self.waited = true;
         let mut status = 0;
-        // SAFETY: the process is a child for which nothing else waits.
+        // SAFETY: the process is a child, and no other code waits for this process.
         if unsafe { libc::waitpid(self.pid, &raw mut status, 0) } < 0 {
             return Err(failed(format!("cannot be waited for: {}", io::Error::last_os_error())));
         }
@@ -55,15 +55,15 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.waited {
-            // An error could not be returned.
+            // A drop cannot return an error.
             let _ = self.status();
         }
     }
 }
 
-/// Workers that have done their work and stay alive until this is dropped.
+/// Workers that finished their work and stay alive until this is dropped.
 pub(super) struct Alive {
-    /// Closing this ends them.
+    /// The end of a pipe. The workers end when we close it.
     leave: Option<io::PipeWriter>,
     children: Vec<Child>,
 }

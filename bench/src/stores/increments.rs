@@ -160,7 +160,7 @@ impl Point {
     }
 }
 
-/// The bounds of [`BUCKETS`] as client_ruby writes them.
+/// The bounds of [`BUCKETS`] in client_ruby's form.
 const BOUNDS: [&str; 12] =
     ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"];
 

@@ -31,7 +31,7 @@ pub(super) fn metrics(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     }
     let subject = "quipu (Rust)";
     let created = Label::new("metrics/creation", subject, "time", "ms").of(&[took]);
-    // One run, since this workload is measured in rounds.
+    // One run, because this workload is measured in rounds.
     let once = Plan { scrapes: 1, ..plan };
     Ok(vec![created, times(once, "metrics/scrape", subject, || registry.text())])
 }

@@ -11,14 +11,14 @@ use quipu_store::{EmbeddedStore, Kind, Metric, SegmentStore, Spec, Store};
 use super::{Places, redis_store};
 use crate::{Error, Result};
 
-/// The names of the two labels that most workloads have.
+/// The names of the two labels in most workloads.
 pub(super) const TWO: [&str; 2] = ["code", "path"];
 /// Their values if they are constant.
 pub(super) const VALUES: [&str; 2] = ["200", "/x"];
 /// The number of series that a worker creates, to be scraped later.
 pub(super) const SERIES: usize = 1000;
 
-/// The family of counters that the workloads with labels count in.
+/// The family of counters in the workloads with labels.
 pub(super) type Counters = Family<Counter, Values<'static>>;
 /// The family of histograms of these workloads.
 pub(super) type Histograms = Family<Histogram, Values<'static>>;
@@ -49,7 +49,7 @@ pub(super) fn paths() -> Vec<String> {
     (0..SERIES).map(|number| format!("/path/{number}")).collect()
 }
 
-/// A store of quipu.
+/// A store of quipu. You can add one in [`STORES`].
 #[derive(Clone, Copy)]
 pub(super) struct Contender {
     /// Its name in the records.
@@ -103,7 +103,7 @@ pub(super) const STORES: [Contender; 6] = [
     },
 ];
 
-/// Refuses the figures of a store that has lost counts.
+/// Refuses the figures of a store that lost counts.
 pub(super) fn check(subject: &str, store: &dyn Store) -> Result<()> {
     match store.dropped() {
         0 => Ok(()),
@@ -112,7 +112,7 @@ pub(super) fn check(subject: &str, store: &dyn Store) -> Result<()> {
 }
 
 impl Contender {
-    /// The places to measure, with their names: the file systems for `disk`, otherwise one.
+    /// Returns the places to measure, with their names: the file systems for `disk`, otherwise one.
     pub(super) fn places<'p>(&self, places: &'p Places) -> Vec<(&'static str, &'p Path)> {
         match self.place {
             "disk" => vec![("tmpfs", &places.tmpfs), ("disk", &places.disk)],

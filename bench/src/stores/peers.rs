@@ -19,20 +19,20 @@ pub enum Language {
 /// The dependencies of the programs.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    /// The Ruby that has the packages.
+    /// The Ruby with the packages.
     pub ruby: PathBuf,
-    /// The folder of quipu's gem, with its extension built; if `None`, the gem is left out.
+    /// The folder of quipu's gem, with its extension built; `None` omits the gem.
     pub gem: Option<PathBuf>,
-    /// A checkout of client_ruby; if `None`, it is left out.
+    /// A checkout of client_ruby; `None` omits client_ruby.
     pub client_ruby: Option<PathBuf>,
-    /// The Python that has prometheus_client.
+    /// The Python with prometheus_client.
     pub python: PathBuf,
-    /// Whether that Python has quipu's wheel.
+    /// Whether quipu's wheel is installed in that Python.
     pub wheel: bool,
 }
 
 impl Peers {
-    /// The contenders of a workload that can take part.
+    /// Returns the contenders of a workload that can be measured here.
     pub fn of(&self, workload: &Workload) -> Vec<(Language, &'static str)> {
         let can = |contender: &str| {
             let of_client_ruby =

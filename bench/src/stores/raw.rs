@@ -1,4 +1,4 @@
-//! The original small benchmarks, in Rust: a hash map, a key as a text, system calls, Redis.
+//! The original small benchmarks, in Rust: a hash map, a key as a string, system calls, Redis.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -57,7 +57,7 @@ pub(super) fn hash(plan: Plan, _places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Labels as a text.
+/// Measures labels as a string.
 pub(super) fn keys(plan: Plan, _places: &Places) -> Result<Vec<Record>> {
     let labels = [("code", "200"), ("path", "/some/path"), ("method", "GET")];
     let values = ["200", "/some/path", "GET"];
@@ -122,7 +122,7 @@ pub(super) fn redis(plan: Plan, places: &Places) -> Result<Vec<Record>> {
                 let batches = n.div_ceil(size);
                 for _ in 0..batches {
                     connection.get_mut().write_all(&commands).expect("the server reads");
-                    // A reply is the length of a text, and the text.
+                    // A reply is the length of a string, and the string.
                     for _ in 0..2 * size {
                         reply.clear();
                         connection.read_line(&mut reply).expect("the server replies");

@@ -1,8 +1,9 @@
-//! Recorded figures of client_ruby's stores, which the registries available here do not have.
+//! Recorded figures of client_ruby's stores, because the registries available here do not contain
+//! them.
 //!
 //! They were taken earlier, with the same kind of loops and the same Ruby, on another machine: two
-//! cores of an AMD EPYC, virtual. Their subjects say so. If a checkout of client_ruby is given, it
-//! is measured, and none of these is used.
+//! cores of an AMD EPYC, virtual. The names of their subjects mention this. If you pass a checkout
+//! of client_ruby, it is measured, and none of these is used.
 
 use super::increments::TOGETHER;
 use crate::record::{Label, Record};
@@ -69,8 +70,8 @@ pub fn recorded(workload: &str) -> Vec<Record> {
     }
 }
 
-/// Quipu's store under client_ruby's metrics, if those are not available: the sum of their recorded
-/// time with a store that does nothing, and the time of the store.
+/// Returns Quipu's store under client_ruby's metrics, if those are not available: the sum of their
+/// recorded time with an empty store, and the time of the store.
 pub fn drop_in(measured: &[Record]) -> Option<Record> {
     let alone = measured.iter().find(|record| {
         record.case == "ruby increment/2 labels" && record.subject == "quipu (store alone)"

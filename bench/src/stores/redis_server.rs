@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::server::{end_with_us, free_port};
 use crate::{Error, Result};
 
-/// How long the server may take to listen.
+/// The longest wait for the server to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server in memory, on a free port and a socket. Dropping this kills it.
@@ -57,7 +57,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // Either fails only if the process has ended.
+        // Both fail only if the process already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

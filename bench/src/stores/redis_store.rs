@@ -1,5 +1,5 @@
-//! quipu's store in Redis: the time of an increment compared to that of the segment, and the rate
-//! at which increments arrive in a real server. Their sum in the server must be exact.
+//! quipu's store in Redis: the time of an increment compared to the segment, and the rate at which
+//! increments arrive in a real server. Their sum in the server must be exact.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::record::{Label, Record};
 
 /// The interval at which changes are written.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// How long counts may take to arrive in the server.
+/// The longest wait for counts to arrive in the server.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The number of increments between two readings of the clock.
 const BATCH: usize = 10 * SERIES;
@@ -50,7 +50,7 @@ fn open_as(places: &Places, folder: &Path, application: &Path) -> RedisStore {
 }
 
 /// Workers that share a segment count in a thousand series for a while and flush. The time ends
-/// when the last count has arrived.
+/// when the last count arrives.
 fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
     let folder = places.fresh(&places.tmpfs);
     let paths = ours::paths();
@@ -76,11 +76,11 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
         worker.wait()?;
     }
     let elapsed = start.elapsed();
-    // The store has threads, so it must be in a child: this process forks again.
+    // The store uses threads, so it must be in a child, because this process forks again.
     let (mut sum, sum_to) = pipe()?;
     let elsewhere = places.fresh(&places.tmpfs);
     children::fork(|| {
-        // Another instance of the application sees only what is in the server.
+        // Another instance of the application sees only the counts in the server.
         let store = open_as(places, elsewhere.path(), folder.path());
         let counter = ours::counter(&store, "sustained", &TWO);
         let mut arrived = 0.0;

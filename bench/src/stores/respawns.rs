@@ -1,4 +1,4 @@
-//! The disk usage after many workers have come and gone.
+//! The disk usage after many workers started and ended.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use super::{Places, Plan, children, ours};
 use crate::record::{Label, Record};
 use crate::{Error, Result};
 
-/// Workers, one after the other, each of which counts a hundred series.
+/// Runs workers, one after the other. Each counts in a hundred series.
 pub(super) fn respawns(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let subject = "quipu";
     let folder = places.fresh(&places.tmpfs);

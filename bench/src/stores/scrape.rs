@@ -1,4 +1,5 @@
-//! The time of a scrape with live workers, and after many have died, each with a thousand series.
+//! The time of a scrape with live workers, and after the death of many, each with a thousand
+//! series.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +17,7 @@ use crate::measure::black_box;
 use crate::record::{Label, Record};
 use crate::{Error, Result};
 
-/// A segment in a file, and the files that Python's workers have left.
+/// Measures a segment in a file, and the files of Python's workers.
 pub(super) fn scrape(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let subject = "quipu (Rust)";
     let mut records = of_files(plan, places)?;
@@ -48,8 +49,8 @@ pub(super) fn scrape(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Scrapes of the files that Python's workers have left, as prometheus_client in its multi-process
-/// mode does. The folders are named after the number of workers.
+/// Scrapes the files of Python's workers, like prometheus_client in its multi-process mode. The
+/// folders are named after the number of workers.
 fn of_files(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for (name, count) in [("8 live", 8), ("50 dead", 50), ("500 dead", plan.dead)] {
@@ -69,7 +70,7 @@ fn of_files(plan: Plan, places: &Places) -> Result<Vec<Record>> {
         }
         records.push(times(plan, &case, "quipu (Python's files)", || registry.text()));
         daemon(places, &folder)?;
-        // It has already succeeded once.
+        // The first call already succeeded.
         let scrape = || daemon(places, &folder).is_ok();
         records.push(times(plan, &case, "quipu (Python's files, the command)", scrape));
     }
@@ -96,7 +97,7 @@ fn count_all(counters: &Counters, paths: &[String]) {
     }
 }
 
-/// The times of a scrape, after one that is not timed.
+/// Returns the times of a scrape, after one that is not timed.
 pub(super) fn times<R>(
     plan: Plan,
     case: &str,

@@ -1,4 +1,4 @@
-//! Forked workers that increment one series, which has two labels, at the same time.
+//! Forked workers that increment one series with two labels at the same time.
 
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -16,8 +16,8 @@ use crate::record::{Label, Record};
 /// The number of increments between two readings of the clock.
 const BATCH: u64 = 1000;
 
-/// Measures the elapsed time divided by the increments of all workers. Fails if the segment has
-/// lost one of them.
+/// Measures the elapsed time divided by the increments of all workers. Fails if the segment lost an
+/// increment.
 pub(super) fn workers(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for count in TOGETHER {
@@ -58,7 +58,7 @@ fn count_together(plan: &Plan, count: usize, counters: &Counters) -> Result<(u64
         })?);
     }
     drop(report);
-    // Most workers reach the gate meanwhile; one that is late finds it open.
+    // Most workers reach the gate in this time; one that is late finds it open.
     std::thread::sleep(plan.run_time / 10);
     let start = Instant::now();
     let _ = (&gate).write_all(&vec![b'g'; count]);

@@ -6,7 +6,7 @@ use quipu_wire::{
 
 use super::sink::Sink;
 
-/// One of the four messages, with the data of the original comparison.
+/// A message of the original comparison, with its data.
 pub(super) trait Shape: 'static {
     /// Its name in the labels.
     const NAME: &'static str;
@@ -17,7 +17,7 @@ pub(super) trait Shape: 'static {
     /// The message with the data of the original comparison.
     const SEED: Self::Of<'static>;
 
-    /// Copies a message over the previous one, as Go's libraries do.
+    /// Copies a message over the previous one, like Go's libraries.
     fn keep(message: &Self::Of<'_>, kept: &mut Kept);
 
     /// The message that was copied.
@@ -142,15 +142,16 @@ impl Shape for Unions {
     }
 }
 
-/// A library for one of the four messages. It reuses what its users would reuse: buffers, arenas.
+/// A library for one of the four messages. It reuses everything that you would reuse: buffers,
+/// arenas.
 pub(super) trait Codec<S: Shape>: Default + 'static {
     /// The subject of its records.
     fn subject() -> String;
 
-    /// The message in the form that the library's user has.
+    /// The message in the form of the library's user.
     type Message: 'static;
 
-    /// The message into which it reads repeatedly.
+    /// The message that is overwritten by each read.
     type Kept: Default + 'static;
 
     /// Whether it can read a message whose id stays in the input.
@@ -159,7 +160,7 @@ pub(super) trait Codec<S: Shape>: Default + 'static {
     /// The message in the library's form.
     fn message(message: S::Of<'static>) -> Self::Message;
 
-    /// Whether it writes to its own buffer, and not to that of its user.
+    /// Whether it writes to its own buffer, and not to a buffer of the caller.
     const OWN_BUFFER: bool = false;
 
     /// Writes a message to an empty buffer, or to its own, and returns the bytes.
@@ -176,7 +177,7 @@ pub(super) trait Codec<S: Shape>: Default + 'static {
         out
     }
 
-    /// Reads a message that owns its data, in place of the previous one if the library can.
+    /// Reads a message that owns its data, over the previous one if the library can do this.
     fn unmarshal(&mut self, input: &[u8], kept: &mut Self::Kept);
 
     /// Passes the message that was read to a sink.
@@ -188,7 +189,7 @@ pub(super) trait Codec<S: Shape>: Default + 'static {
 
 /// Some messages of a stream that are written together.
 pub(super) struct Block<'m> {
-    /// The messages; unions if a stream has several kinds of them.
+    /// The messages; unions if the stream mixes kinds.
     pub(super) messages: Vec<Message<'m>>,
     /// The numbers of their ids.
     pub(super) numbers: Vec<u32>,
@@ -196,7 +197,7 @@ pub(super) struct Block<'m> {
 
 /// A library for a stream of messages: a writer and the reader of its output.
 pub(super) trait Stream {
-    /// A block's messages in the form that the library's user has.
+    /// A block's messages in the form of the library's user.
     type Messages<'m>;
 
     /// Converts the messages to the library's form. This is not timed.
@@ -214,7 +215,7 @@ pub(super) fn subject_of<F: Format>() -> String {
     format!("quipu:{}", F::NAME)
 }
 
-/// The kind with which to decode a stream.
+/// Returns the kind for decoding a stream.
 pub(super) fn kind_of(messages: &[Message<'_>]) -> Kind {
     messages.first().map_or(Kind::MetricUnion, Message::kind)
 }

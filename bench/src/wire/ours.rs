@@ -98,7 +98,7 @@ impl<F: Format> Stream for OurStream<F> {
     }
 }
 
-/// quipu's own format, for streams from a sender that keeps the series of its ids: they are looked
+/// quipu's own format, for streams from a sender that keeps the series of its ids. These are looked
 /// up before the clock starts, once each.
 #[derive(Default)]
 pub(super) struct BySeries {

@@ -1,5 +1,5 @@
-//! Crates that a Rust program would use, each as its documentation recommends, with one file per
-//! crate.
+//! Crates that a Rust program would use, each used like its documentation recommends, with one file
+//! per crate.
 //!
 //! Buffers are reused if a crate supports that. A crate's messages own their ids and values, or
 //! borrow the ids if it can read those from the input. They are created before the clock starts.
@@ -46,7 +46,7 @@ pub(super) trait Library {
     /// The package's name.
     const PACKAGE: &'static str;
 
-    /// The way in which it is used, if there are several.
+    /// The variant, if a crate is used in several ways.
     const VARIANT: Option<&'static str> = None;
 
     /// Whether it writes to its own buffer.
@@ -116,8 +116,8 @@ trait Look {
 }
 
 /// Defines the four messages in a module, with the attributes of a crate and its types of ids and
-/// values; or the enum of the three metrics. Types are in brackets, so that a derive sees their
-/// tokens: some look for `Vec<u8>`.
+/// values; or the enum of the three metrics. Types are in brackets, because a derive must see their
+/// tokens: some search for `Vec<u8>`.
 macro_rules! messages {
     (
         $(#[$on:meta])*
@@ -126,7 +126,7 @@ macro_rules! messages {
         values: [$($values:tt)*]
     ) => {
         pub(in super::super) mod $module {
-            // Derives and types, if a crate has any.
+            // Derives and types, if a crate uses any.
             #[allow(unused_imports)]
             use super::*;
             use $crate::wire::peer::{Id, Look};
@@ -166,7 +166,7 @@ macro_rules! messages {
             $crate::wire::peer::messages!(@conversions $($m)?);
         }
     };
-    // One of the three metrics: the message of a stream of several kinds.
+    // The enum of the three metrics: the message of a stream of several kinds.
     (metric: $(#[$on:meta])* $module:ident $(<$m:lifetime>)? $(, each: #[$each:meta])?) => {
         $(#[$on])*
         pub(in super::super) enum Metric $(<$m>)? {
@@ -280,7 +280,7 @@ macro_rules! messages {
 }
 use messages;
 
-/// Defines the codecs of the four messages for a library that has functions `write` and `read` for
+/// Defines the codecs of the four messages for a library with the functions `write` and `read` for
 /// all of them, and the modules `owned` and possibly `lent`, which `messages!` defines.
 macro_rules! codecs {
     ($library:ident, $owned:ident $(, $lent:ident)?) => {

@@ -2,8 +2,8 @@
 //! messages.
 //!
 //! A message is written to a buffer that is reused, or to a new one each time. It is read into a
-//! message that is reused and owns its id and its values, as the Go libraries do; or its id stays
-//! in the input, and the library chooses where its values go.
+//! message that is reused and owns its id and its values, like in the Go libraries. Or its id stays
+//! in the input, and the library chooses the place of its values.
 
 use super::contender::{Codec, Shape};
 use super::ours::Ours;
@@ -36,7 +36,7 @@ impl<S: Shape> Singles<S> {
         }
     }
 
-    /// Adds a library, after checking that it reads what it writes.
+    /// Adds a library, after a check that it can read its own output.
     pub(super) fn library<C: Codec<S>>(&mut self) {
         let encoded = checked::<S, C>();
         let subject = C::subject();
@@ -95,7 +95,7 @@ fn add(case: &mut Case<'static>, subject: &str, mut operation: impl FnMut() + 's
 ///
 /// # Panics
 ///
-/// If the library does not read what it wrote, in which case it must not be measured.
+/// If the library cannot read its own output, because then it must not be measured.
 fn checked<S: Shape, C: Codec<S>>() -> Vec<u8> {
     let seen = |show: &mut dyn FnMut(&mut Seen)| {
         let mut seen = Seen::default();
@@ -106,7 +106,7 @@ fn checked<S: Shape, C: Codec<S>>() -> Vec<u8> {
     let out = codec.marshal_fresh(&C::message(S::SEED));
     assert_eq!(codec.marshal(&C::message(S::SEED), &mut Vec::new()), out, "{}", C::subject());
     let expected = seen(&mut |sink| sink.message(S::SEED.into()));
-    // Twice, since a reused message must not continue where the previous one ended.
+    // Twice, because a reused message must not continue where the previous one ended.
     for _ in 0..2 {
         codec.unmarshal(&out, &mut kept);
         assert_eq!(seen(&mut |sink| C::look(&kept, sink)), expected, "{}", C::subject());

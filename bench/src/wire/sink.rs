@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use quipu_wire::{Message, MetricType};
 
-/// A consumer of messages in any form, without a common structure for them.
+/// A consumer of messages in any form, because the libraries share no structure.
 pub(super) trait Sink {
     /// Takes a counter.
     fn counter(&mut self, id: &[u8], value: i64);
@@ -45,7 +45,7 @@ pub(super) trait Sink {
     }
 }
 
-/// A model of what a server does with a message: it reads the id and all values.
+/// A model of a server's work on a message: it reads the id and all values.
 #[derive(Default)]
 pub(super) struct Used(pub(super) u64);
 

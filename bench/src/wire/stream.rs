@@ -1,10 +1,10 @@
-//! A stream as a monitored system would send it, the same in each run.
+//! A stream like in a monitored system, the same in each run.
 //!
-//! 10,000 ids are used in proportion to 1/rank (Zipf, exponent 1). Each id has a fixed kind: a
+//! 10,000 ids are used in proportion to 1/rank (Zipf, exponent 1). Each id is of a fixed kind: a
 //! third are counters that grow by 0 to 499 from message to message; a third are gauges, half of
 //! them random walks with two decimals and half ratios with three or four; and a third are batch
 //! timers of three to seven latencies in milliseconds with three decimals, from a log-normal
-//! distribution. An id is a text of 38 to 60 bytes.
+//! distribution. An id is a string of 38 to 60 bytes.
 
 use std::collections::HashSet;
 
@@ -284,7 +284,7 @@ mod tests {
                 }
             }
         }
-        // The first of 10,000 ids has a tenth of the uses, and the tenth id a hundredth.
+        // The first of 10,000 ids gets a tenth of the uses, and the tenth id a hundredth.
         assert!((9_800..10_700).contains(&uses[&0]), "{}", uses[&0]);
         assert!((900..1_200).contains(&uses[&9]), "{}", uses[&9]);
         assert!(kinds.iter().all(|count| *count > 25_000), "{kinds:?}");

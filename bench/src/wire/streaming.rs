@@ -2,8 +2,8 @@
 //!
 //! A stream is written in blocks of 1,000 messages, each to a buffer that is cleared before. Each
 //! block is passed on whole, and read before the next one is written; the times are the sums over
-//! all blocks. So a writer and its reader keep their state from block to block, and both wait for
-//! memory only where a sender would.
+//! all blocks. This way, a writer and its reader keep their state from block to block, and both
+//! wait for memory only where a sender would.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ use super::{Format, Formats};
 use crate::measure::black_box;
 use crate::record::{Label, Record};
 
-/// The number of messages that are compared with what was written before any is measured.
+/// The number of messages that are compared with the written ones before a subject is measured.
 const CHECKED: usize = 20_000;
 
-/// A stream, and the records of the subjects that have written and read it.
+/// A stream, and the records of the subjects so far.
 pub(super) struct Streams {
     mix: Mix,
     stream: Stream,
@@ -110,7 +110,7 @@ fn turn<C: Contender>(
 
 /// # Panics
 ///
-/// If the contender does not read what it wrote, in which case it must not be measured.
+/// If the contender cannot read its own output, because then it must not be measured.
 fn check<C: Contender>(subject: &str, stream: &Stream, new: impl Fn(quipu_wire::Kind) -> C) {
     let mut expected = Seen::default();
     stream.each_block(|block| block.messages.iter().for_each(|m| expected.message(*m)));

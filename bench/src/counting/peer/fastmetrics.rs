@@ -1,5 +1,5 @@
 //! [`fastmetrics`](https://docs.rs/fastmetrics): series are found by a struct of labels that owns
-//! its texts, so a user's name is copied for each call.
+//! its strings, so a user's name is copied for each call.
 
 use std::any::Any;
 use std::hash::Hash;
@@ -102,7 +102,7 @@ enum Kind {
     Network,
 }
 
-/// Not derived, since the derived implementation writes the names of the variants unchanged.
+/// Not derived, because the derived implementation writes the names of the variants unchanged.
 impl EncodeLabelValue for Kind {
     fn encode(&self, encoder: &mut dyn LabelEncoder) -> fastmetrics::error::Result<()> {
         encoder.encode_str_value(match self {

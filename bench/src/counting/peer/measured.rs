@@ -1,6 +1,7 @@
-//! [`measured`](https://docs.rs/measured): labels as integers, the texts of routes and users in
-//! `lasso`'s interners, as its documentation recommends, hashed by `ahash` as in its benchmarks.
-//! Its later benchmarks keep the texts of users in `paracord`'s, which is a separate contender.
+//! [`measured`](https://docs.rs/measured): labels as integers, the names of routes and users in
+//! `lasso`'s interners, like its documentation recommends, hashed by `ahash` like in its
+//! benchmarks. Its later benchmarks keep the names of users in an interner of `paracord`, so this
+//! is a separate contender.
 
 use std::any::Any;
 use std::io::{self, Write};
@@ -94,7 +95,7 @@ impl Contender for MeasuredParacord {
         Some(ByCordUserMetrics::new(labels))
     }
 
-    /// Without a registry: a family is a field of a struct.
+    /// Without a registry, because a family is a field of a struct.
     fn families(names: &[&'static str], keys: &Keys) -> Option<Box<dyn Any>> {
         let family = |_| {
             let user = ParaCord::default();

@@ -1,8 +1,8 @@
 //! [`metrics`](https://docs.rs/metrics) with
 //! [`metrics-exporter-prometheus`](https://docs.rs/metrics-exporter-prometheus).
 //!
-//! The recorder is local, not the global one, so each case starts empty. Its histograms hold every
-//! value until an upkeep task runs, for which there is a thread.
+//! The recorder is local, not the global one, because each case must start empty. Its histograms
+//! hold every value until an upkeep task runs. A thread runs this task.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};

@@ -1,6 +1,6 @@
 //! [`opentelemetry_sdk`](https://docs.rs/opentelemetry_sdk) with its Prometheus exporter. Handles
 //! are its bound instruments, also for two enums: a program keeps one for each pair. Other calls
-//! prepare attributes in the order of their keys, in which the SDK finds them fastest.
+//! prepare attributes in the order of their keys, because the SDK then finds them fastest.
 
 use std::io::{self, Write};
 
@@ -74,7 +74,7 @@ impl Contender for OpenTelemetry {
     }
 }
 
-/// A provider, and the registry from which its exporter is scraped.
+/// A provider, and the registry that is scraped for its exporter.
 struct Sdk {
     provider: SdkMeterProvider,
     registry: Registry,
@@ -99,8 +99,8 @@ impl Sdk {
     }
 }
 
-/// With room for more series than the default of 2,000. The SDK allocates for all of them at once,
-/// so it takes no part in the workloads that measure that.
+/// Makes room for more series than the default of 2,000. The SDK allocates all of them at once, so
+/// it takes no part in the workloads that would measure this allocation.
 fn limited(_: &Instrument) -> Option<Stream> {
     Stream::builder().with_cardinality_limit(2_000_000).build().ok()
 }
@@ -118,7 +118,7 @@ impl Counters {
     }
 }
 
-/// Instruments, with the provider without which they would record nothing.
+/// Instruments, with their provider. Without it, they would record no values.
 struct Kept<T> {
     instrument: T,
     _sdk: Sdk,

@@ -1,5 +1,5 @@
-//! [`prometheus-client`](https://docs.rs/prometheus-client): series are found by a struct of
-//! labels that owns its texts, so a user's name is copied for each call.
+//! [`prometheus-client`](https://docs.rs/prometheus-client): series are found by a struct of labels
+//! that owns its strings, so a user's name is copied for each call.
 
 use std::any::Any;
 use std::fmt::{self, Write as _};
@@ -104,7 +104,7 @@ enum Kind {
     Network,
 }
 
-/// Not derived, since the derived implementation writes the names of the variants unchanged.
+/// Not derived, because the derived implementation writes the names of the variants unchanged.
 impl EncodeLabelValue for Kind {
     fn encode(&self, encoder: &mut LabelValueEncoder) -> fmt::Result {
         encoder.write_str(match self {

@@ -1,8 +1,8 @@
 //! [`prometheus`](https://docs.rs/prometheus) with the local metrics of `prometheus-static-metric`,
-//! as TiKV uses them: each thread counts on its own, and adds what it has counted to the shared
-//! metric once a second.
+//! like in TiKV: each thread counts locally, and adds its counts to the shared metric once a
+//! second.
 //!
-//! A scrape misses what was counted since, and a thread that ends loses it.
+//! A scrape misses the counts since then, and a thread that ends loses them.
 
 use std::sync::LazyLock;
 

@@ -19,7 +19,7 @@ pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
         (0..families).map(|number| &*format!("service_errors_{number:05}").leak()).collect();
     let keys = Keys::new(0..SERIES);
     let time = on_core(0, || {
-        // The first family pays for everything that the library needs once.
+        // The first family pays for everything that the library needs only once.
         std::mem::forget(C::families(&names[..1], &keys)?);
         let start = Instant::now();
         let made = black_box(C::families(&names, &keys));

@@ -1,6 +1,6 @@
-//! All series as text, written to a page that is reused from one scrape to the next: the time per
-//! series, and the allocations of a scrape. Families have three labels, one text, or two enums.
-//! Libraries that can write directly to a reader also do that, in pieces of 64 KiB.
+//! All series in a page that is reused from one scrape to the next: the time per series, and the
+//! allocations of a scrape. Families use three labels, one string label, or two enums. Libraries
+//! that can write directly to a reader also do this, in pieces of 64 KiB.
 
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
@@ -12,10 +12,11 @@ use crate::measure::{black_box, on_core};
 use crate::memory::OnDemand;
 use crate::record::Record;
 
-/// The highest number of series for which allocations are counted and pieces written: with more,
-/// each scrape takes seconds.
+/// The highest number of series in the cases of allocations and of pieces: with more, each scrape
+/// takes seconds.
 const MANY: usize = 100_000;
-/// A longer first scrape is not repeated: creating the page is only a small part of it.
+/// A longer first scrape is not repeated, because creating the page is only a small part of its
+/// time.
 const LONG: Duration = Duration::from_secs(1);
 
 /// One contender's turn.
@@ -33,7 +34,7 @@ pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
             std::mem::forget(family);
         }
     }
-    // As in the benchmark of `measured`: one label, whose values are numbers.
+    // Like in the benchmark of `measured`: one label, whose values are numbers.
     for series in plan.sizes([100, 1_000, 10_000, 100_000]) {
         if let Some(family) = C::by_text() {
             (0..series).for_each(|number| family.inc(&number.to_string()));

@@ -22,7 +22,7 @@ pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
         latencies.finish()
     });
     let case = format!("insert/growing to {}", count(series));
-    // Some libraries take seconds to free it; the process is about to exit anyway.
+    // Some libraries take seconds to free the family; the process is about to exit anyway.
     std::mem::forget(family);
     vec![
         label::<C>(&case, "time", "ns").of(&[times.mean()]),

@@ -1,6 +1,6 @@
 //! The memory of a million series: the bytes requested from the allocator, and the resident pages
-//! of the process. The latter is decisive: it includes the allocator's overhead, and mappings made
-//! without it.
+//! of the process. The resident pages are decisive, because they include the allocator's overhead,
+//! and mappings made without the allocator.
 
 use super::{Plan, count, fill, label};
 use crate::counting::contender::Contender;

@@ -1,4 +1,4 @@
-//! Counters by an enum and a text that is known in advance: 18 series, in random order.
+//! Counters by an enum and a string that is known in advance: 18 series, in random order.
 
 use super::{Plan, each, time};
 use crate::counting::contender::{ByRoute, Contender};

@@ -1,9 +1,9 @@
 //! The effect of a scrape on counting: one thread adds to series at random, while another
-//! repeatedly scrapes all of them.
+//! repeatedly scrapes the whole family.
 //!
 //! The scrape is written to a page that is reused, or to a slow reader: 64 KiB at a time, with a
-//! pause of a millisecond after each, as over a network of half a gigabit per second. Libraries
-//! that can write directly to a reader do so; the others write a page and then send it.
+//! pause of a millisecond after each, like over a network of half a gigabit per second. Libraries
+//! that can write directly to a reader do this; the others write a page and then send it.
 
 use std::io::{self, Write};
 use std::sync::Barrier;
@@ -68,7 +68,7 @@ fn stalls<C: Contender>(plan: &Plan) -> Vec<Record> {
     records
 }
 
-/// The duration of a scrape while another thread adds, and the slowest addition meanwhile.
+/// Measures the duration of a scrape while another thread adds, and the slowest addition during it.
 fn times<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
     let Some(family) = C::by_user() else { return Vec::new() };
     fill(&family, &Keys::new(0..series));
@@ -83,7 +83,7 @@ fn times<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
     ]
 }
 
-/// The reader of the scrapes that run meanwhile.
+/// The reader of these scrapes.
 #[derive(Clone, Copy)]
 enum Reader {
     None,

@@ -1,5 +1,5 @@
-//! Counters by three labels, one of which is not known in advance: adds to existing series in
-//! random order, so no cache has the series of an addition.
+//! Counters by three labels, one of them not known in advance. This workload adds to existing
+//! series in random order, because then no cache contains the series of an addition.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -30,7 +30,7 @@ fn among<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
     };
     let case = format!("three labels/add among {}", count(series));
     let records = [1, 2].map(|threads| time::<C>(plan, &case, threads, add));
-    // Some libraries take seconds to free it; the process is about to exit anyway.
+    // Some libraries take seconds to free the family; the process is about to exit anyway.
     std::mem::forget(family);
     records.into()
 }

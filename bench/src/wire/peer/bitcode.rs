@@ -1,5 +1,5 @@
 //! [`bitcode`](https://docs.rs/bitcode): columns, packed into bits. It is made for many messages at
-//! once, and borrows texts from the input.
+//! once, and borrows strings from the input.
 
 use bitcode::{Buffer, Decode, Encode};
 

@@ -2,7 +2,7 @@
 //! to save bytes without a format for streams.
 //!
 //! Each block is compressed by itself, except with `zstd-1 (one stream)`, whose compressor
-//! continues from block to block and may refer to earlier ones, as on a connection.
+//! continues from block to block and can refer to earlier ones, like on a connection.
 
 use std::io::Write;
 
@@ -62,7 +62,7 @@ impl<F: Format, C: Compressor> Stream for Compressed<F, C> {
     }
 }
 
-/// More bytes than any block here has.
+/// More bytes than in any block here.
 const ROOM: usize = 1 << 20;
 
 /// zstd at level 1, for single blocks.

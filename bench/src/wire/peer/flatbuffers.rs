@@ -1,5 +1,5 @@
 //! [`flatbuffers`](https://docs.rs/flatbuffers): tables that are read in place, after validation,
-//! with the calls that FlatBuffers' compiler generates. The input may be unaligned, so a vector's
+//! with the calls that FlatBuffers' compiler generates. The input can be unaligned, so a vector's
 //! values are read one by one. Fields are written in the order that needs the least padding.
 
 use flatbuffers::{
@@ -32,7 +32,7 @@ const fn slot(field: VOffsetT) -> VOffsetT {
     4 + 2 * field
 }
 
-/// Access to the fields of any table by number, with defaults for those that are left out.
+/// Accesses the fields of any table by number, with defaults for omitted ones.
 #[derive(Clone, Copy)]
 struct Fields<'m>(Table<'m>);
 

@@ -1,5 +1,5 @@
-//! [`onc-xdr`](https://docs.rs/onc-xdr): XDR. It has no arrays of floats of variable length: floats
-//! are written and read one by one. The messages that it reads own their data.
+//! [`onc-xdr`](https://docs.rs/onc-xdr): XDR. It supports no arrays of floats of variable length,
+//! so floats are written and read one by one. The messages that it reads own their data.
 
 use onc_xdr::{Opaque, Pack, Unpack};
 
@@ -38,7 +38,7 @@ codecs!(OncXdr, owned);
 
 type Result<T> = std::result::Result<T, ::onc_xdr::Error>;
 
-/// A message, as the crate's derive would write and read it.
+/// A message, written and read like by the crate's derive.
 trait Structure: Sized {
     fn pack(&self, out: &mut Vec<u8>) -> Result<()>;
     fn unpack(input: &mut &[u8]) -> Result<Self>;

@@ -1,5 +1,5 @@
-//! [`serde_json`](https://docs.rs/serde_json): JSON for serde. Ids are texts, as they would be in a
-//! program's JSON, not the base64 that Go makes of bytes.
+//! [`serde_json`](https://docs.rs/serde_json): JSON for serde. Ids are strings, like in a program's
+//! JSON, not the base64 that Go makes of bytes.
 
 use serde::{Deserialize, Serialize};
 

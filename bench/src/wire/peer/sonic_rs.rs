@@ -1,4 +1,4 @@
-//! [`sonic-rs`](https://docs.rs/sonic-rs): JSON for serde, with SIMD instructions. Ids are texts.
+//! [`sonic-rs`](https://docs.rs/sonic-rs): JSON for serde, with SIMD instructions. Ids are strings.
 
 use serde::{Deserialize, Serialize};
 

@@ -48,7 +48,7 @@ trait Structure: Default {
 
     fn write_fields(&self, to: &mut impl TOutputProtocol) -> Result<()>;
 
-    /// Reads a field; returns false if the message does not have it.
+    /// Reads a field; returns false if the message does not contain it.
     fn read_field(&mut self, number: i16, from: &mut impl TInputProtocol) -> Result<bool>;
 
     fn write(&self, to: &mut impl TOutputProtocol) -> Result<()> {

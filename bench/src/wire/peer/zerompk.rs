@@ -18,7 +18,7 @@ messages! {
     values: [Vec<f64>]
 }
 
-/// Room for any message here: it writes to slices, and cannot grow a vector.
+/// Room for any message here, because it writes to slices, and cannot grow a vector.
 const ROOM: usize = 512;
 
 /// zerompk.
