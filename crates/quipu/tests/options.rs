@@ -10,7 +10,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[test]
 fn series_expire_by_the_clock_of_the_options() {
     let clock = TestClock::new();
-    let registry = Registry::options().clock(&clock).build().unwrap();
+    let options = Registry::options().clock(&clock);
+    expire(&options.build().unwrap(), &clock);
+    #[cfg(target_os = "linux")]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        expire(&options.open(directory.path().join("metrics.quipu")).unwrap(), &clock);
+    }
+}
+
+fn expire(registry: &Registry, clock: &TestClock) {
     let description = |name: &str| Description::new(name, "").labels(["page"]);
     let views: CounterFamily<[&str; 1]> =
         registry.register(description("views").expire_after(MINUTE)).unwrap();

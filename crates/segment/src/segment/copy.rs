@@ -146,7 +146,6 @@ fn copy(
         shared: SharedFile::new(Access::Exclusive, torn),
         contents,
         jobs: [].into(),
-        clock: None,
     };
     if is_moving {
         let without = segment.contents.indexes(&segment);

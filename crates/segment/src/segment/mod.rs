@@ -66,8 +66,6 @@ pub struct Segment {
     contents: Arc<dyn Contents>,
     /// The jobs that must be done before the contents are used.
     jobs: std::sync::Arc<[Job]>,
-    /// The clock by which series expire, in tests. Otherwise it is the machine's.
-    clock: Option<TestClock>,
 }
 
 /// How the file is shared, and the state that the clones of a handle share.
@@ -95,6 +93,8 @@ struct State {
     failed_growth: AtomicU64,
     /// This handle's knowledge of the disk.
     written: DiskState,
+    /// The clock by which series expire, in tests. Otherwise it is the machine's.
+    clock: Option<TestClock>,
 }
 
 impl State {
@@ -120,6 +120,7 @@ impl SharedFile {
                 failed_growth: AtomicU64::new(0),
                 stuck: Default::default(),
                 written: DiskState::default(),
+                clock: None,
             }),
         }
     }
@@ -174,8 +175,8 @@ impl Segment {
         let (found, boot) = (InitialState::New, readings.boot);
         let shared = SharedFile::new(access, false);
         let region = Arc::new(region);
-        let (torn, seen, dirty, jobs, clock) = (false, u64::MAX, 0, [].into(), None);
-        Self { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs, clock }
+        let (torn, seen, dirty, jobs) = (false, u64::MAX, 0, [].into());
+        Self { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs }
     }
 
     /// Marks this process as present. If the file is to be shared, others can open it from now on.
@@ -263,17 +264,19 @@ impl Segment {
         self.anchor
     }
 
-    /// Uses a test's clock for the times of the series, for example for their expiry. This applies
-    /// to the families that the returned handle and its clones open.
+    /// Uses a test's clock for the times of the series, for example for their expiry. This has no
+    /// effect on a handle that was cloned.
     #[doc(hidden)]
     pub fn with_clock(mut self, clock: TestClock) -> Self {
-        self.clock = Some(clock);
+        if let Some(state) = Arc::get_mut(&mut self.shared.state) {
+            state.clock = Some(clock);
+        }
         self
     }
 
     /// The clock of a test, if there is one.
     pub(crate) fn clock(&self) -> Option<&TestClock> {
-        self.clock.as_ref()
+        self.shared.state.clock.as_ref()
     }
 
     /// Marks the file as open. Call this before you count: if your process then dies, the next one

@@ -340,20 +340,9 @@ impl Options {
         let shared = SharedFile::new(self.access, is_first);
         let region = Arc::new(region);
         let contents = (self.contents)();
-        let (jobs, clock) = ([].into(), None);
-        let mut segment = Segment {
-            region,
-            anchor,
-            boot,
-            found,
-            torn,
-            seen,
-            dirty,
-            shared,
-            contents,
-            jobs,
-            clock,
-        };
+        let jobs = [].into();
+        let mut segment =
+            Segment { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs };
         if is_first {
             segment.jobs = segment.contents.inspect(&segment)?.into();
         }
