@@ -492,13 +492,14 @@ impl MetricKind for HistogramLayout {
         let Scratch { slots, texts, arena, positive, negative, .. } = &mut *scratch;
         let exemplar = |slot: &ReadExemplar| slot.exemplar(texts);
         arena.scoped(|scope| {
-            let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
-            let buckets: &mut [Bucket<'_>] =
-                scope.alloc_iter(bounds.enumerate().map(|(i, bound)| {
-                    let slot = slots.get(i).and_then(Option::as_ref);
-                    let count = cells.sum(self.count_cell(i));
-                    Bucket { bound, le: None, count, exemplar: slot.map(exemplar) }
-                }));
+            // A range, not a chain: the compiler would not inline the closure into both parts.
+            let (bounds, read) = (&*self.bounds, &slots[..]);
+            let buckets: &mut [Bucket<'_>] = scope.alloc_iter((0..=bounds.len()).map(|i| {
+                let bound = bounds.get(i).copied().unwrap_or(f64::INFINITY);
+                let slot = read.get(i).and_then(Option::as_ref);
+                let count = cells.sum(self.count_cell(i));
+                Bucket { bound, le: None, count, exemplar: slot.map(exemplar) }
+            }));
             let sum = self.sum(cells);
             let mut count = buckets.iter().fold(0_u64, |sum, b| sum.saturating_add(b.count));
             let native = native.map(|(settings, schema)| snapshot::Native {
