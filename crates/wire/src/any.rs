@@ -99,35 +99,46 @@ impl fmt::Display for AnyFormat {
 }
 
 impl FromStr for AnyFormat {
-    type Err = UnknownFormat;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         let mut all = AnyFormat::all();
         let found = all.find(|format| format.name() == name);
-        found.ok_or_else(|| UnknownFormat { name: name.chars().take(40).collect() })
+        found.ok_or_else(|| {
+            UnknownName::new("format", name, AnyFormat::all().map(|format| format.name()))
+        })
     }
 }
 
-/// The error for a name that does not belong to any format of this build. The message lists the
-/// formats.
+/// The error of a name that no format of this build or no kind of message has. Its message contains
+/// the possible names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownFormat {
+pub struct UnknownName {
+    /// The type of the value, in a message.
+    noun: &'static str,
     /// The first characters of the name.
     name: String,
+    names: Vec<&'static str>,
 }
 
-impl fmt::Display for UnknownFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown format {:?}: use ", self.name)?;
-        for (number, format) in AnyFormat::all().enumerate() {
-            let separator = if number == 0 { "" } else { ", " };
-            write!(f, "{separator}{format}")?;
-        }
-        Ok(())
+impl UnknownName {
+    pub(crate) fn new(
+        noun: &'static str,
+        name: &str,
+        names: impl Iterator<Item = &'static str>,
+    ) -> Self {
+        Self { noun, name: name.chars().take(40).collect(), names: names.collect() }
     }
 }
 
-impl core::error::Error for UnknownFormat {}
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { noun, name, names } = self;
+        write!(f, "unknown {noun} {name:?}: use {}", names.join(", "))
+    }
+}
+
+impl core::error::Error for UnknownName {}
 
 impl fmt::Debug for AnyFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

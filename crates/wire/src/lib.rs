@@ -47,7 +47,7 @@ pub mod remote;
 mod stream;
 mod values;
 
-pub use any::{AnyDecoder, AnyEncoder, AnyFormat, UnknownFormat};
+pub use any::{AnyDecoder, AnyEncoder, AnyFormat, UnknownName};
 pub use error::Error;
 pub use format::Format;
 pub use formats::*;

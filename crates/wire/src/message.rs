@@ -1,9 +1,12 @@
 //! The four messages, an enum of them, and their common trait.
 
 use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 
 use quipu_arena::Scope;
 
+use crate::any::UnknownName;
 use crate::error::{Error, Fault};
 use crate::format::Format;
 use crate::reader::Reader;
@@ -105,13 +108,29 @@ impl Kind {
     pub const ALL: [Kind; 4] = [Kind::Counter, Kind::BatchTimer, Kind::Gauge, Kind::MetricUnion];
 
     /// Returns the name of the message's type.
-    pub fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Counter => "Counter",
             Kind::BatchTimer => "BatchTimer",
             Kind::Gauge => "Gauge",
             Kind::MetricUnion => "MetricUnion",
         }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let found = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
+        let names = || Kind::ALL.iter().map(|kind| kind.as_str());
+        found.ok_or_else(|| UnknownName::new("kind of message", name, names()))
     }
 }
 

@@ -95,7 +95,7 @@ impl Question<'_> {
         let Question { format, message, bytes } = self;
         writeln!(requests, "encode\t{}\t{}", format.name(), message.columns()).unwrap();
         if let Some(bytes) = bytes {
-            let (kind, bytes) = (message.kind.name(), hex(bytes));
+            let (kind, bytes) = (message.kind.as_str(), hex(bytes));
             writeln!(requests, "decode\t{}\t{kind}\t{bytes}", format.name()).unwrap();
         }
     }

@@ -163,7 +163,7 @@ fn line(message: &Message<'_>) -> String {
         if kind == of || kind == Kind::MetricUnion { text } else { "-".to_owned() }
     };
     [
-        kind.name().to_owned(),
+        kind.to_string(),
         if kind == Kind::MetricUnion { metric_type.0.to_string() } else { "-".to_owned() },
         hex(id),
         only(Kind::Counter, counter.to_string()),

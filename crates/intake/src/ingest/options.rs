@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use quipu::intake::Shape;
-use quipu_wire::{AnyFormat, Framing, Kind, UnknownFormat};
+use quipu_wire::{AnyFormat, Framing, Kind, UnknownName};
 
 use crate::refusal::{Refusal, Result};
 use quipu_client::media::Media;
@@ -51,7 +51,7 @@ impl Options {
     pub(super) fn from_request(request: &Request) -> Result<Self> {
         let query = Query::only(request, &PARAMETERS)?;
         let format = match query.one("format") {
-            Some(name) => name.parse().map_err(|error: UnknownFormat| Refusal::bad(error))?,
+            Some(name) => name.parse().map_err(|error: UnknownName| Refusal::bad(error))?,
             None => by_content_type(request)?,
         };
         let kind = match query.one("message") {

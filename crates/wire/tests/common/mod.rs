@@ -126,7 +126,7 @@ impl Owned {
             false => "-".into(),
         };
         [
-            kind.name().into(),
+            kind.to_string(),
             has(&[Kind::MetricUnion], metric_type.to_string()),
             hex(id),
             has(&[Kind::Counter, Kind::MetricUnion], counter.to_string()),
@@ -319,7 +319,7 @@ pub fn lines<'t>(text: &'t str, row: &'t str) -> impl Iterator<Item = Line> + 't
 }
 
 pub fn kind(name: &str) -> Kind {
-    *Kind::ALL.iter().find(|kind| kind.name() == name).unwrap()
+    name.parse().unwrap()
 }
 
 pub fn hex(bytes: &[u8]) -> String {
