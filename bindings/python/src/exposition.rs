@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use quipu::exposition::{Encoder, Escaping, Format, negotiate as negotiate_format};
+use quipu::exposition::{Encoder, Format, negotiate as negotiate_format};
 use quipu::snapshot::{FamilyHeader, Series, Sink};
 
 use crate::segment::Shown;
@@ -15,7 +15,7 @@ pub fn expose<'py>(
     end: bool,
 ) -> Bound<'py, PyBytes> {
     let format = FORMATS.iter().find(|(name, _)| *name == format).map(|(_, format)| *format);
-    let escaping = Escaping::from_name(escaping).unwrap_or_default();
+    let escaping = escaping.parse().unwrap_or_default();
     let mut encoder = Encoder::new(format.unwrap_or_default(), escaping);
     encoder.bounds(put_bound);
     // Releases the GIL, because no Python object is used here.
@@ -38,7 +38,7 @@ pub fn negotiate(accept: &str) -> (&'static str, &'static str, String) {
     let negotiated = negotiate_format(accept);
     let (format, escaping) = (negotiated.format, negotiated.escaping);
     let name = FORMATS.iter().find(|(_, known)| *known == format).map_or("text", |(name, _)| name);
-    (name, escaping.name(), format.content_type(escaping))
+    (name, escaping.as_str(), format.content_type(escaping))
 }
 
 /// The formats by name.

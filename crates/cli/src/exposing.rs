@@ -174,7 +174,7 @@ impl ScrapeSteps {
             headers.insert(CONTENT_TYPE, content_type);
         }
         if self.compression != Compression::Identity {
-            let name = HeaderValue::from_static(self.compression.name());
+            let name = HeaderValue::from_static(self.compression.as_str());
             headers.insert(CONTENT_ENCODING, name);
         }
         // The metrics of watched files did not pass through another daemon.

@@ -28,7 +28,7 @@ impl OmittedFamilies {
             if logged.insert((family.to_owned(), rule)) {
                 warn!(
                     name = %printable(family),
-                    reason = rule.name(),
+                    reason = rule.as_str(),
                     way_out = way_out(rule),
                     "/metrics omits a family, because a scraper would refuse the page with it"
                 );

@@ -28,6 +28,66 @@ enum ErrorKind {
     Io(std::io::Error),
 }
 
+/// The error for a text that names no value, such as an unknown aggregation. Its message contains
+/// the possible names.
+///
+/// ```
+/// use quipu::{Aggregation, UnknownName};
+///
+/// let error: UnknownName = "median".parse::<Aggregation>().unwrap_err();
+/// assert!(error.to_string().starts_with("unknown gauge aggregation \"median\": use one of all, "));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownName {
+    /// The type of the value, in a message.
+    noun: &'static str,
+    name: String,
+    names: Vec<&'static str>,
+}
+
+impl UnknownName {
+    pub(crate) fn new(
+        noun: &'static str,
+        name: &str,
+        names: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
+        Self { noun, name: name.to_owned(), names: names.into_iter().collect() }
+    }
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { noun, name, names } = self;
+        write!(f, "unknown {noun} {name:?}: use one of {}", names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+/// Implements the conversion from and to the name, for an enum with `as_str` and `from_name`.
+macro_rules! named {
+    ($type:ty, $noun:literal, $all:expr) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::error::UnknownName;
+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                Self::from_name(name).ok_or_else(|| {
+                    let names = $all.iter().map(|value| value.as_str());
+                    $crate::error::UnknownName::new($noun, name, names)
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use named;
+
 impl Error {
     pub(crate) fn invalid(metric: &str, reason: impl Into<String>) -> Self {
         Self { metric: metric.to_owned(), kind: ErrorKind::Invalid(reason.into()) }

@@ -62,7 +62,7 @@ pub mod snapshot;
 mod test_clock;
 
 pub use description::Description;
-pub use error::Error;
+pub use error::{Error, UnknownName};
 pub use kind::*;
 pub use label::{LabelGroup, LabelValue};
 pub use macros::LabeledMetric;

@@ -126,7 +126,7 @@ impl Spec {
             return Some(format!("its labels are ({ours}), not ({theirs})"));
         }
         if self.aggregation != other.aggregation {
-            let name = |spec: &Self| spec.aggregation.map_or("the default", Aggregation::name);
+            let name = |spec: &Self| spec.aggregation.map_or("the default", Aggregation::as_str);
             return Some(format!("its aggregation is {}, not {}", name(self), name(other)));
         }
         None

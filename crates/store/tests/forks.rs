@@ -151,7 +151,7 @@ fn gauges_of_several_processes_become_one() {
         let gauges: Vec<Arc<dyn Metric>> = Aggregation::EVERY
             .iter()
             .map(|&aggregation| {
-                let name = format!("gauge_{}", aggregation.name());
+                let name = format!("gauge_{aggregation}");
                 let spec = Spec::new(name, Kind::Gauge).labels(["a"]).aggregation(aggregation);
                 store.metric(&spec).unwrap()
             })

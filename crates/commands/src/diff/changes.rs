@@ -102,7 +102,7 @@ impl<'l> Changes<'l> {
         }
         for variants in families.values_mut() {
             join(variants);
-            variants.sort_by_key(|(kind, _)| kind.name());
+            variants.sort_by_key(|(kind, _)| kind.as_str());
         }
         let mut changes = Self { seconds, ..Self::default() };
         for (name, variants) in &families {

@@ -61,7 +61,7 @@ impl<'c> Family<'c> {
     fn new(change: &'c FamilyChange<'c>, seconds: Option<f64>) -> Self {
         Self {
             name: change.name,
-            r#type: change.kind.name(),
+            r#type: change.kind.as_str(),
             change: change.change.name(),
             growth: change.growth.map(JsonFloat),
             same: change.same,

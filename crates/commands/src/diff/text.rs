@@ -63,7 +63,7 @@ fn write_family(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let FamilyChange { name, kind, change, series, growth, .. } = family;
-    let (mark, kind) = (mark(*change), kind.name());
+    let (mark, kind) = (mark(*change), kind.as_str());
     let heading = format!("{mark} {}", printable(*name));
     write!(out, "{}  {kind}, {} series", painted(color(*change).bold(), heading), series.len())?;
     match growth {

@@ -255,7 +255,7 @@ impl<'a> Family<'a> {
             name: &schema.name,
             help: &schema.help,
             unit: &schema.unit,
-            r#type: decoder.kind().name(),
+            r#type: decoder.kind().as_str(),
             kind: decoder.kind_name(),
             identity: decoder.identity(),
             labels: labels.collect(),

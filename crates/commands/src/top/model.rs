@@ -276,7 +276,7 @@ impl Model {
     fn sort(&mut self) {
         let Self { families, rows, order, .. } = self;
         let mut by_name: Vec<usize> = (0..families.len()).collect();
-        by_name.sort_by_key(|&number| (&*families[number].name, families[number].kind.name()));
+        by_name.sort_by_key(|&number| (&*families[number].name, families[number].kind.as_str()));
         let mut ranks = vec![0; families.len()];
         by_name.iter().enumerate().for_each(|(rank, &number)| ranks[number] = rank);
         order.clear();

@@ -23,7 +23,7 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     };
     let family = app.model.family(row);
     let mut page = Page(Vec::new());
-    page.add("type", family.kind.name());
+    page.add("type", family.kind.as_str());
     page.add("help", &family.help);
     page.add("unit", &family.unit);
     for (name, value) in labels(&row.labels).take(MAX_LINES) {

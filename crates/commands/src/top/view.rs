@@ -264,7 +264,7 @@ impl Columns {
     fn line(&self, app: &App, item: &Item) -> Line<'static> {
         let mut text = padded(&name(app, item), self.name);
         if self.has_type {
-            text.push_str(&format!(" {:<1$}", item.kind.name(), TYPE - 1));
+            text.push_str(&format!(" {:<1$}", item.kind, TYPE - 1));
         }
         if self.has_count {
             text.push_str(&format!("{:>COUNT$}", item.count));

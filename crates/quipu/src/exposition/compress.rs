@@ -3,6 +3,8 @@
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use std::io::Write;
 
+use crate::error::named;
+
 /// The compression of a response. Later variants compress better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
@@ -17,8 +19,18 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The name in headers.
-    pub fn name(self) -> &'static str {
+    /// The compressions that the crate was built with.
+    const ALL: &'static [Self] = &[
+        Self::Identity,
+        #[cfg(feature = "gzip")]
+        Self::Gzip,
+        #[cfg(feature = "zstd")]
+        Self::Zstd,
+    ];
+
+    /// Returns the name in headers. Only a compression that the crate was built with can be parsed
+    /// from its name.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Identity => "identity",
             Self::Gzip => "gzip",
@@ -26,18 +38,12 @@ impl Compression {
         }
     }
 
-    /// The compression of that name, if the crate was built with it.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "identity" => Some(Self::Identity),
-            #[cfg(feature = "gzip")]
-            "gzip" => Some(Self::Gzip),
-            #[cfg(feature = "zstd")]
-            "zstd" => Some(Self::Zstd),
-            _ => None,
-        }
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|compression| compression.as_str() == name)
     }
 }
+
+named!(Compression, "compression", Compression::ALL);
 
 /// Compresses pieces one after the other.
 pub struct Compressor(CompressionStream);

@@ -122,7 +122,7 @@ impl Encoder {
                     return;
                 }
             }
-            let texts = Texts::encode([rule.name()], &mut texts);
+            let texts = Texts::encode([rule.as_str()], &mut texts);
             let series = Series::checked(texts, true, Value::gauge(count));
             self.any_series(&OMITTED, &series);
         }

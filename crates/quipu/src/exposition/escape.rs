@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use crate::error::named;
+
 /// How names are escaped that contain other characters than ASCII letters, digits, `_` and `:`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -24,8 +26,10 @@ pub enum Escaping {
 }
 
 impl Escaping {
-    /// The name in headers.
-    pub fn name(self) -> &'static str {
+    const ALL: [Self; 4] = [Self::AllowUtf8, Self::Underscores, Self::Dots, Self::Values];
+
+    /// Returns the name in headers.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::AllowUtf8 => "allow-utf-8",
             Self::Underscores => "underscores",
@@ -34,13 +38,12 @@ impl Escaping {
         }
     }
 
-    /// The scheme of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::AllowUtf8, Self::Underscores, Self::Dots, Self::Values]
-            .into_iter()
-            .find(|escaping| escaping.name() == name)
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|escaping| escaping.as_str() == name)
     }
 }
+
+named!(Escaping, "escaping scheme", Escaping::ALL);
 
 /// Whether every version of Prometheus accepts the name of a metric: `[a-zA-Z_:][a-zA-Z0-9_:]*`.
 pub fn is_legacy_name(name: &str) -> bool {

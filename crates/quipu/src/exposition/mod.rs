@@ -78,6 +78,6 @@ impl Format {
                  encoding=delimited"
             }
         };
-        format!("{plain}; escaping={}", escaping.name())
+        format!("{plain}; escaping={}", escaping.as_str())
     }
 }

@@ -20,6 +20,7 @@ use quipu_segment::hash::SeededState;
 use super::Format;
 use super::escape::{self, Escaping};
 use super::text::Suffix;
+use crate::error::named;
 use crate::snapshot::{Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Series, Value};
 
 /// A rule for the families and series of a page.
@@ -44,8 +45,8 @@ impl Rule {
     const ALL: [Self; 5] =
         [Self::Name, Self::UniqueNames, Self::LabelNames, Self::Buckets, Self::Quantiles];
 
-    /// The value of the label `reason` of the metric `quipu_series_omitted`.
-    pub fn name(self) -> &'static str {
+    /// Returns the value of the label `reason` of the metric `quipu_series_omitted`.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Name => "empty_name",
             Self::UniqueNames => "name_taken",
@@ -54,7 +55,13 @@ impl Rule {
             Self::Quantiles => "quantiles",
         }
     }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.as_str() == name)
+    }
 }
+
+named!(Rule, "rule", Rule::ALL);
 
 /// The omitted series of a page: a scraper would refuse the page because of these series.
 #[derive(Debug, Clone, Default)]

@@ -397,10 +397,10 @@ impl Parts {
         }
         put_name("# TYPE ", out);
         let kind = match (family.kind, dialect) {
-            (Kind::Counter, _) if self.is_unknown(family) => Kind::Unknown.name(),
-            (Kind::Info | Kind::StateSet, Dialect::Text) => Kind::Gauge.name(),
+            (Kind::Counter, _) if self.is_unknown(family) => Kind::Unknown.as_str(),
+            (Kind::Info | Kind::StateSet, Dialect::Text) => Kind::Gauge.as_str(),
             (Kind::Unknown, Dialect::Text) => "untyped",
-            (kind, _) => kind.name(),
+            (kind, _) => kind.as_str(),
         };
         out.extend_from_slice(kind.as_bytes());
         out.push(b'\n');

@@ -69,7 +69,7 @@ pub fn respond(registry: &Registry, method: &Method, headers: &HeaderMap) -> Res
     }
     headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
     if compression != Compression::Identity {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(compression.name()));
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(compression.as_str()));
     }
     if method == Method::GET {
         *response.body_mut() = Body::new(scrape, compression);

@@ -1,7 +1,6 @@
 //! Aggregations: how a scrape combines the values that several processes set in one gauge.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::error::named;
 
 /// How a scrape shows the values of a gauge that has one for each process. The `Live` variants only
 /// count living processes; the others also count values of processes that have ended.
@@ -48,8 +47,8 @@ impl Aggregation {
         Self::LiveMostRecent,
     ];
 
-    /// The name, which is that of Python's client.
-    pub fn name(self) -> &'static str {
+    /// Returns the name, which is the same as in Python's client.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::All => "all",
             Self::LiveAll => "liveall",
@@ -64,6 +63,11 @@ impl Aggregation {
         }
     }
 
+    fn from_name(name: &str) -> Option<Self> {
+        let name = if name == "most_recent" { "mostrecent" } else { name };
+        Self::EVERY.iter().copied().find(|aggregation| aggregation.as_str() == name)
+    }
+
     /// Whether only living processes count.
     pub fn is_live(self) -> bool {
         use Aggregation::{LiveAll, LiveMax, LiveMin, LiveMostRecent, LiveSum};
@@ -71,31 +75,4 @@ impl Aggregation {
     }
 }
 
-impl fmt::Display for Aggregation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The error for a name that no aggregation has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownAggregation(String);
-
-impl fmt::Display for UnknownAggregation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = Aggregation::EVERY.iter().map(|a| a.name()).collect();
-        write!(f, "unknown gauge aggregation {:?}: use one of {}", self.0, names.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownAggregation {}
-
-impl FromStr for Aggregation {
-    type Err = UnknownAggregation;
-
-    fn from_str(name: &str) -> Result<Self, UnknownAggregation> {
-        let plain = if name == "most_recent" { "mostrecent" } else { name };
-        let found = Self::EVERY.iter().copied().find(|aggregation| aggregation.name() == plain);
-        found.ok_or_else(|| UnknownAggregation(name.to_owned()))
-    }
-}
+named!(Aggregation, "gauge aggregation", Aggregation::EVERY);

@@ -36,7 +36,7 @@ mod unknown;
 #[cfg(feature = "window")]
 mod window;
 
-pub use aggregation::{Aggregation, UnknownAggregation};
+pub use aggregation::Aggregation;
 pub use counter::{Counter, CounterFamily};
 pub use exemplar::OwnedExemplar;
 pub(crate) use exemplar::{keep_at as keep_exemplar, takes_memory as exemplar_takes_memory};

@@ -10,6 +10,7 @@ mod writer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use crate::error::named;
 #[doc(hidden)]
 pub use crate::intake::class::ALONE;
 use crate::label::Indices;
@@ -42,8 +43,18 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name in OpenMetrics.
-    pub fn name(self) -> &'static str {
+    const ALL: [Self; 7] = [
+        Self::Counter,
+        Self::Gauge,
+        Self::Histogram,
+        Self::Summary,
+        Self::Info,
+        Self::StateSet,
+        Self::Unknown,
+    ];
+
+    /// Returns the name in OpenMetrics.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
@@ -53,6 +64,10 @@ impl Kind {
             Self::StateSet => "stateset",
             Self::Unknown => "unknown",
         }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
     /// The kind in a sentence.
@@ -68,6 +83,8 @@ impl Kind {
         }
     }
 }
+
+named!(Kind, "kind", Kind::ALL);
 
 /// A label of a family: its name and, if it is of fixed cardinality, its values.
 ///

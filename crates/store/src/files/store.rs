@@ -141,7 +141,7 @@ impl FileMetric {
             let reason = format!(
                 "files do not record which processes are alive; use {} instead of {aggregation}, \
                  or use another store",
-                &aggregation.name()["live".len()..]
+                &aggregation.as_str()["live".len()..]
             );
             return refuse(reason);
         }

@@ -75,7 +75,7 @@ impl How {
         match self {
             Self::Counter => "counter",
             Self::Parts => "parts",
-            Self::Gauge(aggregation) => aggregation.name(),
+            Self::Gauge(aggregation) => aggregation.as_str(),
         }
     }
 }

@@ -48,7 +48,7 @@ impl Specs {
             Kind::Histogram => "histogram",
             Kind::Summary => "summary",
         };
-        let how = spec.aggregation.unwrap_or(Aggregation::LiveSum).name();
+        let how = spec.aggregation.unwrap_or(Aggregation::LiveSum).as_str();
         self.0.set(&Values(&[&spec.name, kind, how]), 1.0);
     }
 }
