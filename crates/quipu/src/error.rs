@@ -7,6 +7,15 @@
 use std::fmt;
 
 /// A failed operation.
+///
+/// ```
+/// let registry = quipu::Registry::new();
+/// let _jobs = registry.counter("jobs", "Completed jobs.")?;
+/// let error = registry.gauge("jobs", "Jobs in the queue.").unwrap_err();
+/// assert!(error.is_duplicate());
+/// assert_eq!(error.metric(), "jobs");
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Error {
     metric: String,

@@ -77,6 +77,16 @@ impl RecordingOptions {
 
 /// A thread that records, until this is dropped. A child of a fork does not have the thread: it
 /// calls [`Recording::resume`].
+///
+/// ```
+/// let registry = quipu::Registry::new();
+/// let mut recording = registry.record(&quipu::RecordingOptions::new())?;
+/// registry.counter("jobs", "Completed jobs.")?.inc();
+/// // The process has no recording thread during a fork, for example.
+/// assert!(recording.pause());
+/// recording.resume()?;
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the recording ends when this is dropped"]
 pub struct Recording {

@@ -26,6 +26,19 @@ use crate::snapshot;
 /// Its metrics live in a segment: private memory, or memory or a file that several processes share.
 ///
 /// A forked child may use it whatever other threads of its parent were doing at the time.
+///
+/// ```
+/// use quipu::Registry;
+///
+/// let registry = Registry::new();
+/// let jobs = registry.counter("jobs", "Completed jobs.")?;
+/// let queue = registry.gauge("queue_length", "Jobs in the queue.")?;
+/// jobs.inc();
+/// queue.set(3.0);
+/// assert_eq!(registry.value("jobs_total", &[]), Some(1.0));
+/// assert!(registry.text().ends_with("# TYPE queue_length gauge\nqueue_length 3\n"));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<RegistryInner>,

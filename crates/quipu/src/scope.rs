@@ -13,6 +13,17 @@ use crate::registry::Registry;
 use crate::snapshot::{self, Kind};
 
 /// A view of a registry for one part of a program: with a prefix for names, and constant labels.
+///
+/// ```
+/// use quipu::{Counter, Description, Registry};
+///
+/// let registry = Registry::new();
+/// let scope = registry.prefix("orders_db").label("shard", "1");
+/// let queries: Counter = scope.register(Description::new("queries", "Queries."))?;
+/// queries.inc();
+/// assert_eq!(registry.value("orders_db_queries_total", &[("shard", "1")]), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Scope<'r> {
     registry: &'r Registry,
@@ -23,6 +34,21 @@ pub struct Scope<'r> {
 }
 
 /// What can be registered under a description: an instrument, or a family of them.
+///
+/// ```
+/// use quipu::{Counter, Description, Gauge, Register, Registry};
+///
+/// /// Registers a metric of any kind under the prefix of this library.
+/// fn register<R: Register>(registry: &Registry, name: &str) -> Result<R, quipu::Error> {
+///     registry.prefix("pool").register(Description::new(name, ""))
+/// }
+///
+/// let registry = Registry::new();
+/// register::<Counter>(&registry, "connections")?.inc();
+/// register::<Gauge>(&registry, "size")?.set(5.0);
+/// assert_eq!(registry.value("pool_size", &[]), Some(5.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub trait Register: Sized {
     /// Registers it in `scope` under `description`.
     ///
@@ -33,6 +59,26 @@ pub trait Register: Sized {
 }
 
 /// A group of metrics. Derive it for a struct of instruments and families.
+///
+/// ```
+/// use quipu::{Counter, IntGauge, Metrics, Registry};
+///
+/// #[derive(Metrics)]
+/// #[metrics(prefix = "pool")]
+/// struct PoolMetrics {
+///     /// Connections made.
+///     connections: Counter,
+///     /// Connections in use.
+///     in_use: IntGauge,
+/// }
+///
+/// let registry = Registry::new();
+/// let metrics: PoolMetrics = registry.metrics()?;
+/// metrics.connections.inc();
+/// metrics.in_use.set(1);
+/// assert_eq!(registry.value("pool_connections_total", &[]), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub trait Metrics: Sized {
     /// Registers all metrics of the group.
     ///

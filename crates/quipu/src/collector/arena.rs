@@ -45,6 +45,21 @@ struct ArenaUsage {
 }
 
 /// An arena whose memory a scrape can read.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use quipu_arena::SharedArena;
+///
+/// let names = Arc::new(SharedArena::new());
+/// let arenas = quipu::collector::Arenas::new().and("names", names.clone());
+/// let registry = quipu::Registry::new();
+/// registry.register_collector(arenas)?;
+/// names.alloc_str("requests");
+/// let bytes = registry.value("arena_allocated_bytes", &[("arena", "names")]);
+/// assert!(bytes >= Some(8.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub trait MeasuredArena: sealed::ArenaMeasure {}
 impl<T: sealed::ArenaMeasure> MeasuredArena for T {}
 

@@ -6,6 +6,14 @@ use super::Collector;
 use crate::snapshot::{FamilyHeader, Kind, Number, Sink};
 
 /// Collects the metrics `tokio_*` of one runtime.
+///
+/// ```
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// let registry = quipu::Registry::new();
+/// registry.register_collector(quipu::collector::Tokio::new(runtime.handle().clone()))?;
+/// assert_eq!(registry.value("tokio_workers", &[]), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Tokio {
     runtime: Handle,

@@ -6,6 +6,14 @@ use std::io::Write;
 use crate::error::named;
 
 /// The compression of a response. Later variants compress better.
+///
+/// ```
+/// use quipu::exposition::{Compression, negotiate_compression};
+///
+/// assert_eq!(negotiate_compression("br"), Compression::Identity);
+/// assert_eq!(Compression::Zstd.as_str(), "zstd");
+/// assert_eq!("identity".parse(), Ok(Compression::Identity));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Compression {

@@ -14,6 +14,18 @@ use crate::snapshot::{FamilyHeader, FamilyKey, Kind, Label, Series, Sink, Texts,
 /// A scraper refuses a whole page because of one bad family or series. The encoder omits those, so
 /// that the rest of the page stays readable, and [`Encoder::finish`] counts them in the metric
 /// `quipu_series_omitted`, by [`Rule`](super::Rule).
+///
+/// ```
+/// use quipu::exposition::{Encoder, Escaping, Format};
+///
+/// let registry = quipu::Registry::new();
+/// registry.counter("jobs", "Completed jobs.")?.inc();
+/// let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::default());
+/// registry.visit(&mut encoder)?;
+/// encoder.finish();
+/// assert!(encoder.buffer().ends_with(b"jobs_total 1\n# EOF\n"));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Encoder {
     format: Format,

@@ -10,6 +10,18 @@ use std::fmt::Write;
 use crate::error::named;
 
 /// How names are escaped that contain other characters than ASCII letters, digits, `_` and `:`.
+///
+/// ```
+/// use quipu::exposition::{Escaping, Format};
+///
+/// assert_eq!("dots".parse(), Ok(Escaping::Dots));
+/// let registry = quipu::Registry::new();
+/// registry.gauge("room.temperature", "Temperature.")?.set(21.5);
+/// let mut page = Vec::new();
+/// registry.scrape().format(Format::Text, Escaping::Dots).append_to(&mut page);
+/// assert!(page.ends_with(b"room_dot_temperature 21.5\n"));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Escaping {

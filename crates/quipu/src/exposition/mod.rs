@@ -48,6 +48,13 @@ pub use number::bound_label;
 pub use shown::{ShownNames, counter_stem, unit_of};
 
 /// The format in which a snapshot is written.
+///
+/// ```
+/// use quipu::exposition::{Escaping, Format};
+///
+/// let content_type = Format::OpenMetrics.content_type(Escaping::default());
+/// assert!(content_type.starts_with("application/openmetrics-text; version=1.0.0"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Format {

@@ -6,6 +6,14 @@ use super::escape::Escaping;
 
 /// The result of [`negotiate`]: a format, and how names outside the legacy character set are
 /// escaped.
+///
+/// ```
+/// use quipu::exposition::{Escaping, Format, Negotiation, negotiate};
+///
+/// let accept = "application/openmetrics-text;version=1.0.0, text/plain;q=0.5";
+/// let Negotiation { format, escaping, .. } = negotiate(accept);
+/// assert_eq!((format, escaping), (Format::OpenMetrics, Escaping::Underscores));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiation {
     /// The format.

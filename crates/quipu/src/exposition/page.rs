@@ -24,6 +24,13 @@ use crate::error::named;
 use crate::snapshot::{Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Series, Value};
 
 /// A rule for the families and series of a page.
+///
+/// ```
+/// use quipu::exposition::Rule;
+///
+/// assert_eq!(Rule::UniqueNames.as_str(), "name_taken");
+/// assert_eq!("buckets".parse(), Ok(Rule::Buckets));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
@@ -64,6 +71,19 @@ impl Rule {
 named!(Rule, "rule", Rule::ALL);
 
 /// The omitted series of a page: a scraper would refuse the page because of these series.
+///
+/// ```
+/// use quipu::exposition::{Encoder, Escaping, Format, Rule};
+/// use quipu::snapshot::Sink;
+///
+/// let mut encoder = Encoder::new(Format::Text, Escaping::default());
+/// let sink: &mut dyn Sink = &mut encoder;
+/// sink.gauge("", "A family without a name.", []).sample([], 1);
+/// sink.gauge("level", "Level.", []).sample([], 2);
+/// let omissions = encoder.omissions();
+/// assert_eq!(omissions.families().collect::<Vec<_>>(), [("", Rule::Name)]);
+/// assert_eq!(omissions.counts().next(), Some((Rule::Name, 1)));
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Omissions {
     /// The number of series, by rule.

@@ -14,6 +14,17 @@ use crate::scrape::Scrape;
 /// A scrape as an HTTP body. A piece is encoded only when the connection is ready to send it, so a
 /// slow reader costs the memory of one piece. A fast reader does not starve other tasks: the body
 /// yields after each piece.
+///
+/// ```
+/// use http_body::Body as _;
+///
+/// let registry = quipu::Registry::new();
+/// let (method, headers) = (http::Method::GET, http::HeaderMap::new());
+/// let response = quipu::http::respond(&registry, &method, &headers);
+/// assert_eq!(response.status(), 200);
+/// let body: quipu::http::Body = response.into_body();
+/// assert!(!body.is_end_stream());
+/// ```
 pub struct Body {
     scrape: Option<Scrape>,
     compressor: Option<Compressor>,

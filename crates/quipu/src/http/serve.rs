@@ -34,6 +34,14 @@ use super::service::respond;
 use crate::registry::Registry;
 
 /// A server that runs until it is dropped.
+///
+/// ```
+/// let registry = quipu::Registry::new();
+/// // Port 0 selects a free port.
+/// let server = quipu::http::serve("127.0.0.1:0", &registry)?;
+/// assert_ne!(server.local_addr().port(), 0);
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the server stops when this is dropped"]
 pub struct Server {
@@ -42,6 +50,16 @@ pub struct Server {
 }
 
 /// A server at a unix socket, which runs until it is dropped.
+///
+/// ```
+/// let registry = quipu::Registry::new();
+/// let path = std::env::temp_dir().join(format!("quipu-{}.sock", std::process::id()));
+/// let server = quipu::http::serve_unix(&path, &registry)?;
+/// assert_eq!(server.path(), path);
+/// drop(server);
+/// assert!(!path.exists());
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 #[must_use = "the server stops when this is dropped"]

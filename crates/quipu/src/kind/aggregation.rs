@@ -6,6 +6,18 @@ use crate::error::named;
 /// count living processes; the others also count values of processes that have ended.
 ///
 /// The names are those of Python's `prometheus_client`; Ruby's `most_recent` is accepted, too.
+///
+/// ```
+/// use quipu::{Aggregation, Description, ProcessGauge, Registry};
+///
+/// let registry = Registry::new();
+/// let description = Description::new("version", "Version of the schema.");
+/// let version: ProcessGauge = registry.register(description.aggregation(Aggregation::Max))?;
+/// version.set(7.0);
+/// assert_eq!(registry.value("version", &[]), Some(7.0));
+/// assert_eq!("livesum".parse(), Ok(Aggregation::LiveSum));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Aggregation {

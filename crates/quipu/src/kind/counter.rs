@@ -14,6 +14,16 @@ use crate::scope::{Register, Scope};
 use crate::snapshot::Number;
 
 /// A counter of integers, modulo 2^64.
+///
+/// ```
+/// let registry = quipu::Registry::new();
+/// let jobs = registry.counter("jobs", "Completed jobs.")?;
+/// jobs.inc();
+/// jobs.inc_by(2);
+/// assert_eq!(jobs.get(), 3);
+/// assert!(registry.text().ends_with("jobs_total 3\n"));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Counter(SeriesHandle);
 

@@ -212,6 +212,19 @@ fn each(family: &Family, cells: &SeriesCells<'_>, cell: usize, mut act: impl FnM
 }
 
 /// The last exemplar of a counter or bucket, as read back.
+///
+/// ```
+/// use quipu::{Description, FloatCounter, Registry};
+///
+/// let registry = Registry::new();
+/// let description = Description::new("cpu", "CPU time.").unit("seconds").exemplars();
+/// let cpu: FloatCounter = registry.register(description)?;
+/// cpu.inc_with_exemplar(0.5, &[("trace_id", "4bf92f35")]);
+/// let exemplar = cpu.exemplar().unwrap();
+/// assert_eq!(exemplar.labels, [("trace_id".to_owned(), "4bf92f35".to_owned())]);
+/// assert_eq!(exemplar.value, 0.5);
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnedExemplar {
     /// Pairs of names and values.

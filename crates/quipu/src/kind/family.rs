@@ -15,6 +15,20 @@ use crate::scrape::Source;
 
 /// A kind of instrument that can have families. The trait is sealed: only the instruments of this
 /// crate implement it.
+///
+/// ```
+/// use quipu::{Counter, Description, Family, Histogram, Instrument, Registry};
+///
+/// /// Registers a metric with the label `table`.
+/// fn by_table<I: Instrument>(registry: &Registry, name: &str) -> Family<I, [&'static str; 1]> {
+///     registry.register(Description::new(name, "").labels(["table"])).unwrap()
+/// }
+///
+/// let registry = Registry::new();
+/// by_table::<Counter>(&registry, "rows").inc(&["users"]);
+/// by_table::<Histogram>(&registry, "sizes").observe(&["users"], 2.0);
+/// assert_eq!(registry.value("rows_total", &[("table", "users")]), Some(1.0));
+/// ```
 pub trait Instrument: sealed::Sealed + Sized {
     /// What the cells mean, and what all series of a family share, such as bucket bounds.
     #[doc(hidden)]

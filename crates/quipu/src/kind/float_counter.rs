@@ -14,6 +14,18 @@ use crate::scope::{Register, Scope};
 use crate::snapshot::Number;
 
 /// A counter of floating-point numbers, such as seconds.
+///
+/// ```
+/// use quipu::{Description, FloatCounter, Registry};
+///
+/// let registry = Registry::new();
+/// let waited: FloatCounter =
+///     registry.register(Description::new("lock_wait", "Time waited.").unit("seconds"))?;
+/// waited.inc_by(0.25);
+/// waited.inc_by(-1.0); // is ignored
+/// assert_eq!(registry.value("lock_wait_seconds_total", &[]), Some(0.25));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct FloatCounter(SeriesHandle);
 

@@ -18,6 +18,16 @@ use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Exemplar, Number, Value};
 
 /// A number that can be set, raised, and lowered.
+///
+/// ```
+/// let registry = quipu::Registry::new();
+/// let temperature = registry.gauge("temperature_celsius", "Temperature of the room.")?;
+/// temperature.set(21.5);
+/// temperature.add(0.5);
+/// temperature.sub(2.0);
+/// assert_eq!(temperature.get(), 20.0);
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Gauge(SeriesHandle);
 

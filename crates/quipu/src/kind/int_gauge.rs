@@ -17,6 +17,16 @@ use crate::snapshot::{self, Number, Value};
 
 /// An integer that can be set, raised, and lowered. Adding is cheaper than for a
 /// [`Gauge`](crate::Gauge).
+///
+/// ```
+/// let registry = quipu::Registry::new();
+/// let connections = registry.int_gauge("connections", "Open connections.")?;
+/// connections.inc();
+/// connections.add(4);
+/// connections.dec();
+/// assert_eq!(connections.get(), 4);
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct IntGauge(SeriesHandle);
 

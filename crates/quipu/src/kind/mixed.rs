@@ -19,6 +19,17 @@ use crate::scope::{Register, Scope};
 use crate::snapshot::Number;
 
 /// A counter of numbers that are mostly whole.
+///
+/// ```
+/// use quipu::{Description, MixedCounter, Registry};
+///
+/// let registry = Registry::new();
+/// let points: MixedCounter = registry.register(Description::new("points", "Points scored."))?;
+/// points.inc();
+/// points.inc_by(0.5);
+/// assert_eq!(registry.value("points_total", &[]), Some(1.5));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct MixedCounter(SeriesHandle);
 

@@ -17,6 +17,21 @@ use crate::snapshot::{self, Value};
 
 /// A set of states. An enum that derives [`LabelValue`] names them; those of a `StateSet<&str>` are
 /// named by [`Description::states`]. All states are off initially.
+///
+/// ```
+/// use quipu::{LabelValue, Registry, StateSet, Description};
+///
+/// #[derive(LabelValue)]
+/// enum Phase { Starting, Running }
+///
+/// let registry = Registry::new();
+/// let phase: StateSet<Phase> = registry.register(Description::new("phase", "Phase."))?;
+/// phase.set(&Phase::Starting);
+/// phase.set(&Phase::Running);
+/// assert!(phase.is_on(&Phase::Running) && !phase.is_on(&Phase::Starting));
+/// assert_eq!(registry.value("phase", &[("phase", "running")]), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub struct StateSet<S> {
     bound: SeriesHandle,
     kind: Arc<StateSetKind>,

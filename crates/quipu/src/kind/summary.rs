@@ -30,6 +30,19 @@ use crate::snapshot::{self, Value};
 /// that share the segment observe into the same window.
 ///
 /// [`Histogram`]: crate::Histogram
+///
+/// ```
+/// use quipu::{Description, Registry, Summary};
+///
+/// let registry = Registry::new();
+/// let description = Description::new("row", "Sizes of rows.").unit("bytes").quantiles([0.5]);
+/// let rows: Summary = registry.register(description)?;
+/// (1..=99).for_each(|size| rows.observe(f64::from(size)));
+/// let (quantile, median) = rows.quantiles()[0];
+/// assert_eq!(quantile, 0.5);
+/// assert!((45.0..55.0).contains(&median));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Summary {
     bound: SeriesHandle,

@@ -13,6 +13,20 @@ use crate::snapshot;
 /// Counts events, and shows how many there were within [`Description::window`], by default one
 /// minute. In a file, the window continues after a restart. Processes that share the segment count
 /// in the same window.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use quipu::{Description, Registry, Window};
+///
+/// let registry = Registry::new();
+/// let description = Description::new("logins_last_hour", "Logins within an hour.");
+/// let logins: Window = registry.register(description.window(Duration::from_secs(3600)))?;
+/// logins.inc();
+/// logins.add(2);
+/// assert_eq!(registry.value("logins_last_hour", &[]), Some(3.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Window(Arc<BucketedWindow>);
 

@@ -143,6 +143,21 @@ pub trait LabelValue {
 }
 
 /// A typed set of labels. Derive it for a struct whose fields are the labels.
+///
+/// ```
+/// use quipu::{GaugeFamily, LabelGroup, Description, Registry};
+///
+/// #[derive(LabelGroup)]
+/// struct Disk<'a> { device: &'a str, is_full: bool }
+///
+/// assert_eq!(Disk::COUNT, 2);
+/// assert_eq!(Disk::LABELS[0].name, "device");
+/// let registry = Registry::new();
+/// let disks: GaugeFamily<Disk> = registry.register(Description::new("disk_bytes", ""))?;
+/// disks.set(&Disk { device: "sda", is_full: false }, 1e12);
+/// assert_eq!(disks.get(&Disk { device: "sda", is_full: false }), Some(1e12));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub trait LabelGroup {
     /// The same group with `'static` lifetimes, so that a family accepts groups of any lifetime.
     type Identity;
@@ -223,6 +238,21 @@ impl LabelGroup for Values<'_> {
 
 /// Like [`Values`], without a slice: a function that writes one text for each label. It may be
 /// called more than once, and must write the same texts each time.
+///
+/// ```
+/// use quipu::label::{LabelWriter, Values, WrittenValues};
+/// use quipu::{CounterFamily, Description, Registry};
+///
+/// let registry = Registry::new();
+/// let description = Description::new("resets", "Resets.").labels(["vendor", "model"]);
+/// let resets: CounterFamily<Values> = registry.register(description)?;
+/// resets.inc(&WrittenValues(|writer: &mut LabelWriter<'_>| {
+///     writer.text("acme");
+///     writer.text("x1");
+/// }));
+/// assert_eq!(resets.get(&Values(&["acme", "x1"])), Some(1));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct WrittenValues<F>(pub F);
 

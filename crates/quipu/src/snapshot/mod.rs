@@ -23,6 +23,14 @@ pub use texts::Texts;
 pub use writer::FamilyWriter;
 
 /// The kind of a family's values.
+///
+/// ```
+/// use quipu::snapshot::Kind;
+///
+/// assert_eq!(Kind::StateSet.as_str(), "stateset");
+/// assert_eq!("histogram".parse(), Ok(Kind::Histogram));
+/// assert!("timer".parse::<Kind>().is_err());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -676,6 +684,31 @@ impl FamilyKey {
 /// Every series belongs to the family passed last. A collector passes its families with
 /// [`counter`](#method.counter), [`gauge`](#method.gauge) and [`begin`](#method.begin), which are
 /// methods of `dyn Sink`.
+///
+/// ```
+/// use quipu::snapshot::{FamilyHeader, Series, Sink};
+///
+/// /// The names of families, and the number of series.
+/// #[derive(Default)]
+/// struct Overview(Vec<String>, usize);
+///
+/// impl Sink for Overview {
+///     fn family(&mut self, family: &FamilyHeader<'_>) {
+///         self.0.push(family.name.to_owned());
+///     }
+///
+///     fn series(&mut self, _: &FamilyHeader<'_>, _: &Series<'_>) {
+///         self.1 += 1;
+///     }
+/// }
+///
+/// let registry = quipu::Registry::new();
+/// registry.counter("jobs", "Completed jobs.")?;
+/// let mut overview = Overview::default();
+/// registry.visit(&mut overview)?;
+/// assert_eq!((overview.0, overview.1), (vec!["jobs".to_owned()], 1));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub trait Sink {
     /// Starts a family.
     fn family(&mut self, family: &FamilyHeader<'_>);

@@ -19,6 +19,19 @@ use crate::scope::{Register, Scope};
 pub(crate) use layout::{HistogramLayout, KEEPS_EXEMPLARS, KEEPS_TIMES, MAX_BOUNDS};
 
 /// Counts observations in buckets, and adds them up.
+///
+/// ```
+/// use quipu::{Description, Histogram, Registry};
+///
+/// let registry = Registry::new();
+/// let description = Description::new("body", "Sizes of bodies.").unit("bytes");
+/// let bodies: Histogram = registry.register(description.buckets([1024.0, 65536.0]))?;
+/// bodies.observe(700.0);
+/// bodies.observe(70_000.0);
+/// assert_eq!((bodies.count(), bodies.sum()), (2, 70_700.0));
+/// assert_eq!(registry.value("body_bytes_bucket", &[("le", "65536")]), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Histogram {
     bound: SeriesHandle,

@@ -55,6 +55,18 @@ pub struct ProcessGauge(Handle);
 /// Gauges with a value for each process, by label.
 ///
 /// [`Family::len`] counts the series of every process, and [`Family::retain`] visits each of them.
+///
+/// ```
+/// use quipu::{Aggregation, Description, ProcessGaugeFamily, Registry};
+///
+/// let registry = Registry::new();
+/// let description = Description::new("busy_threads", "Busy threads.").labels(["pool"]);
+/// let busy: ProcessGaugeFamily<[&str; 1]> =
+///     registry.register(description.aggregation(Aggregation::LiveSum))?;
+/// busy.set(&["io"], 3.0);
+/// assert_eq!(registry.value("busy_threads", &[("pool", "io")]), Some(3.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 pub type ProcessGaugeFamily<L> = Family<ProcessGauge, L>;
 
 enum Handle {
