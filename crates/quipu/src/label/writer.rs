@@ -6,6 +6,29 @@ use quipu_segment::series::KeyWriter;
 
 /// Collects the label values of a series, in the order of the labels. See
 /// [`LabelValue`](crate::LabelValue) for examples.
+///
+/// ```
+/// use quipu::label::LabelWriter;
+/// use quipu::{CounterFamily, Description, LabelGroup, LabelValue, Registry};
+///
+/// /// A priority, of which only the first letter is shown.
+/// struct Priority(&'static str);
+///
+/// impl LabelValue for Priority {
+///     fn encode(&self, writer: &mut LabelWriter<'_>) {
+///         writer.text(&self.0[..1]);
+///     }
+/// }
+///
+/// #[derive(LabelGroup)]
+/// struct Job { priority: Priority }
+///
+/// let registry = Registry::new();
+/// let jobs: CounterFamily<Job> = registry.register(Description::new("jobs", "Jobs."))?;
+/// jobs.inc(&Job { priority: Priority("high") });
+/// assert_eq!(registry.value("jobs_total", &[("priority", "h")]), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct LabelWriter<'a>(KeyWriter<'a>);
 
