@@ -1,10 +1,33 @@
-//! Metrics that count at the speed of memory.
+//! Metrics that count at the speed of memory: counters, gauges, histograms and summaries with typed
+//! labels, for Prometheus and OpenMetrics.
 //!
-//! ```
-//! let registry = quipu::Registry::new();
-//! let jobs = registry.counter("jobs", "Completed jobs.")?;
-//! jobs.inc();
-//! assert!(registry.text().ends_with("jobs_total 1\n"));
+#![cfg_attr(all(feature = "derive", feature = "serve"), doc = "```no_run")]
+#![cfg_attr(not(all(feature = "derive", feature = "serve")), doc = "```ignore")]
+//! use quipu::{CounterFamily, Histogram, LabelGroup, LabelValue, Metrics, Registry};
+//!
+//! #[derive(LabelValue)]
+//! enum Method { Get, Post }
+//!
+//! #[derive(LabelGroup)]
+//! struct Request<'a> { method: Method, path: &'a str }
+//!
+//! #[derive(Metrics)]
+//! #[metrics(prefix = "http")]
+//! struct HttpMetrics {
+//!     /// Handled requests.
+//!     requests: CounterFamily<Request<'static>>,
+//!     /// Time to handle a request.
+//!     #[metric(unit = "seconds")]
+//!     duration: Histogram,
+//! }
+//!
+//! let registry = Registry::new();
+//! let metrics: HttpMetrics = registry.metrics()?;
+//! // The feature `serve`: curl http://127.0.0.1:9184/metrics
+//! let _server = quipu::http::serve("127.0.0.1:9184", &registry)?;
+//!
+//! let _timer = metrics.duration.start_timer();
+//! metrics.requests.inc(&Request { method: Method::Get, path: "/cart" });
 //! # Ok::<(), quipu::Error>(())
 //! ```
 //!
@@ -13,9 +36,45 @@
 //! labels costs a hash and a comparison. Neither takes a lock, and a scrape holds no lock that they
 //! wait for.
 //!
-//! The instruments are [`Counter`], [`Gauge`], [`Histogram`], [`Summary`], [`Info`], [`StateSet`],
-//! [`ProcessGauge`], which has a value for each process, and `Window`, with the feature `window`. A
-//! [`Family`] adds labels. A [`Registry`] holds all of them.
+//! # When to use what
+//!
+//! **Instruments.** Count events with a [`Counter`], and add up seconds with a [`FloatCounter`].
+//! Show a value that rises and falls with a [`Gauge`], or with an [`IntGauge`] if it is whole.
+//! Observe durations and sizes with a [`Histogram`], because servers can add its buckets over
+//! machines. A [`Summary`] shows quantiles of one machine, [`Window`] shows the events within a
+//! time, and [`Info`] and [`StateSet`] show text and states.
+//!
+//! **Labels.** A [`Family`], such as [`CounterFamily`], has one series for each set of labels.
+//! Derive [`LabelGroup`] for a struct of labels. If you know the names only at run time, use arrays
+//! or [`label::Values`]. [`Family::bind`] finds a series once, for the hottest paths.
+//!
+//! **Registries.** Register metrics in a [`Registry`]. [`Registry::new`] is for one process.
+//! [`Registry::open`] keeps the counts in a file: they survive the death of the process, and
+//! several processes count in the same cells. Use a [`ProcessGauge`] there if each process has its
+//! own value. A library accepts a [`Scope`], so that the program chooses the registry and a prefix.
+//! Macros such as [`counter!`] count in [`Registry::global`] without a handle.
+//!
+//! **Values from elsewhere.** [`Scope::gauge_fn`] shows the result of a function. A
+//! [`Collector`](collector::Collector) shows families with labels, and [`collector`] contains
+//! collectors for the process, arenas and tokio.
+//!
+//! **Exposition.** The module [`http`] has a server on its own thread, a service for hyper, tower
+//! and axum, and pushes for batch jobs. [`Registry::scrape`] and [`exposition`] write a page for any
+//! other transport. [`Registry::value`] reads one sample, for tests.
+//!
+//! # Features
+//!
+//! | feature | contains |
+//! |---|---|
+//! | `derive` (default) | the macros that derive [`LabelValue`], [`LabelGroup`] and [`Metrics`], and `timed` |
+//! | `window` | [`Window`]: sliding windows, shown as gauges |
+//! | `serve` | `http::serve`: a server on its own thread |
+//! | `tower` | `http::Service`, for hyper, tower and axum |
+//! | `push` | `http::Push`: pushes to a Pushgateway |
+//! | `gzip`, `zstd` | compressed responses |
+//! | `http` | methods and status codes of the crate http as label values |
+//! | `tokio` | `collector::Tokio`: metrics of a tokio runtime |
+//! | `arena` | `collector::Arenas`: the memory of arenas |
 //!
 //! # Threads, signal handlers, and forks
 //!
@@ -26,14 +85,16 @@
 //!   their own copy. A registry in a file ([`Registry::open`]) is shared: both count in the same
 //!   cells. A fork while another thread creates a series does not block the child.
 //! - **Increments** never return an error, panic, or wait for a scrape.
-
+//!
+#![cfg_attr(feature = "window", doc = "[`Window`]: Window")]
+#![cfg_attr(not(feature = "window"), doc = "[`Window`]: #features")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_debug_implementations)]
 // A lock could block a child of a fork forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 // The example of the README is tested, too.
-#[cfg(all(doctest, feature = "derive"))]
+#[cfg(all(doctest, feature = "derive", feature = "serve"))]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
