@@ -1,5 +1,5 @@
-//! Exports the names by which the C library announces restartable sequences, which `src/rseq.rs`
-//! defines, so that the libraries find these instead.
+//! Exports the names that the C library uses to announce restartable sequences. `src/rseq.rs`
+//! defines these names, because the libraries must find its definitions instead.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

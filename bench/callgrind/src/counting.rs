@@ -1,7 +1,7 @@
-//! quipu's hottest operations, built with the default release profile, as most programs are.
+//! quipu's hottest operations, built with the default release profile, like most programs.
 //!
-//! Each entry function runs one operation on inputs that were prepared before, in a loop of three
-//! or four instructions. The first runs, which register threads and fill caches, are not counted.
+//! Each entry function runs one operation on prepared inputs, in a loop of three or four
+//! instructions. The first runs are not counted, because they register threads and fill caches.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use quipu_wire::{Decoder, Framing, Kind as MessageKind, Quipu, StreamSeries, Str
 
 use crate::Cell;
 
-/// The number of operations of an entry function, unless it says otherwise.
+/// The number of operations of an entry function, unless its comment gives another one.
 const TURN: usize = 4096;
 
 /// The series of the family with many series.
@@ -66,8 +66,8 @@ cells! {
     exact_window: TURN;
 }
 
-/// Defines a module with the entry function and `run`, which sets up, runs it once on a few inputs
-/// as `warm_up`, and once to be counted.
+/// Defines a module with the entry function and `run`. This function sets up, runs the entry
+/// function once on a few inputs as `warm_up`, and once to be counted.
 macro_rules! cell {
     ($name:ident($subject:ident: $type:ty, $input:ident: $of:ty) $body:block $set_up:block) => {
         mod $name {
@@ -224,7 +224,7 @@ fn inputs<T>(mut input: impl FnMut(&mut Random) -> T) -> Vec<T> {
     (0..TURN).map(|_| input(&mut random)).collect()
 }
 
-/// Texts as a request brings them: at other addresses than those of the library's copies.
+/// Returns strings like in a request: at different addresses than the library's copies.
 fn routes() -> [&'static str; 6] {
     ROUTES.map(|route| &*route.to_owned().leak())
 }
@@ -405,7 +405,7 @@ struct Created<T> {
 }
 
 impl<T> Created<T> {
-    /// With names for the families of the warm-up and for the counted ones.
+    /// Makes names for the families of the warm-up and for the counted ones.
     fn new() -> Self {
         let names = (0..2 * FAMILIES).map(|number| &*format!("things_{number:05}").leak());
         let families = Vec::with_capacity(2 * FAMILIES);
@@ -447,8 +447,8 @@ fn encode((registry, page): &mut (Registry, Vec<u8>)) {
     registry.scrape().append_to(page);
 }
 
-/// A registry whose only family contains a series for each pair of values, and the buffer of a
-/// page. `record` adds a number from 0 to 99,999 to a series.
+/// Returns a registry whose only family contains a series for each pair of values, and the buffer
+/// of a page. `record` adds a number from 0 to 99,999 to a series.
 fn enums<F>(
     registry: Registry,
     family: Result<F, quipu::Error>,

@@ -1,5 +1,5 @@
-//! Runs the cells of a table, each in a child process, so that all of them start with the same heap
-//! and callgrind writes a file for each. Prints `PID OPERATIONS NAME` for each cell.
+//! Runs the cells of a table, each in a child process, because all of them must start with the same
+//! heap and callgrind must write a file for each. Prints `PID OPERATIONS NAME` for each cell.
 //!
 //! `counts` runs this program under callgrind.
 

@@ -1,10 +1,10 @@
-//! Restartable sequences under valgrind, which refuses `rseq(2)`: without this, the library would
+//! Restartable sequences under valgrind. Valgrind refuses `rseq(2)`, so the library would otherwise
 //! take its path for machines that lack them.
 //!
 //! The C library announces the area of a thread by `__rseq_offset` and `__rseq_size`, which the
-//! library looks up by name. This program defines both, and announces its own area, which says "CPU
-//! 0". That is sound for a process with one thread that counts in private memory: no other thread
-//! runs on CPU 0, so no sequence is ever interrupted by another.
+//! library looks up by name. This program defines both, and announces its own area, whose CPU is 0.
+//! This is sound for a process with one thread that counts in private memory, because no other
+//! thread runs on CPU 0, and so no other thread can interrupt a sequence.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod platform {
@@ -37,7 +37,7 @@ mod platform {
         SIZE.store(32, Ordering::Relaxed);
     }
 
-    /// Has this thread's area say another CPU.
+    /// Writes another CPU into this thread's area.
     pub fn pretend_to_be_on(cpu: u32) {
         AREA.with(|area| {
             area.0[0].store(cpu, Ordering::Relaxed);
@@ -48,10 +48,10 @@ mod platform {
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
 mod platform {
-    /// The library has no restartable sequences here.
+    /// Registers no area, because the library does not use restartable sequences here.
     pub fn register() {}
 
-    /// Nor does it ask for a CPU.
+    /// Ignores the CPU, because the library does not ask for one here.
     pub fn pretend_to_be_on(_cpu: u32) {}
 }
 

@@ -8,20 +8,20 @@ use std::{env, fs};
 use quipu_bench_report::counts::figures::{Count, Setting};
 use quipu_bench_report::{Error, Result};
 
-/// What callgrind counted in a cell.
+/// The counts of a cell.
 pub(crate) struct Counted {
     pub(crate) name: String,
     /// The number of operations between entering and leaving the entry function.
     pub(crate) operations: u64,
     pub(crate) total: Count,
-    /// The instructions of each function itself, without those of the functions that it calls.
+    /// The instructions of each function itself, without the functions that it calls.
     pub(crate) functions: BTreeMap<String, u64>,
 }
 
-/// How the cells are built.
+/// The profile of the cells.
 #[derive(Clone, Copy)]
 pub(crate) enum Profile {
-    /// As most programs: with Cargo's default release profile.
+    /// Cargo's default release profile, like most programs.
     Default,
     /// With link-time optimisation, and one codegen unit per crate.
     Lto,
@@ -82,7 +82,7 @@ fn read(folder: &Path, line: &str) -> Result<Counted> {
 }
 
 /// Parses callgrind's output: the total of instructions (`Ir`) and conditional branches (`Bc`), and
-/// the instructions of each function. Returns `None` if nothing was counted.
+/// the instructions of each function. Returns `None` for an empty count.
 fn parse(text: &str) -> Option<(Count, BTreeMap<String, u64>)> {
     let after = |prefix: &str| text.lines().find_map(|line| line.strip_prefix(prefix));
     let events: Vec<&str> = after("events: ")?.split_whitespace().collect();
@@ -101,7 +101,7 @@ fn parse(text: &str) -> Option<(Count, BTreeMap<String, u64>)> {
         if let Some(name) = line.strip_prefix("fn=") {
             function = name;
         } else if line.starts_with("calls=") {
-            // The next line has the cost of the called function.
+            // The next line contains the cost of the called function.
             is_call = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit()) {
             let own = if is_call { 0 } else { cost(line, instructions + 1) };

@@ -1,5 +1,5 @@
-//! Checks the counts of quipu's arenas against those of the peers that do the same, and against the
-//! recorded ones:
+//! Checks the counts of quipu's arenas against the peers that do the same, and against the recorded
+//! counts:
 //!
 //! | arena | cases | limit |
 //! | --- | --- | --- |

@@ -9,8 +9,8 @@ use quipu_bench_report::counts::hottest::{Hottest, Operation};
 use crate::callgrind::{self, Counted, Profile};
 use crate::is_comparable;
 
-/// A count fails if it is above the recorded one by more than this share. Tables have a random seed
-/// in each run, which changes a count by up to one percent.
+/// A count fails if it is above the recorded one by more than this share. Tables use a random seed
+/// in each run; this changes a count by up to one percent.
 const TOLERANCE: f64 = 0.03;
 
 /// Counts all operations with the default profile.
@@ -58,7 +58,7 @@ pub(crate) fn losses(now: &Hottest, kept: &Hottest) -> Vec<String> {
     now.operations.iter().filter_map(risen).collect()
 }
 
-/// What rose, by function, the greatest difference first.
+/// Returns the functions that rose, the greatest difference first.
 fn message(before: &Operation, now: &Operation) -> String {
     let mut text = format!(
         "{} takes {:.1} instructions, recorded are {:.1}; if that is intended, record the new \

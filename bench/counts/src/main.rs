@@ -32,8 +32,8 @@ struct Arguments {
 enum Command {
     /// Count everything, and record the figures.
     Measure,
-    /// Count everything, and fail if a figure rose, or if an arena's is above that of a peer that
-    /// does the same.
+    /// Count everything, and fail if a figure rose, or if an arena's is above a peer that does the
+    /// same.
     Check,
 }
 

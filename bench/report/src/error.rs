@@ -26,25 +26,25 @@ pub enum Error {
         place: String,
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         problem: String,
     },
     /// The records do not match the report.
     Report {
-        /// The problem, and the records that have it.
+        /// The problem, and the records that cause it.
         problem: String,
     },
     /// Another program could not be run, or failed.
     Command {
         /// The program and its arguments.
         command: String,
-        /// What happened, and what to do about it.
+        /// The failure, and the way out.
         problem: String,
     },
 }
 
 impl Error {
-    /// For `map_err`: the failed operation on a file.
+    /// Returns a function for `map_err`: it adds the failed operation on a file.
     pub fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::File { path, doing, source }

@@ -12,18 +12,18 @@ use serde::{Deserialize, Serialize};
 use crate::report::format;
 use crate::{Error, Result, profile};
 
-/// The machine, the tools and the command of a benchmark. Unknown facts are `unknown`.
+/// The machine, the tools and the command of a benchmark. A fact that cannot be found is `unknown`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// The model of the processor, and whether the machine is virtual.
     pub cpu: String,
-    /// The time of an atomic addition to a cache line that no other core uses, in nanoseconds. The
-    /// figures of libraries that count with atomics grow with it, and it differs by a factor of
-    /// three between processors.
+    /// The time of an atomic addition to a cache line that no other core uses, in nanoseconds. It
+    /// is recorded because the figures of libraries that count with atomics grow with this time,
+    /// and it differs by a factor of three between processors.
     #[serde(default)]
     pub locked_addition: Option<f64>,
-    /// The number of cores that the benchmark may use.
+    /// The number of cores that the benchmark can use.
     pub cores: u32,
     /// The size of the memory.
     pub memory: String,
@@ -31,13 +31,13 @@ pub struct Machine {
     pub kernel: String,
     /// The clock source of the kernel.
     pub clocksource: String,
-    /// The version of the Rust compiler: that at the time of the run, not that of the build.
+    /// The version of the Rust compiler at the time of the run, which can differ from the build.
     pub rustc: String,
-    /// The version of the Go compiler, as for `rustc`.
+    /// The version of the Go compiler at the time of the run.
     pub go: String,
     /// The mean number of running tasks in the minute before the start.
     pub load_before: String,
-    /// When the benchmark started, in UTC.
+    /// The start of the benchmark, in UTC.
     pub date: String,
     /// The commit that was measured, with `+changes` if the checkout had uncommitted changes.
     pub commit: String,
@@ -53,7 +53,7 @@ impl Machine {
     pub fn collect() -> Machine {
         let cpuinfo = read("/proc/cpuinfo");
         let mut cpu = field(&cpuinfo, "model name").unwrap_or("unknown").to_string();
-        // The model's name says little in a virtual machine.
+        // The model's name is not specific in a virtual machine.
         if let (Some(family), Some(model)) =
             (field(&cpuinfo, "cpu family"), field(&cpuinfo, "model"))
         {
@@ -144,8 +144,8 @@ fn locked_addition() -> f64 {
     (0..9).map(|_| run()).fold(f64::INFINITY, f64::min)
 }
 
-/// The command, without the paths of this machine: the name of the program, the paths of the
-/// checkout's files relative to it, and only the names of other files.
+/// Returns the command, without the paths of this machine: the name of the program, the paths of
+/// the checkout's files relative to it, and only the names of other files.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     let root = crate::root().display().to_string() + "/";
     let mut words = Vec::new();
@@ -168,7 +168,7 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
     words.join(" ")
 }
 
-/// The commit. The figures that benchmarks write do not count as changes.
+/// Returns the commit. The figures that benchmarks write do not count as changes.
 fn commit() -> String {
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return unknown();
@@ -195,7 +195,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The value of the first `name : value` line.
+/// Returns the value of the first `name : value` line.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

@@ -13,15 +13,15 @@ use quipu_bench_report::{Result, root};
 #[derive(Parser)]
 #[command(name = "report")]
 struct Arguments {
-    /// The benchmarks to report on; all if there is no name.
+    /// The benchmarks to report on; all if you give no name.
     names: Vec<String>,
-    /// Write nothing, and fail if a page of the checkout differs from the generated one.
+    /// Write no file, and fail if a page of the checkout differs from the generated one.
     #[arg(long, conflicts_with_all = ["names", "folder", "template"])]
     check: bool,
     /// The folder of the records and the report, instead of docs/benchmarks.
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// The text with placeholders, instead of bench/reports/NAME.md.
+    /// The template, instead of bench/reports/NAME.md.
     #[arg(long)]
     template: Option<PathBuf>,
 }

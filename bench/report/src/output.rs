@@ -37,9 +37,9 @@ impl Output {
         Ok(Output { path })
     }
 
-    /// Like [`Output::create`], but keeps those records of an earlier run that are not replaced. So
-    /// the parts of a benchmark can be measured one by one; the description of the machine is that
-    /// of the last one.
+    /// Like [`Output::create`], but keeps all records of an earlier run that are not replaced. This
+    /// way, you can measure the parts of a benchmark one by one. The description of the machine is
+    /// replaced by the last one.
     pub fn replace(
         folder: &Path,
         name: &str,

@@ -1,8 +1,8 @@
 //! The Cargo profile that a program was built with.
 //!
-//! Benchmarks of code in this process are run twice: built as most programs are, with the profile
-//! `default-release`, and with link-time optimisation over all crates, the profile `release` of
-//! this workspace. The figures of the latter are in files of their own, `NAME-lto`.
+//! You can run a benchmark of code in this process twice: built like most programs, with the
+//! profile `default-release`, and with link-time optimisation over all crates, the profile
+//! `release` of this workspace. The figures of the second run are in separate files, `NAME-lto`.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub fn records_name(benchmark: &str) -> String {
 /// The profile with link-time optimisation.
 const LTO: &str = "release";
 
-/// The name of the folder, without that of tests.
+/// Returns the name of the folder; for a test, the folder above it.
 fn of(program: &Path) -> Option<&str> {
     let folder = program.ancestors().skip(1).find(|folder| !folder.ends_with("deps"))?;
     folder.file_name()?.to_str()

@@ -15,13 +15,13 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The operation, as `group/action`, for instance `bucketed/add`.
+    /// The operation, as `group/action`, for example `bucketed/add`.
     pub case: String,
     /// The library: `quipu`, `quipu (variant)`, or a peer's name and version.
     pub subject: String,
     /// The number of concurrent threads.
     pub threads: u32,
-    /// The measured quantity, for instance `time`, `memory` or `requests/s`.
+    /// The measured quantity, for example `time`, `memory` or `requests/s`.
     pub metric: String,
     /// The unit of the values: `ns`, `us`, `ms`, `s`, `B`, `1/s`, `%`, or the plural of a thing.
     pub unit: String,
@@ -36,18 +36,19 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether the record is a figure of quipu.
+    /// Returns whether the record is a figure of quipu.
     pub fn is_ours(&self) -> bool {
         is_ours(&self.subject)
     }
 
-    /// Whether higher values are better: so for rates and shares, but not for times and sizes.
+    /// Returns whether higher values are better, like for rates and shares, but not for times and
+    /// sizes.
     pub fn higher_is_better(&self) -> bool {
         self.metric.ends_with("/s") || self.metric.starts_with("share")
     }
 
-    /// How many times better this figure is than another one, below 1 if it is worse; `None` if
-    /// either is zero or the units differ.
+    /// Returns how many times better this figure is than another one, below 1 if it is worse;
+    /// `None` if either is zero or the units differ.
     pub fn times_better_than(&self, other: &Record) -> Option<f64> {
         let (ours, theirs) = (self.median, other.median);
         if self.unit != other.unit || ours <= 0.0 || theirs <= 0.0 {
@@ -61,7 +62,7 @@ impl Record {
     }
 }
 
-/// Whether a subject is `quipu`, a variant of it, or one of its formats, `quipu:NAME`.
+/// Returns whether a subject is `quipu`, a variant of it, or one of its formats, `quipu:NAME`.
 pub fn is_ours(subject: &str) -> bool {
     subject == "quipu" || subject.starts_with("quipu (") || subject.starts_with("quipu:")
 }
@@ -102,7 +103,7 @@ impl Label {
     ///
     /// # Panics
     ///
-    /// If there is no value, or one is not finite, which is a bug in the benchmark.
+    /// If there is no value, or one is not finite, because this is a bug in the benchmark.
     pub fn of(&self, values: &[f64]) -> Record {
         assert!(!values.is_empty(), "{self:?} has no runs");
         assert!(values.iter().all(|v| v.is_finite()), "{self:?} has a value that is not finite");
@@ -133,10 +134,10 @@ pub fn read(path: &Path) -> Result<Vec<Record>> {
     parse(&path.display().to_string(), &text)
 }
 
-/// Reads records from text. `place` names its origin in errors.
+/// Reads records from a string. `place` names its origin in errors.
 ///
-/// Two records of the same case, subject, threads and metric are an error: a report must not mix
-/// the figures of two measurements.
+/// Two records of the same case, subject, threads and metric are an error, because a report must
+/// not mix the figures of two measurements.
 pub fn parse(place: &str, text: &str) -> Result<Vec<Record>> {
     let mut records: Vec<Record> = Vec::new();
     let mut lines = Vec::new();
@@ -170,7 +171,7 @@ pub fn append(path: &Path, records: &[Record]) -> Result<()> {
         .map_err(Error::file("append to", path))
 }
 
-/// Writes records, for instance to the program that started this one.
+/// Writes records, for example to the program that started this one.
 pub fn write(writer: &mut impl Write, records: &[Record]) -> io::Result<()> {
     let mut text = String::new();
     for record in records {
@@ -182,9 +183,9 @@ pub fn write(writer: &mut impl Write, records: &[Record]) -> io::Result<()> {
 
 /// Merges rounds of one run each into records of many runs.
 ///
-/// This is for subjects in several programs: each round runs every program once, with one run, so
-/// that drift of the machine affects all equally. All rounds must have the same figures, each of
-/// one run; otherwise an error is returned.
+/// You need this for subjects in several programs: each round runs every program once, with one
+/// run, because a drift of the machine then affects all equally. All rounds must contain the same
+/// figures, each of one run; otherwise this returns an error.
 pub fn merge(rounds: &[Vec<Record>]) -> Result<Vec<Record>> {
     let Some(first) = rounds.first() else {
         return Ok(Vec::new());
@@ -215,7 +216,8 @@ pub fn merge(rounds: &[Vec<Record>]) -> Result<Vec<Record>> {
 
 fn parse_line(line: &str) -> std::result::Result<Record, String> {
     let record: Record = serde_json::from_str(line).map_err(|error| {
-        // The position would be that in the line, which the caller's line number contradicts.
+        // Drop the position, because it is within the line, and would contradict the caller's line
+        // number.
         let text = error.to_string();
         let problem = text.split(" at line ").next().unwrap_or(&text).to_string();
         format!("not a record: {problem} (column {})", error.column())

@@ -1,8 +1,8 @@
-//! Generates `docs/benchmarks/NAME.md` and its plots from the records and a text, and compares the
-//! pages of a checkout with the generated ones.
+//! Generates `docs/benchmarks/NAME.md` and its plots from the records and a template, and compares
+//! the pages of a checkout with the generated ones.
 //!
-//! The text is `bench/reports/NAME.md`: Markdown with placeholders, which may be anywhere in a
-//! line. A word with spaces is quoted; in a case, `*` matches any text.
+//! The template is `bench/reports/NAME.md`: Markdown with placeholders, which can be anywhere in a
+//! line. You quote a word with spaces; in a case, `*` matches any characters.
 //!
 //! | placeholder | becomes |
 //! |---|---|
@@ -25,38 +25,39 @@
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
 //! | `{{goal CASE at_most="2.5 ns" subject=S peer=P threads=N metric=M}}` | four cells, see below |
 //!
-//! If the best of our figures has a ratio of less than 1, it is marked as lost. Below a table stand
-//! the processor and the cost of a locked addition.
+//! If the best of our figures is worse than the peer's, it is marked as lost. Below a table, the
+//! page names the processor and the cost of a locked addition.
 //!
 //! Options and their defaults:
 //!
 //! - `peer` of a table: by default, there are no ratios.
 //! - `threads`: 1.
-//! - `metric`: any metric; `plot`, `ratio` and `value` require that there is only one. A table may
-//!   have several metrics, separated by commas.
-//! - `subject`: quipu. The subject or the peer `best` is the best of all that are not ours; its
-//!   value includes its name.
+//! - `metric`: any metric; `plot`, `ratio` and `value` require that there is only one. You can give
+//!   a table several metrics, separated by commas.
+//! - `subject`: quipu. The subject or the peer `best` is the best of all foreign ones; its value
+//!   includes its name.
 //! - `by`: a row of a table is a case; with `by=subject` it is a subject.
-//! - `only=S`, for all but `versus`: restricts the subjects to a list separated by commas, in which
-//!   `*` matches any text.
+//! - `only=S`, for all but `versus`: restricts the subjects to a list separated by commas. There,
+//!   `*` matches any characters.
 //!
-//! `bench/reports/readme.md` fills the parts of README.md between `<!-- figures NAME -->` and
-//! `<!-- end -->`: it contains the same parts, with placeholders. `arena-readme.md` does the same
-//! for the README of the arena.
+//! `bench/reports/readme.md` fills the parts of README.md between `<!-- figures NAME -->` and `<!--
+//! end -->`: it contains the same parts, with placeholders. `arena-readme.md` does the same for the
+//! README of the arena.
 //!
-//! A prefix is put before the cases of the records that are added.
+//! A prefix is put before the cases of the added records, because two benchmarks can use the same
+//! names.
 //!
 //! The cells of `pair` are the medians of the subject and of the peer, without their unit, and the
 //! name of the peer. All rows of a table use the same unit.
 //!
-//! `beside` has the cells: how many times better the subject is than the peer, which is the best
-//! one unless it is given; the median of the subject; that of the peer, with its name. `glance` has
-//! those cells, and then the same of the case with the prefix `lto/`, or `-` if that is not
-//! measured.
+//! `beside` fills these cells: how many times better the subject is than the peer, which is the
+//! best one unless you name it; the median of the subject; the median of the peer, with its name.
+//! `glance` fills the same cells, and then again for the case with the prefix `lto/`, or `-` if
+//! this case was not measured.
 //!
 //! The cells of a goal are its bound, the median, whether the goal is reached, and the peer's
-//! median. A goal has `at_most` or `at_least`. Its subject and its peer may contain `*`; the first
-//! match is used.
+//! median. Give a goal either `at_most` or `at_least`. You can use `*` in its subject and its peer;
+//! the first match is used.
 
 pub mod format;
 mod goal;
@@ -79,7 +80,7 @@ use crate::{Error, Result, counts, output};
 use goal::Bound;
 use template::{Part, Placeholder};
 
-/// The files from which a report is generated, and its folder.
+/// The files of a report, and its folder.
 pub struct Report {
     name: String,
     template: PathBuf,
@@ -106,12 +107,12 @@ impl Report {
         Report { folder: folder.into(), ..self }
     }
 
-    /// Uses another text.
+    /// Uses another template.
     pub fn template(self, template: &Path) -> Report {
         Report { template: template.into(), ..self }
     }
 
-    /// Its name, in errors.
+    /// Returns its name, for errors.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -125,7 +126,7 @@ impl Report {
         Ok(files.into_iter().map(|(path, _)| path).collect())
     }
 
-    /// Generates the report and its plots: the paths and the texts of the files. A table without
+    /// Generates the report and its plots: the paths and the contents of the files. A table without
     /// rows is an error.
     pub fn render(&self) -> Result<Vec<(PathBuf, String)>> {
         let place = self.template.display().to_string();
@@ -191,7 +192,7 @@ pub fn stale() -> Result<Vec<PathBuf>> {
     Ok(stale)
 }
 
-/// The folder of the texts.
+/// Returns the folder of the templates.
 fn texts() -> PathBuf {
     crate::root().join("bench/reports")
 }
@@ -210,23 +211,22 @@ fn files(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The reports that fill parts of a file that is otherwise written by hand, and take their figures
-/// from other benchmarks.
+/// The reports that fill parts of a handwritten file, and use the figures of other benchmarks.
 const READMES: [(&str, &str); 2] =
     [("readme", "README.md"), ("arena-readme", "crates/arena/README.md")];
 
-/// The subject that is the best of all that are not ours.
+/// The subject that stands for the best of all foreign ones.
 const BEST: &str = "best";
 
-/// The prefix of the cases that were measured with link-time optimisation.
+/// The prefix of the cases with link-time optimisation.
 const LTO: &str = "lto/";
 
-/// The best of the records of one case and metric that are not ours.
+/// Returns the best foreign record of one case and metric.
 fn best<'a>(records: &[&'a Record]) -> Option<&'a Record> {
     best_of(records.iter().copied().filter(|record| !record.is_ours()))
 }
 
-/// The best of the records of one case and metric that are ours.
+/// Returns our best record of one case and metric.
 fn our_best<'a>(records: &[&'a Record]) -> Option<&'a Record> {
     best_of(records.iter().copied().filter(|record| record.is_ours()))
 }
@@ -242,19 +242,19 @@ fn best_of<'a>(records: impl Iterator<Item = &'a Record>) -> Option<&'a Record> 
 struct Source {
     folder: PathBuf,
     records: Vec<Record>,
-    /// That of the report's own benchmark.
+    /// The machine of the report's own benchmark.
     machine: Option<Machine>,
 }
 
-/// The replacement of a placeholder: a text, and possibly a file with this name and content.
+/// The replacement of a placeholder: a string, and possibly a file with this name and content.
 struct Filled {
     text: String,
     file: Option<(String, String)>,
 }
 
 impl Source {
-    /// Reads the records of a benchmark, if there are any, and the records that its text adds. All
-    /// must be of the same machine.
+    /// Reads the records of a benchmark, if there are any, and the records that its template adds.
+    /// All must be of the same machine, because their figures are compared.
     fn read(folder: &Path, own: &str, parts: &[Part]) -> Result<Source> {
         let read = |name: &str| -> Result<(Machine, Vec<Record>)> {
             let machine = Machine::read(&output::machine_path(folder, name))?;
@@ -406,7 +406,7 @@ impl Source {
         Ok(Filled { text: format!("![{title}]({file})"), file: Some((file.into(), svg)) })
     }
 
-    /// The records of the placeholder's cases and metric, or an error if there are none.
+    /// Returns the records of the placeholder's cases and metric, or an error if there are none.
     fn select(&self, placeholder: &Placeholder) -> Result<Vec<&Record>> {
         let metric = placeholder.option("metric");
         let only = placeholder.option("only");
@@ -455,7 +455,7 @@ impl Source {
         Ok(format!("{ratio} | {} | {} ({})", value(ours), value(theirs), theirs.subject))
     }
 
-    /// The medians of a subject and of a peer, in the unit of the table.
+    /// Renders the medians of a subject and of a peer, in the unit of the table.
     fn pair(&self, placeholder: &Placeholder) -> Result<String> {
         let unit = placeholder.required("unit")?;
         let ours = self.one(placeholder, placeholder.option("subject"))?;
@@ -476,7 +476,7 @@ impl Source {
         Ok(format!("{} | {with_lto}", self.beside(placeholder)?))
     }
 
-    /// The only record of the placeholder's case, threads and metric for a subject.
+    /// Returns the only record of the placeholder's case, threads and metric for a subject.
     fn one(&self, placeholder: &Placeholder, subject: Option<&str>) -> Result<&Record> {
         let subject = subject.unwrap_or("quipu");
         let threads = match placeholder.option("threads") {
@@ -516,7 +516,7 @@ impl Source {
         Ok(format!("```text\n{}\n```", text.trim_end()))
     }
 
-    /// The line below a table that names the processor of the report's own benchmark.
+    /// Renders the line below a table that names the processor of the report's own benchmark.
     fn processor(&self) -> String {
         let machine = self.machine.as_ref();
         machine.map(|machine| format!("\n{}.", machine.processor())).unwrap_or_default()

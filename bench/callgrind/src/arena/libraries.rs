@@ -1,7 +1,7 @@
-//! The libraries under one interface, each used as its documentation recommends.
+//! The libraries under one interface, each used like its documentation recommends.
 //!
-//! The interface is not a trait: a minimum alignment is an argument of a type, which libraries
-//! bound in ways that a trait cannot express.
+//! This interface is not a trait, because a minimum alignment is an argument of a type, and
+//! libraries bound it in ways that a trait cannot express.
 
 macro_rules! quipu {
     ($module:ident, $policy:ty) => {
@@ -257,7 +257,7 @@ pub mod blink_alloc {
         #[inline(always)]
         pub(crate) fn with_size(size: usize) -> Self {
             let blink = Blink::with_chunk_size(size);
-            // Unlike the others, it has no chunk before the first allocation.
+            // Unlike the others, blink-alloc holds no chunk before the first allocation.
             let _ = blink.allocator().allocate(Layout::new::<[u64; 2]>());
             Self(blink)
         }

@@ -1,5 +1,5 @@
 //! Bump allocators: the cases, each with its setup, and the body whose instructions are counted.
-//! All libraries share the source of each case.
+//! All libraries share the source of each case, because their counts are compared.
 
 use std::alloc::Layout;
 use std::hint::black_box;
@@ -78,7 +78,7 @@ macro_rules! resize {
     ($library:ident $case:ident $black_box:ident $method:ident($old:ty => $new:ty)) => {
         case! { $library $case
             fn<'a>(bump: &'a Bump, block: NonNull<u8>) -> Block {
-                // SAFETY: The block has the old layout, and the sizes are in order.
+                // SAFETY: The block matches the old layout, and the sizes are in order.
                 unsafe {
                     bump.as_allocator().$method(block, Layout::new::<$old>(), Layout::new::<$new>())
                 }
@@ -90,7 +90,7 @@ macro_rules! resize {
         }
         case! { $library $black_box
             fn<'a>(bump: &'a Bump, block: NonNull<u8>, old: Layout, new: Layout) -> Block {
-                // SAFETY: The block has the old layout, and the sizes are in order.
+                // SAFETY: The block matches the old layout, and the sizes are in order.
                 unsafe { bump.as_allocator().$method(block, old, new) }
             }
             run => {
@@ -102,12 +102,12 @@ macro_rules! resize {
     };
 }
 
-/// Frees a block, which is the last one or not.
+/// Frees a block, either the last one or an earlier one.
 macro_rules! deallocate {
     ($library:ident $case:ident $black_box:ident $last:literal) => {
         case! { $library $case
             fn<'a>(bump: &'a Bump, block: NonNull<u8>) {
-                // SAFETY: The block has the layout, and nothing uses it.
+                // SAFETY: The block matches the layout, and no other code uses the block.
                 unsafe { bump.as_allocator().deallocate(block, Layout::new::<u32>()) }
             }
             run => {
@@ -121,7 +121,7 @@ macro_rules! deallocate {
         }
         case! { $library $black_box
             fn<'a>(bump: &'a Bump, block: NonNull<u8>, layout: Layout) {
-                // SAFETY: The block has the layout, and nothing uses it.
+                // SAFETY: The block matches the layout, and no other code uses the block.
                 unsafe { bump.as_allocator().deallocate(block, layout) }
             }
             run => {

@@ -1,8 +1,9 @@
-//! Measures families on a machine that pretends to have many CPUs: `many_cpus CPUS cold|hot` prints
-//! the memory of a series, and the times of an addition and of a scrape.
+//! Measures families on a machine that pretends to have many CPUs. For example, `many_cpus 128 hot`
+//! prints the memory of a series, and the times of an addition and of a scrape, on 128 CPUs; you
+//! can pass `cold` instead of `hot`.
 //!
-//! The process has one thread, and states in its own area for restartable sequences on which CPU it
-//! is. So the lanes of all CPUs are used, but no two cores contend.
+//! The process runs one thread, and states its CPU in a separate area for restartable sequences.
+//! This uses the lanes of all CPUs, but no two cores contend.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -82,7 +83,7 @@ type Update = Box<dyn Fn(&Enums)>;
 
 /// Makes families, uses all series on one CPU, or on each one, and scrapes one family.
 fn measure(cpus: u32, is_hot: bool, make: impl Fn(&Registry, &str) -> Update) -> String {
-    // A first family takes what the process needs once.
+    // The first family takes everything that the process needs only once.
     let registry = Registry::new();
     let first = make(&registry, "first");
     let (used, resident) = (registry.segment().used(), resident_bytes());
@@ -156,7 +157,7 @@ fn scrape(family: &Family) -> u64 {
 }
 
 /// Reads the lanes of such a family of counters in the order of a scrape cell by cell, twice, with
-/// lanes 4 KiB apart, like quipu before it added up lane by lane.
+/// lanes 4 KiB apart. This was quipu's order before it added up lane by lane.
 fn reproduce(cpus: usize) -> f64 {
     const LANE: usize = 512;
     let lanes: Vec<AtomicU64> = (0..(cpus + 1) * LANE).map(|_| AtomicU64::new(0)).collect();
@@ -171,7 +172,8 @@ fn entry_cells(lanes: &[AtomicU64], lane: usize) {
         let cells = lanes[cell..].iter().step_by(lane);
         cells.fold(0_u64, |sum, cell| sum.wrapping_add(cell.load(Ordering::Acquire)))
     };
-    // A counter has two cells; both are compared to zero, and the first one is then read again.
+    // A counter consists of two cells; both are compared to zero, and the first one is then read
+    // again.
     for series in 0..SERIES {
         let is_zero = black_box(sum(2 * series)) == 0 && black_box(sum(2 * series + 1)) == 0;
         black_box((is_zero, sum(2 * series)));

@@ -1,6 +1,6 @@
 //! The counts of all cells, and the file that records them: one JSON object per line.
 //!
-//! The first line has the versions of the libraries and tools; each other line is a cell.
+//! The first line contains the versions of the libraries and tools; each other line is a cell.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,19 +32,19 @@ pub const PEERS: [Library; 4] = [
     ("blink_alloc", "blink-alloc"),
 ];
 
-/// bump-scope with `SHRINKS` and `CLAIMABLE` false, so that shrinking a block frees nothing.
+/// bump-scope with `SHRINKS` and `CLAIMABLE` false, because then shrinking a block frees no memory.
 pub const NO_SHRINK: [Library; 2] = [
     ("bump_scope_up_no_shrink", "bump-scope up, no shrinks"),
     ("bump_scope_down_no_shrink", "bump-scope down, no shrinks"),
 ];
 
-/// The same with `DEALLOCATES` false, so that freeing a block does nothing.
+/// The same with `DEALLOCATES` false, because then freeing a block does not free its memory.
 pub const NO_FREE: [Library; 2] = [
     ("bump_scope_up_no_free", "bump-scope up, no frees"),
     ("bump_scope_down_no_free", "bump-scope down, no frees"),
 ];
 
-/// The peers of a comparison. Each has those of the one before.
+/// The peers of a comparison. Each comparison includes the peers of the previous one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum Peers {
     /// With their default settings.
@@ -77,7 +77,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// Whether either count is above a limit.
+    /// Returns whether either count is above a limit.
     pub fn exceeds(self, limit: Count) -> bool {
         self.instructions > limit.instructions || self.branches > limit.branches
     }
@@ -101,8 +101,8 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Whether a count of ours is comparable under both. The versions of the libraries, which
-    /// include ours, do not matter.
+    /// Returns whether a count of ours can be compared under both. The versions of the libraries,
+    /// which include ours, do not matter.
     pub fn comparable(&self, other: &Setting) -> bool {
         let tools = |setting: &Setting| {
             let Setting { rustc, llvm, target, libc, valgrind, libraries: _ } = setting.clone();
@@ -130,7 +130,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// One cell. Blink-alloc has none in cases that require a minimum alignment.
+    /// Returns one cell. For cases that require a minimum alignment, there is none of blink-alloc.
     pub fn count(&self, case: &str, library: &str) -> Option<Count> {
         if library == "blink_alloc" && case.ends_with("aligned") {
             return None;
@@ -156,7 +156,7 @@ impl Figures {
     }
 }
 
-/// Reads a file with one JSON object per line, of which the first is the setting.
+/// Reads a file with one JSON object per line. The first one is the setting.
 pub fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<(Setting, Vec<T>)> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
     let at = |line: usize| {
@@ -186,7 +186,7 @@ pub fn write_lines<T: Serialize>(
     fs::write(path, text).map_err(Error::file("write", path))
 }
 
-/// The lowest instructions and, independently, the lowest branches of some libraries.
+/// Returns the lowest instructions and, independently, the lowest branches of some libraries.
 pub fn lowest<'a>(
     figures: &Figures,
     case: &str,

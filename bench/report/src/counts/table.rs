@@ -110,7 +110,7 @@ const DEFAULTS: [Library; 8] =
 const SETTINGS: [Library; 8] =
     [OURS[0], OURS[1], OURS[4], OURS[5], NO_SHRINK[0], NO_SHRINK[1], NO_FREE[0], NO_FREE[1]];
 
-/// A table, or another part of the pages, by its name; `None` if there is none of this name.
+/// Renders a table, or another part of the pages, by its name; returns `None` for an unknown name.
 pub fn render(figures: &Figures, name: &str) -> Option<String> {
     let table = |table: &Table| rows(figures, table.cases, &DEFAULTS);
     Some(match name {
@@ -127,7 +127,7 @@ fn all_cases() -> Vec<&'static str> {
     TABLES.iter().flat_map(|table| table.cases).copied().collect()
 }
 
-/// The cases in which a count differs from that of the same library with default settings.
+/// Renders the cases whose count differs from the same library with default settings.
 fn settings(figures: &Figures) -> String {
     let pairs = [
         (OURS[4], OURS[0]),

@@ -6,7 +6,7 @@ use crate::record::Record;
 pub(super) struct Scale {
     /// The factor for a value in the record's unit.
     pub(super) factor: f64,
-    /// The new unit, including the space before it if it needs one.
+    /// The new unit, including the space before it if the unit needs one.
     pub(super) unit: String,
 }
 
@@ -25,19 +25,19 @@ pub(super) fn scale(value: f64, unit: &str) -> Scale {
     }
 }
 
-/// A value with its unit, for instance `4.70 ns`, `8.41 MB` or `79,100/s`.
+/// Formats a value with its unit, for example `4.70 ns`, `8.41 MB` or `79,100/s`.
 pub fn quantity(value: f64, unit: &str) -> String {
     let scale = scale(value, unit);
     format!("{}{}", number_of(value * scale.factor, unit), scale.unit)
 }
 
-/// The range of a median, in the median's scale and without its unit: `4.50 to 4.90`.
+/// Formats the range of a median, in the median's scale and without its unit: `4.50 to 4.90`.
 pub fn range(median: f64, min: f64, max: f64, unit: &str) -> String {
     let factor = scale(median, unit).factor;
     format!("{} to {}", number_of(min * factor, unit), number_of(max * factor, unit))
 }
 
-/// The number of runs of the records: `one run`, `5 runs`, `3 to 5 runs`.
+/// Formats the number of runs of the records: `one run`, `5 runs`, `3 to 5 runs`.
 pub fn runs(records: &[&Record]) -> String {
     let fewest = records.iter().map(|record| record.runs).min().unwrap_or(0);
     let most = records.iter().map(|record| record.runs).max().unwrap_or(0);
@@ -48,17 +48,17 @@ pub fn runs(records: &[&Record]) -> String {
     }
 }
 
-/// A ratio, for instance `12.1x`.
+/// Formats a ratio, for example `12.1x`.
 pub fn ratio(value: f64) -> String {
     format!("{}x", number(value))
 }
 
-/// The ratio of one of our figures: a row that we lose says so.
+/// Formats the ratio of one of our figures, with a mark if we lose.
 pub fn verdict(value: f64) -> String {
     if value < 1.0 { format!("{}, *lost*", ratio(value)) } else { ratio(value) }
 }
 
-/// Three significant digits, with commas: `0.690`, `4.70`, `113`, `79,100`.
+/// Formats three significant digits, with commas: `0.690`, `4.70`, `113`, `79,100`.
 pub fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
@@ -66,7 +66,7 @@ pub fn number(value: f64) -> String {
     let magnitude = value.abs().log10().floor() as i32;
     let step = 10f64.powi(magnitude - 2);
     let rounded = (value / step).round() * step;
-    // Rounding may have reached the next power of ten.
+    // Rounding can reach the next power of ten.
     let magnitude = rounded.abs().log10().floor().max(f64::from(magnitude)) as i32;
     let decimals = usize::try_from(2 - magnitude).unwrap_or(0);
     commas(&format!("{rounded:.decimals$}"))
@@ -89,7 +89,7 @@ fn pick(value: f64, base: f64, units: &[(&str, f64)]) -> Scale {
     Scale { factor: base / fits.1, unit: format!(" {}", fits.0) }
 }
 
-/// The digits of a number with commas, for instance `79,100`.
+/// Formats the digits of a number with commas, for example `79,100`.
 pub fn commas(digits: &str) -> String {
     let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
     let mut text = String::new();

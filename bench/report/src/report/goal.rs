@@ -1,5 +1,5 @@
-//! The cells of a goal: its bound, the measured figure, whether that is within the bound, and the
-//! figure of a peer.
+//! The cells of a goal: its bound, the measured figure, whether this figure is within the bound,
+//! and the figure of a peer.
 
 use super::format;
 use crate::record::Record;

@@ -1,8 +1,8 @@
-//! How a figure grows with an amount, the number at the end of the cases' names: a plot of a line
-//! for each subject, as SVG, and a table of the steepest steps.
+//! Shows how a figure grows with an amount, the number at the end of the cases' names: a plot with
+//! a line for each subject, as SVG, and a table of the steepest steps.
 //!
 //! A point is a median, with a line from the minimum to the maximum. The scales are logarithmic if
-//! the values differ much, as in a plot of bars.
+//! the values differ much, like in a plot of bars.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -19,7 +19,7 @@ const LEFT: i32 = 84;
 const VALUE_ROOM: i32 = 84;
 const RADIUS: i32 = 3;
 
-/// The plot as the text of an SVG file. All records must have one metric and unit.
+/// Renders the plot as an SVG file. All records must share one metric and unit.
 pub(super) fn render(title: &str, along: &str, records: &[&Record]) -> Result<String> {
     let lines = Lines::of(records)?;
     let first = records[0];
@@ -45,8 +45,8 @@ pub(super) fn render(title: &str, along: &str, records: &[&Record]) -> Result<St
     Ok(svg)
 }
 
-/// A table of the first and the last figure of each subject, and of its steepest step: the greatest
-/// ratio of a figure to that of the amount before.
+/// Renders a table of the first and the last figure of each subject, and of its steepest step: the
+/// greatest ratio of a figure to the figure of the amount before.
 pub(super) fn steps(records: &[&Record]) -> Result<String> {
     let lines = Lines::of(records)?;
     let mut rows = "| | least amount | greatest amount | steepest step |\n".to_string();
@@ -120,13 +120,13 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The number after the last slash of a case.
+/// Returns the number after the last slash of a case.
 fn amount(case: &str) -> Result<f64> {
     let text = case.rsplit('/').next().unwrap_or_default().replace(',', "");
     text.parse().map_err(|_| Error::report(format!("{case} does not end with an amount")))
 }
 
-/// The axes, and the edges of what is drawn in them.
+/// The axes, and the edges of the lines.
 struct Panel {
     along: Axis,
     up: Axis,

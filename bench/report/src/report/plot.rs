@@ -1,8 +1,8 @@
 //! A plot of records: groups of horizontal bars, as SVG.
 //!
-//! A group is a case on a number of threads. A bar in it is a subject's median, with a line from
-//! the minimum to the maximum. The scale is logarithmic if the values differ by more than
-//! [`LINEAR_SPAN`]. The panel is white, so that the text is legible on a dark page.
+//! A group is a case on a number of threads. A bar in a group is a subject's median, with a line
+//! from the minimum to the maximum. The scale is logarithmic if the values differ by more than
+//! [`LINEAR_SPAN`]. The panel is white, because its letters must be legible on a dark page.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -22,7 +22,8 @@ const BAR_GAP: i32 = 3;
 const GROUP_GAP: i32 = 16;
 /// The space to the right of the longest bar, for its value.
 const VALUE_ROOM: i32 = 84;
-/// The approximate width of a character: the font of an SVG is unknown until it is displayed.
+/// The approximate width of a character, because the font of an SVG is unknown until it is
+/// displayed.
 const CHARACTER: f64 = 7.4;
 
 pub(super) const TEXT: RGBColor = RGBColor(0x22, 0x2b, 0x36);
@@ -55,7 +56,7 @@ const PEERS: [RGBColor; 17] = [
     RGBColor(0xc4, 0xc4, 0xc4),
 ];
 
-/// The plot as the text of an SVG file. All records must have one metric and unit.
+/// Renders the plot as an SVG file. All records must share one metric and unit.
 pub(super) fn render(title: &str, records: &[&Record]) -> Result<String> {
     let first = *records.first().ok_or_else(|| Error::report("a plot of no records"))?;
     if records.iter().any(|r| r.metric != first.metric || r.unit != first.unit) {
@@ -92,7 +93,7 @@ struct Plot<'a> {
 /// The subjects with their colours, below the title.
 pub(super) struct Legend<'a> {
     entries: Vec<LegendEntry<'a>>,
-    /// The top of what is below it.
+    /// The top of the part below the legend.
     pub(super) bottom: i32,
 }
 
@@ -316,7 +317,8 @@ pub(super) fn text_width(text: &str) -> i32 {
     (text.len() as f64 * CHARACTER).ceil() as i32
 }
 
-/// Text that is vertically centred at the point. The size is in font units, each about 0.8 pixels.
+/// Writes a string that is vertically centred at the point. The size is in font units, each about
+/// 0.8 pixels.
 pub(super) fn text(
     area: &Area,
     text: &str,

@@ -1,8 +1,8 @@
-//! A scatter of two cases, as SVG: each subject that has both is a point with its name.
+//! A scatter of two cases, as SVG: each subject with both cases is a point with its name.
 //!
-//! The scale is logarithmic if the values differ much, as in a plot of bars. A name is placed where
-//! it covers neither a point nor another name. If there is no such place, it is omitted, and the
-//! subtitle shows the number of omitted names.
+//! The scale is logarithmic if the values differ much, like in a plot of bars. A name is placed
+//! where it covers neither a point nor another name. If there is no such place, the name is
+//! omitted, and the subtitle shows the number of omitted names.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -59,7 +59,8 @@ impl<'a> Point<'a> {
         &self.x.subject
     }
 
-    /// Its name without the group, which the colour shows, and without a version.
+    /// Returns its name without the group, because the colour shows the group, and without a
+    /// version.
     fn name(&self) -> String {
         let name = self.subject().split_once(':').map_or(self.subject(), |(_, name)| name);
         let words = name.split(' ').filter(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
@@ -159,7 +160,7 @@ fn place(points: &[Point]) -> Vec<Option<Place>> {
     let mut names: Vec<Option<Place>> = Vec::new();
     for point in points {
         let (x, y) = point.at;
-        // `text_width` is for a larger font than that of a name.
+        // `text_width` is for a larger font than the font of a name.
         let width = text_width(&point.name()) * 7 / 8;
         let at = |left: i32, top: i32| Place { left, top, right: left + width };
         let candidates = [

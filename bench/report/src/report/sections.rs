@@ -1,4 +1,4 @@
-//! Replaces the generated parts of a text that is otherwise written by hand.
+//! Replaces the generated parts of a file that is otherwise written by hand.
 //!
 //! Such a part begins with a line `<!-- figures NAME -->` and ends with a line `<!-- end -->`.
 
@@ -8,7 +8,7 @@ const START: &str = "<!-- figures ";
 const END: &str = "<!-- end -->";
 
 /// Replaces each generated part of `text` by the part of the same name in `generated`. Both contain
-/// the same parts, each once. `place` names the text in errors.
+/// the same parts, each once. `place` names the file in errors.
 pub(super) fn replace(place: &str, text: &str, generated: &str) -> Result<String> {
     let parts = parts(generated)?;
     let mut result = text.to_string();
@@ -24,7 +24,7 @@ pub(super) fn replace(place: &str, text: &str, generated: &str) -> Result<String
     }
 }
 
-/// The first line of each part, and its text.
+/// Returns the first line of each part, and its content.
 fn parts(text: &str) -> Result<Vec<(&str, &str)>> {
     let starts = text.lines().filter(|line| line.starts_with(START));
     starts
@@ -35,7 +35,7 @@ fn parts(text: &str) -> Result<Vec<(&str, &str)>> {
         .collect()
 }
 
-/// The text after a line, before the end.
+/// Returns the range after a line, before the end.
 fn text_of(text: &str, start: &str) -> Option<std::ops::Range<usize>> {
     let from = text.find(start)? + start.len();
     Some(from..from + text[from..].find(END)?)

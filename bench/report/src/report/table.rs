@@ -12,9 +12,9 @@ pub(super) enum Rows {
     Subjects,
 }
 
-/// A Markdown table, followed by a line that explains it. With a peer, the cell of every other
-/// subject shows how many times better than the peer it is. [`BEST`] stands for the best peer of
-/// each case; then only the cells of quipu show the ratio.
+/// Renders a Markdown table, followed by a line that explains it. With a peer, the cell of every
+/// other subject shows how many times better than this peer it is. [`BEST`] stands for the best
+/// peer of each case; then only the cells of quipu show the ratio.
 pub(super) fn render(records: &[&Record], peer: Option<&str>, rows: Rows) -> Result<String> {
     if let Some(peer) = peer.filter(|peer| *peer != BEST)
         && !records.iter().any(|record| record.subject == peer)
@@ -59,8 +59,8 @@ pub(super) fn render(records: &[&Record], peer: Option<&str>, rows: Rows) -> Res
     Ok(text)
 }
 
-/// The titles of the cases. Above a column, the metric and the number of threads are omitted if
-/// all columns have the same.
+/// Returns the titles of the cases. If all columns share the metric and the number of threads,
+/// these are omitted above a column.
 fn titles(cases: &[Case], records: &[&Record], rows: Rows) -> Vec<String> {
     let many_threads = records.iter().any(|record| record.threads > 1);
     let one_metric = cases.iter().all(|case| case.metric == cases[0].metric);
@@ -83,7 +83,7 @@ pub(super) fn subjects<'a>(records: &[&'a Record]) -> Vec<&'a str> {
     subjects
 }
 
-/// The key that the records of one case have in common.
+/// The key that the records of one case share.
 #[derive(PartialEq)]
 pub(super) struct Case<'a> {
     case: &'a str,
@@ -104,8 +104,8 @@ pub(super) fn cases<'a>(records: &[&'a Record]) -> Vec<Case<'a>> {
 }
 
 impl Case<'_> {
-    /// The case's name and metric. A metric is left out if it is a time or the case names it, and
-    /// the number of threads unless there are `many_threads`.
+    /// Returns the case's name and metric. A metric is omitted if it is a time or the case names
+    /// it, and the number of threads unless there are `many_threads`.
     fn title(&self, many_threads: bool) -> String {
         let title = self.case_and_threads(many_threads);
         match self.metric == "time" || self.case.ends_with(&format!("/{}", self.metric)) {
@@ -114,7 +114,7 @@ impl Case<'_> {
         }
     }
 
-    /// As `title`, without the metric.
+    /// Like `title`, without the metric.
     pub(super) fn case_and_threads(&self, many_threads: bool) -> String {
         match (many_threads, self.threads) {
             (false, _) => self.case.to_string(),
@@ -139,7 +139,7 @@ impl Case<'_> {
     }
 }
 
-/// Escapes text that would end a cell.
+/// Escapes characters that would end a cell.
 pub(super) fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
@@ -159,7 +159,7 @@ fn cell(record: &Record, case: &[&Record], peer: Option<&str>) -> String {
     }
     let compared = !is_reference && (record.is_ours() || peer != Some(BEST));
     if let Some(ratio) = reference.filter(|_| compared).and_then(|r| record.times_better_than(r)) {
-        // A variant of ours loses nothing that another one wins.
+        // A variant of ours is not marked as lost if another one of ours wins.
         let is_our_best = our_best(case).is_some_and(|best| best.subject == record.subject);
         let text = if is_our_best { format::verdict(ratio) } else { format::ratio(ratio) };
         cell.push_str(&format!(" {text}"));
@@ -184,7 +184,7 @@ fn legend(records: &[&Record], peer: Option<&str>) -> String {
     text
 }
 
-/// The head of the first Markdown table that has no rows.
+/// Returns the head of the first Markdown table without rows.
 pub(super) fn first_empty(text: &str) -> Option<&str> {
     let lines: Vec<&str> = text.lines().collect();
     let is_rule = |line: &str| {

@@ -1,20 +1,20 @@
-//! Splits the text of a report into plain parts and placeholders.
+//! Splits a template into plain parts and placeholders.
 
 use crate::{Error, Result};
 
-/// A part of the text.
+/// A part of the template.
 #[derive(Debug, PartialEq)]
 pub(super) enum Part<'a> {
-    /// Text that stays as it is.
+    /// A part that is copied.
     Text(&'a str),
-    /// The text between `{{` and `}}`.
+    /// The content between `{{` and `}}`.
     Placeholder(Placeholder),
 }
 
 /// `{{word words... key=value...}}`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placeholder {
-    /// The line in the text, from 1.
+    /// The line in the template, from 1.
     pub(super) line: usize,
     pub(super) word: String,
     pub(super) words: Vec<String>,
@@ -57,7 +57,7 @@ impl Placeholder {
     }
 }
 
-/// Splits a text. `place` names it in errors.
+/// Splits a template. `place` names it in errors.
 pub(super) fn parse<'a>(place: &str, text: &'a str) -> Result<Vec<Part<'a>>> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -77,7 +77,7 @@ pub(super) fn parse<'a>(place: &str, text: &'a str) -> Result<Vec<Part<'a>>> {
     Ok(parts)
 }
 
-/// Whether a text matches a pattern, in which each `*` matches any text.
+/// Returns whether a string matches a pattern. Each `*` in the pattern matches any characters.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -5,8 +5,9 @@ use super::table::{cases, escape};
 use crate::record::Record;
 use crate::{Error, Result};
 
-/// A Markdown table with a row for each name of either group, in the order of the records, and a
-/// column for each case: our figure, how many times better it is, and below it theirs.
+/// Renders a Markdown table with a row for each name of either group, in the order of the records,
+/// and a column for each case: our figure, how many times better it is, and below this the peer's
+/// figure.
 pub(super) fn render(records: &[&Record], ours: &str, theirs: &str) -> Result<String> {
     let mut names: Vec<&str> = Vec::new();
     for record in records {
