@@ -1,4 +1,5 @@
-# The public API of the published crates: lists in .ci/api, which a change of the API must renew.
+# The public API of the published crates: lists in .ci/api, which a change of the API must renew. And the
+# oldest versions of the dependencies and of Rust with which they build.
 
 # The packages and features of clippy in `make lint`, because cargo builds dependencies again for another
 # selection.
@@ -15,3 +16,23 @@ api: ## Compare the public API of the published crates with its lists
 api-renew: ## Write the lists of the public API
 	$(API_JSON)
 	$(API_LISTS) --renew $(or $(CARGO_TARGET_DIR),target)/doc $(PUBLISHED)
+
+# Outside of the workspace, because the versions are resolved for the published crates alone.
+OLDEST := $(CURDIR)/target/oldest
+
+.PHONY: minimal-versions
+minimal-versions: ## Check the published crates with the oldest versions of their dependencies
+	rustup toolchain list | grep -q '^$(NIGHTLY)-' || rustup toolchain install $(NIGHTLY) --profile minimal
+	python3 .ci/published.py $(OLDEST) $(PUBLISHED)
+	cd $(OLDEST) && $(CARGO) +$(NIGHTLY) update --quiet -Z direct-minimal-versions
+	cd $(OLDEST) && RUSTFLAGS=-Awarnings CARGO_TARGET_DIR=$(OLDEST)/target $(CARGO) +$(NIGHTLY) check \
+		--workspace --all-features --lib --locked --quiet
+
+RUST_VERSION = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+.PHONY: msrv
+msrv: ## Check the published crates with the oldest supported version of Rust
+	rustup toolchain list | grep -q '^$(RUST_VERSION)[.-]' || \
+		rustup toolchain install $(RUST_VERSION) --profile minimal
+	RUSTFLAGS=-Awarnings CARGO_TARGET_DIR=$(CURDIR)/target/msrv $(CARGO) +$(RUST_VERSION) check \
+		--locked --lib --all-features --quiet $(addprefix --package ,$(PUBLISHED))
