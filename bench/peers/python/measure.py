@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 
-# The duration of a run in seconds, and that with --quick.
+# The duration of a run in seconds, and the duration with --quick.
 FULL = 0.06
 QUICK = 0.004
 

@@ -1,11 +1,11 @@
 # Times code and prints records, one JSON object per line, with the keys of `Record` in
-# bench/src/record.rs. A record is of one run: a caller that starts this program several times
-# merges the runs.
+# bench/src/record.rs. A record is of one run: if you start this program several times, you merge
+# the runs.
 
 require "json"
 
 module Measure
-  # The duration of a run in seconds, and that with --quick.
+  # The duration of a run in seconds, and the duration with --quick.
   FULL = 0.06
   QUICK = 0.004
 
@@ -40,11 +40,11 @@ module Measure
     end
 
     # Returns a loop that runs the code the given number of times. The code is in the body of the
-    # loop, since a block would cost a call each time. It has the index as `i`, and the values of
-    # `needed` by their names. `before` runs once before the loop.
+    # loop, because a block would cost a call each time. You can use the index as `i`, and the
+    # values of `needed` by their names. `before` runs once before the loop.
     def loop_of(code, before: "", **needed)
       names = needed.keys.join(", ")
-      # As in most Ruby files, string literals are frozen.
+      # Like in most Ruby files, string literals are frozen.
       body = "# frozen_string_literal: true\n" \
              "lambda { |n, #{names}| #{before}; i = 0; while i < n; #{code}; i += 1; end }"
       work = eval(body, TOPLEVEL_BINDING.dup, "(measured)") # rubocop:disable Security/Eval
@@ -116,7 +116,7 @@ module Measure
       done.sum { |d| d[1] }
     end
 
-    # Times `runs` scrapes, after one that is not timed unless `runs` is 1. Returns the text.
+    # Times `runs` scrapes, after one that is not timed unless `runs` is 1. Returns the exposition.
     def scrape(name, subject, runs:)
       text = yield if runs > 1
       values = Array.new(runs) do

@@ -1,4 +1,4 @@
-# The original small benchmarks: a Hash, a key as a text, a file lock, and a round trip to Redis.
+# The original small benchmarks: a Hash, a key as a string, a file lock, and a round trip to Redis.
 
 require "cgi"
 require "json"

@@ -2,7 +2,7 @@
 #
 #   ruby stores.rb --workload increments --contender mmap --tmpfs DIR --disk DIR
 #
-# The folders are emptied: do not pass folders with other files.
+# This program empties the folders, so you must not pass folders with other files.
 
 require "fileutils"
 require "optparse"
@@ -41,7 +41,7 @@ end.parse!
 if options.contender == "raw"
   Raw.public_send(options.workload, options)
 else
-  # Load only the file of the contender: two files define the same module.
+  # Load only the file of the contender, because two files define the same module.
   files = {"mmap" => "mmap", "quipu" => "quipu", "quipu-store" => "quipu",
            "quipu-client-ruby" => "quipu", "synchronized" => "client_ruby",
            "direct-file-store" => "client_ruby", "no-store" => "client_ruby"}

@@ -105,7 +105,7 @@ module Workloads
     text.each_line.grep(/\A#{name}(_total)?[{ ]/).sum { |line| line.split.last.to_f }
   end
 
-  # A scrape of 1,000 series: with 8 live workers, and after 50 and 500 have died.
+  # A scrape of 1,000 series: with 8 live workers, and after the death of 50 and of 500.
   def scrape(contender, options)
     runs = Measure.some(contender.scrapes, 1)
     [["8 live workers", 8, true], ["50 dead workers", 50, false],
@@ -141,13 +141,13 @@ module Workloads
     raise "a scrape has #{lines.size} of #{most} metrics" unless lines.size == most
   end
 
-  # The subject, for cases that other languages also have.
+  # Returns the subject, for cases that other languages share.
   def in_ruby(contender)
     contender.subject == "quipu" ? "quipu (Ruby)" : contender.subject
   end
 
-  # Calls the block when `count` forked workers have done their work. If `live`, they stay alive
-  # until the block returns; otherwise they exit one after the other.
+  # Calls the block after `count` forked workers finished their work. If `live`, they stay alive
+  # until this block returns; otherwise they exit one after the other.
   def with_workers(count, live, work)
     leave = IO.pipe
     pids = Array.new(count) do
@@ -172,7 +172,7 @@ module Workloads
     pids.each { |pid| Process.wait(pid) } if live
   end
 
-  # The growth of files while workers come and go, one at a time: each counts 100 series.
+  # The growth of files while workers start and end, one at a time: each counts 100 series.
   def respawns(contender, options)
     last = Measure.some(200, 20)
     [false, true].each do |numbered|

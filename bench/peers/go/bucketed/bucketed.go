@@ -1,10 +1,10 @@
 // Package bucketed counts the events of a sliding window in buckets of a fixed length.
 //
-// It is an equivalent of the `counter` package of derlaft/ratecounter, which has no released
-// module. It is a rewrite with the same lock, data structures, allocation pattern, clock calls and
-// file format, so it has the same cost. It differs where the original is wrong: expired buckets are
-// always dropped (the original drops every second one in each call), negative durations are
-// refused, and a load replaces the state.
+// This package is an equivalent of the `counter` package of derlaft/ratecounter, because that
+// project released no module. It is a rewrite with the same lock, data structures, allocation
+// pattern, clock calls and file format, so this package costs the same. It differs where the
+// original is wrong: expired buckets are always dropped (the original drops every second one in
+// each call), negative durations are refused, and a load replaces the state.
 package bucketed
 
 import (
@@ -16,7 +16,7 @@ import (
 // Counter counts the events of the last window, to within one bucket.
 //
 // The buckets are separate heap objects, in order of time; total is their sum. Count takes the
-// write lock, because it drops the buckets that have expired.
+// write lock, because it drops expired buckets.
 type Counter struct {
 	window   time.Duration
 	accuracy time.Duration
@@ -29,7 +29,7 @@ type Counter struct {
 	clock func() int64
 }
 
-// bucket is one slice of time. The field names are those of the file format.
+// bucket is one slice of time. Its field names are the ones of the file format.
 type bucket struct {
 	// Timeint is the number of the bucket: nanoseconds since the Unix epoch / accuracy.
 	Timeint int64
@@ -66,8 +66,8 @@ func (c *Counter) Add() {
 	current.Count++
 	c.total++
 
-	// The next append would copy a full slice anyway: drop what has expired and leave room for two
-	// windows, so this happens once in two windows.
+	// The next append would copy a full slice anyway. Drop the expired buckets and leave room for two
+	// windows, because this then happens only once in two windows.
 	if len(c.buckets) == cap(c.buckets) {
 		c.expire()
 		roomy := make([]*bucket, len(c.buckets), max(2*c.span(), int64(len(c.buckets)+1)))
@@ -85,7 +85,7 @@ func (c *Counter) Count() int {
 	return c.total
 }
 
-// expire drops the buckets that have left the window. The caller holds the write lock.
+// expire drops the buckets that are older than the window. The caller holds the write lock.
 func (c *Counter) expire() {
 	oldest := c.tick() - c.span()
 	expired := 0

@@ -25,8 +25,8 @@ func (c *Counter) Save(path string) error {
 	return os.WriteFile(path, data, 0o644)
 }
 
-// Load replaces the state with that of the file and drops expired buckets. A missing file is an
-// empty state.
+// Load replaces the state with the contents of this file and drops expired buckets. A missing file
+// is an empty state.
 func (c *Counter) Load(path string) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

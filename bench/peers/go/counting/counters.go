@@ -95,7 +95,7 @@ func user(t turn) []measure.Record {
 	return records
 }
 
-// withCommas formats a count, for instance 18,000.
+// withCommas formats a count, for example 18,000.
 func withCommas(number int) string {
 	digits := fmt.Sprint(number)
 	for i := len(digits) - 3; i > 0; i -= 3 {

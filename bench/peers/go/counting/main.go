@@ -1,6 +1,6 @@
 // Command counting takes one turn of client_golang at a workload of the Rust program of the same
-// name, and prints a JSON line for each figure. For a workload that it does not know, it prints
-// nothing.
+// name, and prints a JSON line for each figure. You can pass any workload of that program: for an
+// unknown one, this command prints no line.
 package main
 
 import (
@@ -42,10 +42,10 @@ var workloads = map[string]func(turn) []measure.Record{
 	"histogram": histograms,
 }
 
-// turn says how much to measure.
+// turn is the amount to measure.
 type turn struct {
 	options measure.Options
-	// divisor scales all amounts down from those of a full turn.
+	// divisor scales down all amounts of a full turn.
 	divisor int
 }
 
@@ -54,7 +54,7 @@ func (t turn) series(full int) int {
 	return max(full/t.divisor, 100)
 }
 
-// time measures calls on a number of threads. The figure is the core time of an operation: the
+// time measures calls on a number of threads. This figure is the core time of an operation: the
 // elapsed time divided by the operations per core.
 func (t turn) time(name string, threads int, body func(thread, n int)) measure.Record {
 	subjects := []measure.Subject{{Name: subject, Setup: func() func(int, int) { return body }}}

@@ -1,9 +1,9 @@
 // Package exact counts the events of a sliding window from the time of each event.
 //
-// It is an equivalent of the `nanocounter` package of derlaft/ratecounter, which has no released
-// module. It is a rewrite with the same lock, data structures, allocation pattern, clock calls and
-// file format, so it has the same cost. It differs where the original is wrong: a write error of a
-// save is reported, and negative windows are refused.
+// This package is an equivalent of the `nanocounter` package of derlaft/ratecounter, because that
+// project released no module. It is a rewrite with the same lock, data structures, allocation
+// pattern, clock calls and file format, so this package costs the same. It differs where the
+// original is wrong: a write error of a save is reported, and negative windows are refused.
 package exact
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Counter counts the events of the last window exactly: those later than now - window.
+// Counter counts the events of the last window exactly: the events later than now - window.
 type Counter struct {
 	window time.Duration
 
@@ -47,8 +47,8 @@ func (c *Counter) Add() {
 
 	c.events = append(c.events, c.now())
 
-	// The next append would copy a full slice anyway: copy only what is in the window, with room for
-	// half as much again.
+	// The next append would copy a full slice anyway. Copy only the events in the window, with room
+	// for half of their number in addition.
 	if len(c.events) == cap(c.events) {
 		live := c.live()
 		c.events = append(make([]timestamp, 0, len(live)+len(live)/2), live...)

@@ -12,8 +12,9 @@ import (
 // eventSize is the number of bytes of an event in the file.
 const eventSize = 8
 
-// Save writes the events of the window as little-endian 64-bit nanoseconds, without a header. It
-// holds the read lock meanwhile, like the original. An empty window leaves the file unchanged.
+// Save writes the events of the window as little-endian 64-bit nanoseconds, without a header.
+// During this, it holds the read lock, like the original. An empty window leaves the file
+// unchanged.
 func (c *Counter) Save(path string) (err error) {
 	c.lock.RLock()
 	defer c.lock.RUnlock()
@@ -30,8 +31,8 @@ func (c *Counter) Save(path string) (err error) {
 	return binary.Write(file, binary.LittleEndian, live)
 }
 
-// Load replaces the events with those of the file. A missing file is an empty state; bytes after
-// the last complete event are ignored.
+// Load replaces the events with the contents of this file. A missing file is an empty state; bytes
+// after the last complete event are ignored.
 func (c *Counter) Load(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +52,7 @@ func (c *Counter) Load(path string) error {
 	if err := binary.Read(file, binary.LittleEndian, &events); err != nil {
 		return fmt.Errorf("exact: read %s: %w", path, err)
 	}
-	// The search requires sorted events, which the clock does not guarantee.
+	// The search requires sorted events, but the clock cannot guarantee this order.
 	sort.Slice(events, func(i, j int) bool { return events[i] < events[j] })
 	c.events = events
 	return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Options say how long and how often to measure.
+// Options are the durations and repetitions of a measurement.
 type Options struct {
 	// Runs is the number of timed runs of a subject.
 	Runs int
@@ -18,13 +18,13 @@ type Options struct {
 // Subject is one thing to time.
 type Subject struct {
 	Name string
-	// Setup prepares a run, and is not timed. It returns the body of the run, which does n
+	// Setup prepares a run, and is not timed. It returns the body of the run. This body does n
 	// operations, and is called once on each thread at the same time.
 	Setup func() (run func(thread int, n int))
 }
 
-// Time measures the subjects in rotation, one run of each in turn, so that drift of the machine
-// affects all equally. The figures are nanoseconds of wall time per operation of all threads:
+// Time measures the subjects in rotation, one run of each in turn, because a drift of the machine
+// then affects all equally. The figures are nanoseconds of wall time per operation of all threads:
 // elapsed / (threads * operations).
 func Time(options Options, name string, threads int, subjects []Subject) []Record {
 	operations := make([]int, len(subjects))
@@ -77,7 +77,7 @@ func HeapBytes(build func() any) float64 {
 	return float64(after) - float64(before)
 }
 
-// calibrate finds the number of operations per thread that take about the given time, and warms up.
+// calibrate finds the number of operations per thread that take about this time, and warms up.
 func calibrate(subject Subject, threads int, runTime time.Duration) int {
 	for n := 1; ; n *= 4 {
 		elapsed := once(subject, threads, n)

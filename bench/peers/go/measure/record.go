@@ -1,5 +1,5 @@
-// Package measure times the peers written in Go and prints the figures as JSON lines, with the same
-// format and method as the Rust harness.
+// Package measure times the peers written in Go and prints the figures as JSON lines. It uses the
+// format and the method of the Rust harness, because their figures are compared.
 package measure
 
 import (
@@ -9,7 +9,7 @@ import (
 )
 
 // Record is one figure: a line of the report's JSONL. The median, minimum and maximum of the runs
-// are in the given unit.
+// use this unit.
 type Record struct {
 	Case    string  `json:"case"`
 	Subject string  `json:"subject"`
@@ -31,7 +31,7 @@ type Label struct {
 	Unit    string
 }
 
-// Of makes the record from the values of all runs. There must be at least one.
+// Of makes the record from the values of all runs. You must pass at least one value.
 func (l Label) Of(values []float64) Record {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2

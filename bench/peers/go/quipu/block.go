@@ -2,7 +2,7 @@ package quipu
 
 import "fmt"
 
-// block is the body of a block that is being read (8.4).
+// block is the body of a block during this read (8.4).
 type block struct {
 	source
 	dictionary *dictionary
@@ -155,7 +155,7 @@ func (b *block) gauges(all []*series, changes []uint64, exceptions int) ([]Messa
 	return messages, nil
 }
 
-// shaped reads a list of a shape, which is at an index of the body.
+// shaped reads a list of a shape. This shape is at an index of the body.
 func (b *block) shaped(of *series, shape byte, at int) ([]float64, error) {
 	count, width := uint64(shape>>5), uint64(shape&0x1f)
 	if count == 0 {
@@ -184,7 +184,7 @@ func (b *block) shaped(of *series, shape byte, at int) ([]float64, error) {
 	return values, nil
 }
 
-// countValues fails if the lists of the block have too many values with a list that was just read.
+// countValues fails if a list that was just read gives this block too many values.
 func (b *block) countValues(count int) error {
 	b.values += count
 	if b.values > mostValues {
@@ -193,7 +193,7 @@ func (b *block) countValues(count int) error {
 	return nil
 }
 
-// change is the change that a number of a column stands for.
+// change decodes a number of a column.
 func change(number uint64) int64 {
 	return int64(number>>1) ^ -int64(number&1)
 }

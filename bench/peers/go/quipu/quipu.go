@@ -1,10 +1,10 @@
-// Package quipu reads quipu's own format on the wire: messages that stand alone (Decode) and streams
-// of blocks, version 2 (Reader).
+// Package quipu reads quipu's own format on the wire: separate messages (Decode) and streams of
+// blocks, version 2 (Reader).
 //
 // It was written only from section 8 of docs/formats.md and shares no code with the Rust library,
-// to test whether that page suffices. It is plain rather than fast. Section numbers in comments are
-// those of the page. Where the page does not define the meaning of bytes that no writer writes,
-// they are refused.
+// because it tests whether you can implement the format from this page. It is plain rather than
+// fast. Section numbers in comments refer to this page. If the page does not define the meaning of
+// bytes that no writer writes, they are refused.
 package quipu
 
 import (
@@ -14,7 +14,7 @@ import (
 	"math"
 )
 
-// Kind says which of the four messages a message is. The numbers are those on the wire.
+// Kind is one of the four kinds of messages. Its numbers are the numbers on the wire.
 type Kind uint8
 
 // The kinds.
@@ -33,7 +33,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Message is a message of any kind. Fields that its kind lacks are zero.
+// Message is a message of any kind. Fields that this kind lacks are zero.
 type Message struct {
 	Kind Kind
 	// Type is the type of a union: 1 counter, 2 batch timer, 3 gauge, or any other.
@@ -44,8 +44,8 @@ type Message struct {
 	Gauge   float64
 }
 
-// Union is the message as a union: a message of kind 0 to 2 becomes the union of its type. Slices
-// are shared with it.
+// Union returns the message as a union: a message of kind 0 to 2 becomes the union of its type. The
+// result shares the slices of this message.
 func (m Message) Union() Message {
 	if m.Kind != KindUnion {
 		m.Type = int8(m.Kind) + 1
@@ -54,9 +54,10 @@ func (m Message) Union() Message {
 	return m
 }
 
-// Decode reads a message that stands alone (8.3). Bytes after it are an error, and so is the start
-// of a block. Every error is an *Error, which wraps io.ErrUnexpectedEOF if the message is truncated.
-// The message shares nothing with the input, and takes at most 64 times its memory.
+// Decode reads a separate message (8.3). Bytes after this message are an error, and so is the start
+// of a block. Every error is an *Error, which wraps io.ErrUnexpectedEOF if the message is
+// truncated. The message does not share the input, so you can reuse the input. It takes at most 64
+// times its memory.
 func Decode(input []byte) (Message, error) {
 	s := source{bytes: input, cut: io.ErrUnexpectedEOF}
 	head, err := s.byte("a message")
@@ -86,9 +87,9 @@ func Decode(input []byte) (Message, error) {
 	return m, nil
 }
 
-// Error says what was expected at an offset of the input, and what was found there.
+// Error describes the expected value and the found one at an offset of the input.
 type Error struct {
-	// Offset is that of the first invalid byte, from the start of the message or stream.
+	// Offset is the position of the first invalid byte, from the start of the message or stream.
 	Offset   int64
 	Expected string
 	Found    string
@@ -111,7 +112,7 @@ type source struct {
 	at int
 	// base is the offset of the first byte.
 	base int64
-	// cut is the cause of errors that say that bytes are missing.
+	// cut is the cause of errors about missing bytes.
 	cut error
 }
 
@@ -148,7 +149,7 @@ func (s *source) union(m *Message) error {
 	return nil
 }
 
-// id reads the id of a message that stands alone, whose head was already read (8.3).
+// id reads the id of a separate message, whose head was already read (8.3).
 func (s *source) id(head byte) ([]byte, error) {
 	length := uint64(head & 0x3f)
 	var bits uint64
@@ -185,7 +186,7 @@ func (s *source) id(head byte) ([]byte, error) {
 	return append([]byte{}, id...), err
 }
 
-// list reads a list of values (8.2). It is nil if it is empty.
+// list reads a list of values (8.2). If this list is empty, the result is nil.
 func (s *source) list() ([]float64, error) {
 	begin := s.at
 	head, err := s.byte("a list")
@@ -218,7 +219,7 @@ func (s *source) list() ([]float64, error) {
 	case formManyPlaces:
 		return s.decimals(count, 5)
 	case formNumbers:
-		// A number takes a byte or more.
+		// A number takes at least one byte.
 		if count > s.left() {
 			return nil, s.missing(fmt.Sprintf("%d numbers", count))
 		}
@@ -364,7 +365,7 @@ func (s *source) varint(what string) (uint64, error) {
 // must be 0.
 func (s *source) packed(count, width uint64, what string) (packed, error) {
 	what = fmt.Sprintf("%s of %d times %d bits", what, count, width)
-	// The product does not overflow: both factors are bounded by the maximum length of a slice.
+	// The product cannot overflow, because both factors are bounded by the maximum length of a slice.
 	if count > s.left()*8 || count*width > s.left()*8 {
 		return packed{}, s.missing(what)
 	}
@@ -402,7 +403,7 @@ func (s *source) byte(what string) (byte, error) {
 	return s.bytes[s.at-1], nil
 }
 
-// take takes the bytes of something. They are shared with the source.
+// take takes the bytes of something. These bytes are shared with the source.
 func (s *source) take(length uint64, what string) ([]byte, error) {
 	if length > s.left() {
 		return nil, s.missing(fmt.Sprintf("%s, %d bytes", what, length))
@@ -422,13 +423,13 @@ func (s *source) end(what string) error {
 
 func (s *source) left() uint64 { return uint64(len(s.bytes) - s.at) }
 
-// missing is the error if the bytes that are left are too few.
+// missing returns the error for too few remaining bytes.
 func (s *source) missing(expected string) error {
 	found := fmt.Sprintf("the end after %d bytes", s.left())
 	return &Error{s.base + int64(s.at), expected, found, s.cut}
 }
 
-// wrong is the error if something else was expected at an index.
+// wrong returns the error for an unexpected value at an index.
 func (s *source) wrong(at int, expected, found string, arguments ...any) error {
 	return &Error{s.base + int64(at), expected, fmt.Sprintf(found, arguments...), nil}
 }
@@ -443,7 +444,8 @@ const (
 	lengthFollows = 63
 )
 
-// characters are those of packed ids, by their code. The first 32 have codes of 5 bits.
+// characters contains the characters of packed ids, by their code. The first 32 use codes of 5
+// bits.
 const characters = `abcdefghijklmnopqrstuvwxyz=,._-/` + `0123456789:;{}"@+~%#*&?!<>()[]| `
 
 // The values of a union that follow (8.3).

@@ -22,7 +22,7 @@ type vector struct {
 	bytes []byte
 }
 
-// sameBits tells whether two messages are equal bit by bit. An empty slice equals nil.
+// sameBits returns whether two messages are equal bit by bit. An empty slice equals nil.
 func sameBits(a, b Message) bool {
 	same := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 	return a.Kind == b.Kind && a.Type == b.Type && bytes.Equal(a.ID, b.ID) &&
@@ -110,7 +110,7 @@ func unhex(t testing.TB, text string) []byte {
 	return data
 }
 
-// readAll is all messages up to the end or an error.
+// readAll returns all messages up to the end or an error.
 func readAll(input []byte) (all []Message, err error) {
 	r := NewReader(bytes.NewReader(input))
 	for {
@@ -125,7 +125,7 @@ func readAll(input []byte) (all []Message, err error) {
 	}
 }
 
-// compare fails the test unless the messages equal those of the vectors, bit by bit, as unions.
+// compare fails the test unless these messages equal the vectors, bit by bit, as unions.
 func compare(t *testing.T, got []Message, want []vector) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -138,7 +138,7 @@ func compare(t *testing.T, got []Message, want []vector) {
 	}
 }
 
-// described fails the test unless an error has an offset and says what was expected.
+// described fails the test unless an error contains an offset and the expected value.
 func described(t *testing.T, err error, length int) {
 	t.Helper()
 	var e *Error
@@ -314,7 +314,7 @@ func blocks(t testing.TB) (all [][]byte) {
 	return all
 }
 
-// messagesOf is the number of messages in blocks.
+// messagesOf returns the number of messages in these blocks.
 func messagesOf(blocks [][]byte) (count int) {
 	for _, block := range blocks {
 		h := header(block[:headerLength])
@@ -422,7 +422,7 @@ func TestDamagedBlocksAreErrors(t *testing.T) {
 				t.Fatalf("block %d, byte %d: no error", i, at)
 			}
 			described(t, err, len(input))
-			// A wrong length may reach beyond the end.
+			// A wrong length can reach beyond the end.
 			caught := errors.Is(err, ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF)
 			ofLength := at >= offsetLength && at < offsetSequence
 			if at >= offsetChecksum && !ofLength && !caught {
@@ -604,7 +604,8 @@ func TestFaultsInSoundBlocksAreErrors(t *testing.T) {
 
 func TestADictionaryHasAtMostSoManySeries(t *testing.T) {
 	const inBlock = 128
-	// Each defines a counter without an id, from 0, and the message of the block is of the first.
+	// Each block defines a counter without an id, from 0, and contains one message of the first
+	// counter.
 	body := append(bytes.Repeat([]byte{0, 0, 0, 0}, inBlock), 0, 0)
 	one := counts{counters: 1, definitions: inBlock}
 	var input []byte
@@ -667,7 +668,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzStream decodes any bytes as a stream. A reader can start where FindStart says.
+// FuzzStream decodes any bytes as a stream. A reader can start at the offset that FindStart
+// returns.
 func FuzzStream(f *testing.F) {
 	for _, block := range blocks(f) {
 		f.Add(block)
@@ -691,5 +693,5 @@ func FuzzStream(f *testing.F) {
 // vectors is the folder of the Rust library's vectors.
 const vectors = "../../../../crates/wire/tests/vectors"
 
-// absent is a field that a message lacks.
+// absent stands for a field that this message lacks.
 const absent = "-"

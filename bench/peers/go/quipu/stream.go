@@ -9,13 +9,14 @@ import (
 	"io"
 )
 
-// Errors about blocks. An error of Reader wraps one of them if it applies.
+// Errors about blocks. If one of these applies, an error of Reader wraps it.
 var (
 	// ErrChecksum is for a block with a wrong checksum.
 	ErrChecksum = errors.New("quipu: the checksum of a block is wrong")
 	// ErrLost is for a block that does not follow the previous one.
 	ErrLost = errors.New("quipu: blocks were lost")
-	// ErrNoDictionary is for a first block that does not begin the dictionary. See FindStart.
+	// ErrNoDictionary is for a first block that does not begin the dictionary. In this case, use
+	// FindStart.
 	ErrNoDictionary = errors.New("quipu: the dictionary begins in an earlier block")
 )
 
@@ -56,18 +57,18 @@ type series struct {
 	places byte
 }
 
-// NewReader reads a stream from a block that begins the dictionary: from the start of a stream, or
-// from an offset that FindStart returned.
+// NewReader reads a stream from a block that begins the dictionary. You can pass a stream from its
+// start, or from an offset that FindStart returned.
 func NewReader(reader io.Reader) *Reader {
 	return &Reader{reader: reader}
 }
 
 // FindStart returns the offset of the first block where a reader can start, and whether there is
-// one. Such a block is complete and sound, and begins the dictionary. A receiver that lost blocks,
-// or joins a stream in its middle, calls it and makes a new Reader.
+// one. Such a block is complete and sound, and begins the dictionary. Use this if your receiver
+// lost blocks, or joins a stream in its middle, and then make a new Reader.
 //
-// Maliciously crafted input can make it compute a checksum of all bytes for every 24 of them: limit
-// untrusted input to a few MiB.
+// Maliciously crafted input can make it compute a checksum of all bytes for every 24 of them. If
+// you do not trust the input, limit it, for example to a few MiB.
 func FindStart(input []byte) (offset int, found bool) {
 	for {
 		next := bytes.Index(input[offset:], magic)
@@ -82,11 +83,12 @@ func FindStart(input []byte) (offset int, found bool) {
 	}
 }
 
-// Next is the next message, or io.EOF at the end of the last block. Every other error is an *Error
-// with the offset in the stream and the problem; no message of the block that it concerns is
-// returned. After an error, every call returns it again.
+// Next returns the next message, or io.EOF at the end of the last block. Every other error is an
+// *Error with the offset in the stream and the problem; no message of this block is returned. After
+// an error, every call returns the same error again.
 //
-// The message's id is shared with the reader and with other messages: do not modify it.
+// The message shares its id with the reader and with other messages, so you must not modify this
+// id.
 func (r *Reader) Next() (Message, error) {
 	for r.failed == nil && len(r.messages) == 0 {
 		r.failed = r.readBlock()
@@ -152,7 +154,8 @@ func (r *Reader) readBlock() error {
 	return nil
 }
 
-// readBody reads the body of a block. It allocates what arrives, not what the header promises.
+// readBody reads the body of a block. It allocates by the bytes that arrive, because the length in
+// this header cannot be trusted.
 func (r *Reader) readBody(length uint32) ([]byte, error) {
 	var body bytes.Buffer
 	read, err := io.Copy(&body, io.LimitReader(r.reader, int64(length)))
@@ -245,7 +248,7 @@ func (s *source) decimal(of *series) (err error) {
 	return err
 }
 
-// startsDictionary reports whether a reader can start with the block at the start of the bytes.
+// startsDictionary returns whether a reader can start with this block, at the start of the bytes.
 func startsDictionary(input []byte) bool {
 	if len(input) < headerLength {
 		return false
@@ -258,7 +261,7 @@ func startsDictionary(input []byte) bool {
 	return length <= min(uint64(len(body)), mostBodyBytes) && h.sum(body[:length]) == h.checksum()
 }
 
-// cutBlock is the error if a stream ends after read bytes of a part of a block.
+// cutBlock returns the error for a stream that ends after read bytes of a part of a block.
 func cutBlock(offset int64, expected string, read int) error {
 	found := fmt.Sprintf("the end of the stream after %d of them", read)
 	return &Error{offset, expected, found, io.ErrUnexpectedEOF}
@@ -284,14 +287,14 @@ func (h *header) count() (count int) {
 	return count
 }
 
-// sound reports whether a block can have these flags and counts.
+// sound returns whether a block can contain these flags and counts.
 func (h *header) sound() bool {
 	count := h.count()
 	return h[offsetFlags] <= 1 && h[offsetZero] == 0 && count >= 1 && count <= mostMessages &&
 		int(h[offsetExceptions]) <= h.of(KindGauge)
 }
 
-// sum is the checksum that a block with this body should have.
+// sum returns the checksum for a block with this body.
 func (h *header) sum(body []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(h[offsetLength:]), crc32.IEEETable, body)
 }

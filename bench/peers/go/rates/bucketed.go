@@ -87,8 +87,8 @@ var bucketedCases = []benchmark{
 	}},
 }
 
-// filledBuckets makes a counter of 300 buckets. Its clock stops once they are filled, so all of
-// them stay in the window however long the benchmark takes.
+// filledBuckets makes a counter of 300 buckets. Its clock stops once they are filled, because all
+// of them must stay in the window, even if this benchmark takes long.
 func filledBuckets() (*bucketed.Counter, error) {
 	now := time.Now().UnixNano()
 	counter, err := bucketed.NewWithClock(window, accuracy, func() int64 { return now })

@@ -10,7 +10,7 @@ import (
 )
 
 var exactCases = []benchmark{
-	// Each run starts with a million events in the window and adds to them.
+	// Each run starts with a million events in the window and adds more events.
 	{"exact/add", func(b bench) ([]measure.Record, error) {
 		return b.shared(exactName, func() func(int) {
 			counter := filledEvents()
@@ -101,8 +101,8 @@ func filledEvents() *exact.Counter {
 	return counter
 }
 
-// frozenEvents makes a counter with a million events whose clock then stops, so all of them stay in
-// the window however long the benchmark takes.
+// frozenEvents makes a counter with a million events whose clock then stops, because all of them
+// must stay in the window, even if this benchmark takes long.
 func frozenEvents() (*exact.Counter, error) {
 	now := time.Now().UnixNano()
 	counter, err := exact.NewWithClock(window, func() int64 { return now })

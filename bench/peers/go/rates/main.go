@@ -19,8 +19,8 @@ const (
 	constantName = "paulbellamy/ratecounter v0.2.0"
 )
 
-// The settings of derlaft/ratecounter's server: a window of a minute in buckets of 200 ms, and
-// a million events in it.
+// The settings of derlaft/ratecounter's server: a window of a minute in buckets of 200 ms. This
+// window contains a million events.
 const (
 	window   = time.Minute
 	accuracy = 200 * time.Millisecond
@@ -33,7 +33,7 @@ type benchmark struct {
 	run  func(bench) ([]measure.Record, error)
 }
 
-// bench is the context in which a benchmark runs.
+// bench is the context of a benchmark.
 type bench struct {
 	options measure.Options
 	name    string
@@ -105,7 +105,7 @@ func (b bench) shared(subject string, setup func() func(n int)) ([]measure.Recor
 	return records, nil
 }
 
-// file measures a call that may fail, on one thread.
+// file measures a call that can fail, on one thread.
 func (b bench) file(subject string, call func() error) ([]measure.Record, error) {
 	var failed error
 	subjects := []measure.Subject{{Name: subject, Setup: func() func(int, int) {
@@ -138,7 +138,7 @@ func spread() func() int64 {
 	}
 }
 
-// keep uses a result, so that the calls that made it are not optimised away.
+// keep uses a result, because the calls that made it could otherwise be optimised away.
 //
 //go:noinline
 func keep(int) {}

@@ -1,8 +1,8 @@
 // Command rateserver responds to every HTTP request with the number of requests in the last window,
 // as 20 digits.
 //
-// It is an equivalent of the server of derlaft/ratecounter: net/http, the bucketed counter, and a
-// state file that is written on a timer and at SIGINT or SIGTERM.
+// This command is an equivalent of the server of derlaft/ratecounter: net/http, the bucketed
+// counter, and a state file that is written on a timer and at SIGINT or SIGTERM.
 package main
 
 import (

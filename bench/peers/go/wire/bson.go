@@ -15,7 +15,7 @@ func newBSON[T any](s slots[T]) Codec {
 	return &bsonCodec[T]{s}
 }
 
-// Marshal is MarshalFresh, as the library makes the buffer.
+// Marshal is MarshalFresh, because the library makes the buffer.
 func (c *bsonCodec[T]) Marshal(n int) ([]byte, error) { return c.MarshalFresh(n) }
 
 // MarshalFresh is bson.Marshal.

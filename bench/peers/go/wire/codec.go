@@ -1,10 +1,11 @@
 // Package wire marshals four messages of metrics with Go's libraries for wire formats. Each library
-// is a row of the comparison. The original comparison is the benchmark of 2017 from which this one
-// started.
+// is a row of this comparison. The original comparison is the benchmark of 2017 that this one
+// started from.
 //
-// The rows' loops do what a careful user of the library would: encoders, decoders and buffers are
-// reused and reset, decoding fills a struct that is reused, and nothing grows from one iteration to
-// the next. The caller must check that a row decodes what it encoded, with Check.
+// The rows' loops match the code of a careful user of the library: encoders, decoders and buffers
+// are reused and reset, decoding fills a struct that is reused, and no buffer grows from one
+// iteration to the next. You must call Check first, because a row must decode the message that it
+// encoded.
 package wire
 
 import (
@@ -14,10 +15,10 @@ import (
 	"strings"
 )
 
-// Codec marshals and unmarshals messages of one kind. It contains the loops, so that they call the
-// library as directly as a user would.
+// Codec marshals and unmarshals messages of one kind. It contains the loops, because they must call
+// the library as directly as your code would.
 type Codec interface {
-	// Load sets the message to marshal. Its slices must not change.
+	// Load sets the message to marshal. You must not change its slices.
 	Load(m Message)
 	// Marshal marshals the message n times into a buffer that the codec reuses. It returns the last
 	// result, which is valid until the next call.
@@ -26,17 +27,17 @@ type Codec interface {
 	MarshalFresh(n int) ([]byte, error)
 	// Unmarshal unmarshals the data n times into a struct that the codec reuses.
 	Unmarshal(data []byte, n int) error
-	// Message is the last unmarshalled message. It is valid until the next call, and as long as the
-	// data.
+	// Message returns the last unmarshalled message. You can use this message until the next call, and
+	// as long as the data is valid.
 	Message() Message
 }
 
-// Row is one library, used in one way.
+// Row is one library, used in one way, for example with ids that are borrowed from the data.
 type Row struct {
 	// Name is the name in the report.
 	Name string
-	// Reuses tells whether the library can marshal into a given buffer. If it cannot, Marshal is the
-	// same as MarshalFresh.
+	// Reuses is true if the library can marshal into a given buffer. If it cannot do this, Marshal is
+	// the same as MarshalFresh.
 	Reuses bool
 	// New makes a codec with its own encoders, decoders and buffers.
 	New func(kind Kind) Codec
@@ -62,7 +63,7 @@ func Find(name string) (Row, error) {
 }
 
 // Check verifies that a codec unmarshals the message that it marshals, repeatedly and from new
-// buffers, too. It leaves the message loaded, and returns it marshalled.
+// buffers, too. It leaves this message loaded, and returns it marshalled.
 func Check(codec Codec, m Message) ([]byte, error) {
 	codec.Load(m)
 	var data []byte
@@ -96,7 +97,7 @@ func byKind(counter, batchTimer, gauge, union func() Codec) func(Kind) Codec {
 	}
 }
 
-// slots has the structs of a codec: the one to marshal, and the one to unmarshal into.
+// slots contains the structs of a codec: the one to marshal, and the one to unmarshal into.
 type slots[T any] struct {
 	in, out *T
 	// buffer is for marshalling, in codecs that reuse one.

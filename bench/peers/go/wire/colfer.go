@@ -13,7 +13,7 @@ var colferRow = Row{
 	),
 }
 
-// colferUnion is the message with an unsigned type, since colfer has no signed 8-bit integers.
+// colferUnion is the message with an unsigned type, because colfer lacks signed 8-bit integers.
 type colferUnion colfer.MetricUnion
 
 func (u *colferUnion) load(m Message) {
@@ -31,7 +31,7 @@ func (u *colferUnion) clear() {
 	*u = colferUnion{ID: u.ID[:0], BatchTimerVal: u.BatchTimerVal[:0]}
 }
 
-// colferMethods are the generated methods for which one loop serves all messages.
+// colferMethods are the generated methods that one loop can use for all messages.
 type colferMethods[T any] interface {
 	*T
 	MarshalBinary() ([]byte, error)
@@ -86,8 +86,8 @@ func (c *colferCodec[T, P]) Unmarshal(data []byte, n int) error {
 	return c.unmarshal(c.out, data, n)
 }
 
-// The generated method does not reset a field that is zero, and makes new slices. So each message
-// has its own loop, which clears the struct in place.
+// The generated method does not reset a field that is zero, and makes new slices. This is why each
+// message needs a separate loop that clears the struct in place.
 
 func colferCounters(out *colfer.Counter, data []byte, n int) error {
 	for range n {

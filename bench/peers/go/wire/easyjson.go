@@ -57,7 +57,7 @@ func newEasyJSON[T any, P easyMethods[T]](s slots[T]) Codec {
 // buffer.
 const room = 32
 
-// Marshal gives the writer the buffer of the last message, and takes it back.
+// Marshal gives the writer the buffer of the last message, and takes this buffer back.
 func (c *easyCodec[T, P]) Marshal(n int) ([]byte, error) {
 	in := P(c.in)
 	var w jwriter.Writer

@@ -10,9 +10,10 @@ import (
 
 // flatBuffers is google/flatbuffers, read into a struct like the other rows, with the id copied.
 //
-// Builders from version 1.8, the oldest available, leave out the end of a vtable if all its fields
-// are defaults. The builder of the original comparison did not, so its union had 4 bytes more.
-// Builders after version 1.9 also align the whole to 8 bytes, which adds 4 bytes to a timer.
+// Builders from version 1.8, the oldest available, omit the end of a vtable if all its fields are
+// defaults. The builder of the original comparison did not do this, so its union took 4 bytes more.
+// Builders after version 1.9 also align the whole to 8 bytes, which adds 4 bytes, for example to a
+// timer.
 var flatBuffers = Row{
 	Name: "flatbuffers", Reuses: true,
 	New: plain(
@@ -35,7 +36,7 @@ var flatBuffersBorrowed = Row{
 	),
 }
 
-// freshCapacity is the capacity of a new builder: enough for the original messages, since the
+// freshCapacity is the capacity of a new builder: enough for the original messages, because the
 // library cannot compute their size.
 const freshCapacity = 128
 
@@ -83,7 +84,7 @@ func (c *flatCodec[T]) Unmarshal(data []byte, n int) error {
 	return nil
 }
 
-// The readers borrow the id, or copy it to the slice that the struct has.
+// The readers borrow the id, or copy it to the slice of the struct.
 
 func readCounter(data []byte, out *Counter, borrow bool) {
 	var table flatbuffers.Counter
@@ -132,7 +133,7 @@ func taken(kept, id []byte, borrow bool) []byte {
 	return append(kept[:0], id...)
 }
 
-// The builders write from the end: first what the table refers to, then the table.
+// The builders write from the end: first the values that the table refers to, then the table.
 
 func buildCounter(b *google.Builder, in *Counter) {
 	id := b.CreateByteVector(in.ID)
@@ -173,7 +174,7 @@ func buildUnion(b *google.Builder, in *MetricUnion) {
 	b.Finish(flatbuffers.MetricUnionEnd(b))
 }
 
-// buildValues fills a vector that was started. The builder has made room for it.
+// buildValues fills a vector that was started. The builder has already made room for this vector.
 func buildValues(b *google.Builder, values []float64) google.UOffsetT {
 	for i := len(values) - 1; i >= 0; i-- {
 		b.PlaceFloat64(values[i])

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// gobFresh is encoding/gob with a new encoder and decoder for each message, which includes the
+// gobFresh is encoding/gob with a new encoder and decoder for each message. This includes the
 // definition of the type each time.
 var gobFresh = Row{
 	Name: "gob", Reuses: true,
@@ -19,7 +19,8 @@ var gobStream = Row{
 	New: plain(newGobStream, newGobStream, newGobStream, newGobStream),
 }
 
-// Gob numbers the types of a process in the order of their first use. This fixes the order.
+// Gob numbers the types of a process in the order of their first use. This function fixes the
+// order.
 func init() {
 	encoder := gob.NewEncoder(io.Discard)
 	for _, m := range []any{&Counter{}, &BatchTimer{}, &Gauge{}, &MetricUnion{}} {
@@ -51,7 +52,7 @@ func (c *gobCodec[T]) Marshal(n int) ([]byte, error) {
 	return c.kept.Bytes(), nil
 }
 
-// MarshalFresh reuses nothing.
+// MarshalFresh reuses neither the buffer nor the encoder.
 func (c *gobCodec[T]) MarshalFresh(n int) ([]byte, error) {
 	var fresh *bytes.Buffer
 	for range n {

@@ -13,7 +13,7 @@ var gogoProtobuf = Row{
 	),
 }
 
-// gogoMethods are the generated methods for which one loop serves all messages.
+// gogoMethods are the generated methods that one loop can use for all messages.
 type gogoMethods[T any] interface {
 	*T
 	Marshal() ([]byte, error)
@@ -68,8 +68,8 @@ func (c *gogoCodec[T, P]) Unmarshal(data []byte, n int) error {
 	return c.unmarshal(c.out, data, n)
 }
 
-// The generated method does not reset a field that is zero, and appends to a list. So each message
-// has its own loop, which clears the struct in place.
+// The generated method does not reset a field that is zero, and appends to a list. This is why each
+// message needs a separate loop that clears the struct in place.
 
 func gogoCounters(out *gogo.Counter, data []byte, n int) error {
 	for range n {

@@ -6,14 +6,14 @@ import (
 )
 
 // jsonReflection is encoding/json by itself. It writes exponents for fewer floats than easyjson, so
-// the texts of large and small floats differ.
+// the output for large and small floats differs.
 var jsonReflection = Row{
 	Name: "json-reflection", Reuses: true,
 	New: plain(newJSON, newJSON, newJSON, newJSON),
 }
 
-// jsonMethods is encoding/json as in the original comparison: with the structs that have methods of
-// easyjson. Those write and read the text, and encoding/json validates it.
+// jsonMethods is encoding/json like in the original comparison: with the structs that easyjson
+// generated methods for. These methods write and read JSON, and encoding/json validates this JSON.
 var jsonMethods = Row{
 	Name: "json", Reuses: true,
 	New: easy(newJSON, newJSON, newJSON, newJSON),
@@ -32,8 +32,8 @@ func newJSON[T any](s slots[T]) Codec {
 	return c
 }
 
-// Marshal reuses the encoder and the buffer. The encoder writes a newline after a message, which is
-// not part of it.
+// Marshal reuses the encoder and the buffer. The encoder writes a newline after a message. This
+// newline is not part of the message.
 func (c *jsonCodec[T]) Marshal(n int) ([]byte, error) {
 	for range n {
 		c.kept.Reset()

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Kind says which of the four messages a message is.
+// Kind is one of the four kinds of messages.
 type Kind int
 
-// The kinds, in the order in which gob gives them their type ids.
+// The kinds, in the order of their type ids in gob.
 const (
 	KindCounter Kind = iota
 	KindBatchTimer
@@ -25,7 +25,7 @@ func (k Kind) String() string {
 	return [...]string{"Counter", "BatchTimer", "Gauge", "MetricUnion"}[k]
 }
 
-// Message is a message of any kind. Fields that its kind lacks are zero.
+// Message is a message of any kind. Fields that this kind lacks are zero.
 type Message struct {
 	Kind    Kind
 	Type    int8
@@ -35,7 +35,8 @@ type Message struct {
 	Gauge   float64
 }
 
-// differences names the fields in which two messages differ, bit by bit. An empty list equals nil.
+// differences names the fields that differ between two messages, bit by bit. An empty list equals
+// nil.
 func (m Message) differences(other Message) []string {
 	sameBits := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 	var names []string
@@ -74,12 +75,12 @@ func Seed(kind Kind) Message {
 	return m
 }
 
-// fields is the interface of every row's struct of a message: a pointer to it, converted to one of
-// the four types below, or a type of the row.
+// fields is the interface of every row's struct of a message. This is a pointer to the struct,
+// converted to one of the four types below, or a type of the row.
 type fields interface {
-	// load takes the message's fields. Slices are shared with it.
+	// load takes the message's fields, and shares its slices.
 	load(m Message)
-	// message makes a message from the fields. Slices are shared with it.
+	// message makes a message from these fields, and shares their slices.
 	message() Message
 	// clear sets all fields to zero, but keeps the capacity of the slices.
 	clear()
@@ -127,7 +128,7 @@ func (g *Gauge) message() Message {
 
 func (g *Gauge) clear() { *g = Gauge{ID: g.ID[:0]} }
 
-// MetricUnion is any of the three; the type says which.
+// MetricUnion is any of these messages; the type selects one.
 type MetricUnion struct {
 	Type          int8
 	ID            []byte

@@ -6,7 +6,7 @@ import (
 	"quipu/bench/peers/wire/protobuf"
 )
 
-// googleProtobuf is golang/protobuf, which has moved to google.golang.org/protobuf.
+// googleProtobuf is golang/protobuf, which moved to google.golang.org/protobuf.
 var googleProtobuf = Row{
 	Name: "protobuf", Reuses: true,
 	New: byKind(
@@ -54,7 +54,8 @@ func (c *protoCodec[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal merges into a struct that is reused. It is cleared by hand, to reuse its list.
+// Unmarshal merges into a struct that is reused. This struct is cleared by hand, because its list
+// is reused.
 func (c *protoCodec[T, P]) Unmarshal(data []byte, n int) error {
 	out, cleared := P(c.out), c.view(c.out)
 	options := proto.UnmarshalOptions{Merge: true}

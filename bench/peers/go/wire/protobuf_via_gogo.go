@@ -6,9 +6,9 @@ import (
 	"github.com/gogo/protobuf/proto"
 )
 
-// protobufViaGogo is what the original comparison calls golang/protobuf. It is really
-// gogo/protobuf: its runtime, with reflection, on structs whose tags do not say proto3, so it
-// writes zeros.
+// protobufViaGogo is called golang/protobuf in the original comparison. It is really gogo/protobuf:
+// its runtime, with reflection, on structs whose tags do not contain proto3, so this row writes
+// zeros.
 var protobufViaGogo = Row{
 	Name: "protobuf-via-gogo", Reuses: true,
 	New: byKind(
@@ -60,7 +60,8 @@ func (c *viaGogo[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal merges into a struct that is reused. It is cleared by hand, to reuse its list.
+// Unmarshal merges into a struct that is reused. This struct is cleared by hand, because its list
+// is reused.
 func (c *viaGogo[T, P]) Unmarshal(data []byte, n int) error {
 	out, cleared := P(c.out), c.view(c.out)
 	for range n {
@@ -72,7 +73,7 @@ func (c *viaGogo[T, P]) Unmarshal(data []byte, n int) error {
 	return nil
 }
 
-// orNil is nil for an empty list. Otherwise the runtime would write the list, unlike in the
+// orNil returns nil for an empty list. Otherwise the runtime would write this list, unlike in the
 // original comparison.
 func orNil[E any](list []E) []E {
 	if len(list) == 0 {
@@ -86,7 +87,7 @@ type gogoCounter struct {
 	Value int64  `protobuf:"varint,2,opt,name=Value"`
 }
 
-// Reset, String and ProtoMessage make a message of it.
+// Reset, String and ProtoMessage make this struct a message.
 func (c *gogoCounter) Reset()         { *c = gogoCounter{} }
 func (c *gogoCounter) String() string { return fmt.Sprint(c.message()) }
 func (c *gogoCounter) ProtoMessage()  {}
@@ -100,7 +101,7 @@ type gogoBatchTimer struct {
 	Values []float64 `protobuf:"fixed64,2,rep,packed,name=Values"`
 }
 
-// Reset, String and ProtoMessage make a message of it.
+// Reset, String and ProtoMessage make this struct a message.
 func (b *gogoBatchTimer) Reset()         { *b = gogoBatchTimer{} }
 func (b *gogoBatchTimer) String() string { return fmt.Sprint(b.message()) }
 func (b *gogoBatchTimer) ProtoMessage()  {}
@@ -114,7 +115,7 @@ type gogoGauge struct {
 	Value float64 `protobuf:"fixed64,2,opt,name=Value"`
 }
 
-// Reset, String and ProtoMessage make a message of it.
+// Reset, String and ProtoMessage make this struct a message.
 func (g *gogoGauge) Reset()         { *g = gogoGauge{} }
 func (g *gogoGauge) String() string { return fmt.Sprint(g.message()) }
 func (g *gogoGauge) ProtoMessage()  {}
@@ -131,7 +132,7 @@ type gogoUnion struct {
 	GaugeVal      float64   `protobuf:"fixed64,5,opt,name=GaugeVal"`
 }
 
-// Reset, String and ProtoMessage make a message of it.
+// Reset, String and ProtoMessage make this struct a message.
 func (u *gogoUnion) Reset()         { *u = gogoUnion{} }
 func (u *gogoUnion) String() string { return fmt.Sprint(u.message()) }
 func (u *gogoUnion) ProtoMessage()  {}

@@ -9,7 +9,7 @@ import (
 	"gopkg.in/vmihailenco/msgpack.v2"
 )
 
-// vmihailencoMsgpack is vmihailenco/msgpack, called by hand for each field, as in the original
+// vmihailencoMsgpack is vmihailenco/msgpack, called by hand for each field, like in the original
 // comparison: there are no names, and no list of the fields.
 var vmihailencoMsgpack = Row{
 	Name: "vmihailenco-msgpack", Reuses: true,
@@ -53,7 +53,7 @@ func (c *vmihailenco[T]) Marshal(n int) ([]byte, error) {
 	return c.kept.Bytes(), nil
 }
 
-// MarshalFresh makes an encoder each time, since the buffer of an encoder cannot be changed.
+// MarshalFresh makes an encoder each time, because the buffer of an encoder cannot be changed.
 func (c *vmihailenco[T]) MarshalFresh(n int) ([]byte, error) {
 	var fresh *bytes.Buffer
 	for range n {
@@ -172,7 +172,8 @@ func unpackUnion(from *unpacker, out *MetricUnion) (err error) {
 	return err
 }
 
-// id reads bytes into the reused slice, bypassing the decoder, whose method makes a new one.
+// id reads bytes into the reused slice. It bypasses the decoder, because the decoder's method makes
+// a new slice.
 func (u *unpacker) id(kept []byte) ([]byte, error) {
 	length, err := u.DecodeBytesLen()
 	if err != nil {

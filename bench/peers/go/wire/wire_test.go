@@ -8,22 +8,23 @@ import (
 	"testing"
 )
 
-// sizes are those of the original messages. They match the original table, except where noted.
+// sizes are the sizes of the original messages. They match the original table, unless a comment
+// mentions a difference.
 var sizes = map[string][4]int{
 	"vmihailenco-msgpack": {40, 85, 48, 96},
 	"tinylib-msgp":        {50, 96, 58, 139},
 	"ugorji-msgpack":      {51, 97, 59, 140},
-	// The union has 128 bytes in the table, written by the builder of that time.
+	// The union takes 128 bytes in the table, because the builder of that time wrote it.
 	"flatbuffers":          {72, 116, 72, 124},
 	"flatbuffers-borrowed": {72, 116, 72, 124},
-	// The union has 94 bytes in the table, which are those of the next row.
+	// The union takes 94 bytes in the table; this is the size of the next row.
 	"protobuf":          {41, 81, 48, 83},
 	"protobuf-via-gogo": {41, 81, 48, 94},
 	"gogo-protobuf":     {41, 81, 48, 83},
 	"thrift":            {56, 93, 56, 119},
 	// Not in the table.
 	"thrift-compact": {43, 82, 49, 95},
-	// The counter has 85 bytes in the table, since Go numbered types from 65 then.
+	// The counter takes 85 bytes in the table, because Go numbered types from 65 then.
 	"gob": {84, 126, 84, 173},
 	// Not in the table.
 	"gob-stream":      {46, 58, 47, 60},
@@ -53,8 +54,8 @@ func TestSizesOfTheSeedsMessages(t *testing.T) {
 	}
 }
 
-// TestMessagesComeBack uses one codec for many messages: no data of one message may remain in the
-// next.
+// TestMessagesComeBack uses one codec for many messages, because no data of one message may remain
+// in the next.
 func TestMessagesComeBack(t *testing.T) {
 	for _, row := range Rows() {
 		for _, kind := range Kinds {
@@ -71,8 +72,8 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 }
 
-// carries tells whether a row preserves a message bit by bit. It covers the messages that messages
-// returns.
+// carries returns whether a row preserves a message bit by bit. You can pass any message that
+// messages returns.
 func carries(row string, m Message) bool {
 	floats := append(slices.Clone(m.Values), m.Gauge)
 	finite := !slices.ContainsFunc(floats, func(v float64) bool {

@@ -7,8 +7,8 @@ import (
 	"github.com/davecgh/go-xdr/xdr"
 )
 
-// xdrReflection is davecgh/go-xdr with reflection, as in the original comparison. The library
-// itself borrows the id from the data.
+// xdrReflection is davecgh/go-xdr with reflection, like in the original comparison. This library
+// borrows the id from the data.
 var xdrReflection = Row{
 	Name: "xdr",
 	New:  plain(newXDR, newXDR, newXDR, newXDR),
@@ -32,7 +32,7 @@ func newXDR[T any](s slots[T]) Codec {
 	return &xdrCodec[T]{s}
 }
 
-// Marshal is MarshalFresh, as the library makes the buffer.
+// Marshal is MarshalFresh, because the library makes the buffer.
 func (c *xdrCodec[T]) Marshal(n int) ([]byte, error) { return c.MarshalFresh(n) }
 
 // MarshalFresh is xdr.Marshal.
@@ -46,8 +46,8 @@ func (c *xdrCodec[T]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal is xdr.Unmarshal into a struct that is reused. It does not shorten a slice, so the
-// struct must be cleared.
+// Unmarshal is xdr.Unmarshal into a struct that is reused. The codec clears this struct
+// first, because xdr.Unmarshal does not shorten a slice.
 func (c *xdrCodec[T]) Unmarshal(data []byte, n int) error {
 	out := c.view(c.out)
 	for range n {
@@ -75,7 +75,7 @@ func newXDRPrimitives[T any](
 	}
 }
 
-// Marshal reuses the encoder, which has the buffer.
+// Marshal reuses the encoder, which contains the buffer.
 func (c *xdrPrimitive[T]) Marshal(n int) ([]byte, error) {
 	for range n {
 		c.encoder.Reset()
@@ -98,7 +98,7 @@ func (c *xdrPrimitive[T]) MarshalFresh(n int) (fresh []byte, _ error) {
 	return fresh, nil
 }
 
-// Unmarshal makes a decoder each time, since the data of a decoder cannot be changed.
+// Unmarshal makes a decoder each time, because the data of a decoder cannot be changed.
 func (c *xdrPrimitive[T]) Unmarshal(data []byte, n int) error {
 	for range n {
 		if err := c.read(xdr.NewDecoder(data), c.out); err != nil {
@@ -200,7 +200,7 @@ func scanUnion(from *xdr.Decoder, out *MetricUnion) error {
 	return err
 }
 
-// readID copies the id, as most rows do.
+// readID copies the id, like most rows.
 func readID(from *xdr.Decoder, kept []byte) ([]byte, error) {
 	id, err := from.DecodeOpaque()
 	return append(kept[:0], id...), err

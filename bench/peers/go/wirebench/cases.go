@@ -7,7 +7,7 @@ import (
 	"quipu/bench/peers/wire"
 )
 
-// entrant is a row with a message that it was checked to carry.
+// entrant is a row with a message. It was checked that this row preserves the message.
 type entrant struct {
 	row     wire.Row
 	subject string
@@ -25,14 +25,14 @@ func entrants(kind wire.Kind) ([]*entrant, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s, %s: %w", row.Name, kind, err)
 		}
-		// What Marshal returns may be in the codec's buffer.
+		// The result of Marshal can be in the codec's buffer.
 		data = append([]byte(nil), data...)
 		all = append(all, &entrant{row: row, subject: "go:" + row.Name, codec: codec, data: data})
 	}
 	return all, nil
 }
 
-// measureAll measures all cases of one message, after checking that each row carries it.
+// measureAll measures all cases of one message, after checking that each row preserves it.
 func measureAll(options measure.Options, kind wire.Kind) ([]measure.Record, error) {
 	all, err := entrants(kind)
 	if err != nil {

@@ -1,6 +1,7 @@
 // Command wirebench measures Go's libraries for wire formats, and prints a JSON line for each
-// figure: the length of a message, and the times to marshal it into a buffer that is reused and
-// into a new one, and to unmarshal it. For a workload that it does not know, it prints nothing.
+// figure. These are, for example, the length of a message, and the times to marshal it into a
+// buffer that is reused and into a new one, and to unmarshal it. You can pass any workload of the
+// Rust program: for an unknown one, this command prints no line.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command wirelive marshals and unmarshals messages on request, so that another program can compare
-// its bytes with those of Go's libraries. It reads one request per line and writes one response per
-// line, until its input ends; it buffers responses while requests wait. Fields are separated by
+// Command wirelive marshals and unmarshals messages on request, because another program compares
+// its bytes with Go's libraries. You send one request per line, and get one response per line,
+// until the input ends; this command buffers responses while requests wait. Fields are separated by
 // tabs:
 //
 //	encode ROW KIND TYPE ID COUNTER VALUES GAUGE
@@ -8,14 +8,14 @@
 //
 // KIND is Counter, BatchTimer, Gauge or MetricUnion. ID and BYTES are in hex. COUNTER and TYPE are
 // decimal. VALUES are the bits of each value as 16 hex digits, separated by commas, and GAUGE is
-// the same for one value. A field that the message lacks is "-". The responses:
+// the same for one value. You write "-" for a field that the message lacks. The responses:
 //
 //	ok BYTES
 //	ok KIND TYPE ID COUNTER VALUES GAUGE
 //	error TEXT
 //
-// Each request gets new encoders and decoders. Those of gob-stream have already processed one
-// message, of the zero value.
+// Each request gets new encoders and decoders. The ones of gob-stream have already processed one
+// message with zero values.
 package main
 
 import (
@@ -63,7 +63,7 @@ func serve(requests io.Reader, answers io.Writer) error {
 	}
 }
 
-// answer is the response to one request. A panic of a library is an error.
+// answer returns the response to one request. A panic of a library is an error.
 func answer(request string) (text string) {
 	defer func() {
 		if reason := recover(); reason != nil {

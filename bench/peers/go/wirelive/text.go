@@ -10,7 +10,7 @@ import (
 	"quipu/bench/peers/wire"
 )
 
-// absent is a field that a message lacks.
+// absent stands for a field that this message lacks.
 const absent = "-"
 
 // parse makes a message from KIND TYPE ID COUNTER VALUES GAUGE. The id and values are never nil.

@@ -1,7 +1,8 @@
-# The base class of contenders: their properties, and the code that calls their metrics.
+# The base class of contenders: their properties, and the code that calls their metrics. If you add
+# a contender, override the methods that differ.
 #
 # The pieces of code are the bodies of measured loops: `c` is a counter, `h` a histogram, `b` a
-# metric that is bound to its labels. A point is an update of a random metric: `m` is the metric,
+# metric that is bound to its labels. A point is an update of a random metric: `m` is this metric,
 # `l` its labels, `v` the value.
 
 class Contender
@@ -10,7 +11,7 @@ class Contender
     @options = options
   end
 
-  # The places in which it can keep its metrics: memory, tmpfs, disk, server.
+  # The places where this contender can keep its metrics: memory, tmpfs, disk, server.
   def places
     %w[tmpfs disk]
   end
@@ -23,17 +24,17 @@ class Contender
     true
   end
 
-  # Whether it can bind a counter or a histogram to its labels, to be called without them.
+  # Whether you can bind a counter or a histogram to its labels, to call it without them.
   def binds?
     false
   end
 
-  # Whether several workers can count in it, and it can be scraped.
+  # Whether several workers can count in this contender, and it can be scraped.
   def exposes?
     shared?
   end
 
-  # The number of scrapes that are measured after many workers have died.
+  # The number of scrapes that are measured after the death of many workers.
   def scrapes
     5
   end
@@ -47,7 +48,7 @@ class Contender
     'c.increment(labels: {code: 200, path: "/x"})'
   end
 
-  # An increment with two labels, one of which is a variable.
+  # An increment with two labels; one of them is a variable.
   def increment_path(path)
     "c.increment(labels: {code: code, path: #{path}})"
   end
@@ -68,7 +69,7 @@ class Contender
     "b.observe(0.3)"
   end
 
-  # The call for a point. The metric may have its labels preset.
+  # The call for a point. This metric can have preset labels.
   def increment_point
     "m.increment"
   end

@@ -1,7 +1,7 @@
-# client_ruby itself, if a checkout of it is given: Debian does not package it.
+# client_ruby itself. You must pass a checkout, because Debian does not package this gem.
 #
-# In addition to its own stores, there is one that does nothing, which shows the time that its
-# metrics take for labels, and that of quipu.
+# In addition to its own stores, there is an empty one. It shows the time that client_ruby's metrics
+# take for labels, and the time of quipu.
 
 require_relative "base"
 
@@ -63,7 +63,7 @@ class DirectFileStore < ClientRuby
   end
 end
 
-# client_ruby's metrics with a store that does nothing.
+# client_ruby's metrics with an empty store.
 class NoStore < ClientRuby
   def self.key = "no-store"
 

@@ -31,7 +31,7 @@ class Mmap < Contender
     Prometheus::Client::Formats::Text.marshal_multiprocess
   end
 
-  # A worker that takes over the files of the one it replaces, as its documentation recommends for
+  # A worker that takes over the files of its predecessor. The documentation recommends this for
   # servers that number their workers.
   def numbered(worker)
     Prometheus::Client.configuration.pid_provider = -> { "worker_#{worker}" }

@@ -2,7 +2,7 @@
 # Redis server.
 #
 # Each is a store of one metric, like the stores of prometheus-client: a counter is one key, and an
-# observation of a histogram adds to the key of its bucket and to that of its sum.
+# observation of a histogram adds to two keys, for its bucket and for its sum.
 
 require "cgi"
 require "pstore"
@@ -18,7 +18,7 @@ module Plain
     end
   end
 
-  # One process only: nothing is shared.
+  # One process only, because this Hash is not shared.
   class HashWithMutex
     include Observes
 
@@ -32,7 +32,7 @@ module Plain
     end
   end
 
-  # A file for each metric, process and thread, since each transaction rewrites the whole file.
+  # A file for each metric, process and thread, because each transaction rewrites the whole file.
   class PStoreFile
     include Observes
 

@@ -1,5 +1,5 @@
 # quipu's gem: its own classes on a segment in a file, its store under client_ruby's metrics, and
-# only that store.
+# only this store.
 
 require_relative "base"
 require_relative "client_ruby"
@@ -33,7 +33,7 @@ class Quipus < Contender
   def expose = @registry.to_s
 end
 
-# Only the store, with labels as client_ruby's metrics pass them: a frozen Hash of texts.
+# Only the store, with labels like client_ruby's metrics pass them: a frozen Hash of strings.
 class QuipuStore < Contender
   def self.key = "quipu-store"
 
@@ -61,7 +61,7 @@ class QuipuStore < Contender
   end
 end
 
-# The store under client_ruby's metrics: an application that changes only its store.
+# The store under client_ruby's metrics, for example in an application that changes only its store.
 class QuipuUnderClientRuby < ClientRuby
   def self.key = "quipu-client-ruby"
 

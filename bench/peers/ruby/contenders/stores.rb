@@ -3,7 +3,7 @@
 require_relative "base"
 require_relative "plain"
 
-# Counts nothing: the cost of the loops.
+# Counts no events, because this contender shows the cost of the loops.
 class Nothing < Contender
   def self.key = "nothing"
 

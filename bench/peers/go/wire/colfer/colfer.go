@@ -1,7 +1,8 @@
-// Package colfer has the messages with the methods that colfer (github.com/pascaldekloe/colfer)
-// generates from this schema. They are written by hand in the form that the compiler emits, since
-// it is not available as a module: a header byte for each nonzero field, varints of at most 9
-// bytes, floats as big endian words, and new slices for bytes and lists that are read.
+// Package colfer contains the messages with the methods that colfer
+// (github.com/pascaldekloe/colfer) generates from this schema. They are written by hand in the form
+// that the compiler emits, because this compiler is not available as a module: a header byte for
+// each nonzero field, varints of at most 9 bytes, floats as big endian words, and new slices for
+// bytes and lists that are read.
 //
 //	type counter struct { ID binary  value int64 }
 //	type batchTimer struct { ID binary  values []float64 }
@@ -28,16 +29,16 @@ const (
 // end is the byte after the last field.
 const end = 0x7f
 
-// TooLarge is the error of what exceeds a limit.
+// TooLarge is the error for a value that exceeds a limit.
 type TooLarge string
 
-// Error says what exceeds which limit.
+// Error names the value and the limit.
 func (m TooLarge) Error() string { return string(m) }
 
 // Unknown is the error of a byte, at this index, that is neither a known header nor the end.
 type Unknown int
 
-// Error says where the byte is.
+// Error names the position of the byte.
 func (i Unknown) Error() string {
 	return fmt.Sprintf("colfer: unknown header at byte %d", int(i))
 }
@@ -116,7 +117,7 @@ func (o *Counter) MarshalBinary() ([]byte, error) {
 	return data, nil
 }
 
-// Unmarshal reads the message, and returns its length. A field that is zero is left as it is.
+// Unmarshal reads this message, and returns its length. A field that is zero stays unchanged.
 func (o *Counter) Unmarshal(data []byte) (int, error) {
 	if len(data) == 0 {
 		return 0, io.EOF
@@ -240,7 +241,7 @@ func (o *BatchTimer) MarshalBinary() ([]byte, error) {
 	return data, nil
 }
 
-// Unmarshal reads the message, and returns its length. A field that is zero is left as it is.
+// Unmarshal reads this message, and returns its length. A field that is zero stays unchanged.
 func (o *BatchTimer) Unmarshal(data []byte) (int, error) {
 	if len(data) == 0 {
 		return 0, io.EOF
@@ -357,7 +358,7 @@ func (o *Gauge) MarshalBinary() ([]byte, error) {
 	return data, nil
 }
 
-// Unmarshal reads the message, and returns its length. A field that is zero is left as it is.
+// Unmarshal reads this message, and returns its length. A field that is zero stays unchanged.
 func (o *Gauge) Unmarshal(data []byte) (int, error) {
 	if len(data) == 0 {
 		return 0, io.EOF
@@ -400,7 +401,7 @@ func (o *Gauge) Unmarshal(data []byte) (int, error) {
 	return i, nil
 }
 
-// MetricUnion is any of them; the type says which.
+// MetricUnion is any of these messages; the type selects one.
 type MetricUnion struct {
 	Type          uint8
 	ID            []byte
@@ -518,7 +519,7 @@ func (o *MetricUnion) MarshalBinary() ([]byte, error) {
 	return data, nil
 }
 
-// Unmarshal reads the message, and returns its length. A field that is zero is left as it is.
+// Unmarshal reads this message, and returns its length. A field that is zero stays unchanged.
 func (o *MetricUnion) Unmarshal(data []byte) (int, error) {
 	if len(data) == 0 {
 		return 0, io.EOF
@@ -644,8 +645,8 @@ func longLength(data []byte, i int) (x uint, next int) {
 	return 0, -1
 }
 
-// word reads an integer at an index: the ninth byte has 8 bits of it. It returns the index after
-// it, or -1 at the end of the data.
+// word reads an integer at an index: the ninth byte contains 8 bits of this integer. It returns the
+// index after the integer, or -1 at the end of the data.
 func word(data []byte, i int) (x uint64, next int) {
 	for shift := uint(0); i < len(data); shift += 7 {
 		b := uint64(data[i])

@@ -18,7 +18,7 @@ type Gauge struct {
 	Value float64
 }
 
-// MetricUnion is any of them; the type says which.
+// MetricUnion is any of these messages; the type selects one.
 type MetricUnion struct {
 	Type          int8
 	ID            []byte

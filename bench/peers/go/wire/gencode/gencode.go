@@ -1,7 +1,8 @@
-// Package gencode has the messages with the methods that gencode (github.com/andyleap/gencode)
-// generates from this schema. They are written by hand in the form that the generator emits, since
-// it is not available as a module: the length is computed first, so at most one allocation is
-// needed; varints are loops; floats and fixed integers are stores of single bytes, little endian.
+// Package gencode contains the messages with the methods that gencode (github.com/andyleap/gencode)
+// generates from this schema. They are written by hand in the form that the generator emits,
+// because this generator is not available as a module: the length is computed first, so at most one
+// allocation is needed; varints are loops; floats and fixed integers are stores of single bytes,
+// little endian.
 //
 //	struct Counter { ID []byte  Value vint64 }
 //	struct BatchTimer { ID []byte  Values []float64 }
@@ -247,7 +248,7 @@ func (d *Gauge) Unmarshal(buf []byte) (uint64, error) {
 	return i + 8, nil
 }
 
-// MetricUnion is any of them; the type says which.
+// MetricUnion is any of these messages; the type selects one.
 type MetricUnion struct {
 	Type          int8
 	ID            []byte
@@ -362,12 +363,12 @@ func sizeOf(t uint64) (s uint64) {
 	return s + 1
 }
 
-// zigzag has the sign in the lowest bit, so small negative numbers are short.
+// zigzag moves the sign into the lowest bit, because this makes small negative numbers short.
 func zigzag(v int64) uint64 {
 	return uint64(v<<1) ^ uint64(v>>63)
 }
 
-// putFixed stores 8 bytes, which the compiler joins to one store.
+// putFixed stores 8 bytes. The compiler can join these stores to one.
 func putFixed(buf []byte, v uint64) {
 	_ = buf[7]
 	buf[0] = byte(v >> 0)
@@ -380,7 +381,7 @@ func putFixed(buf []byte, v uint64) {
 	buf[7] = byte(v >> 56)
 }
 
-// fixed loads what putFixed stores.
+// fixed loads the bytes of putFixed.
 func fixed(buf []byte) uint64 {
 	_ = buf[7]
 	return uint64(buf[0]) | uint64(buf[1])<<8 | uint64(buf[2])<<16 | uint64(buf[3])<<24 |

@@ -1,6 +1,6 @@
-// Package protobuf has the messages that golang/protobuf's successor generates.
+// Package protobuf contains the messages that golang/protobuf's successor generates.
 //
-// Needs protoc, and protoc-gen-go on the path:
+// To generate them again, you need protoc, and protoc-gen-go on the path:
 //
 //	go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 package protobuf

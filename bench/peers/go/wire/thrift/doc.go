@@ -1,4 +1,4 @@
-// Package thrift has the messages that apache/thrift's compiler, version 0.17, generates.
+// Package thrift contains the messages that apache/thrift's compiler, version 0.17, generates.
 package thrift
 
 //go:generate sh generate.sh
