@@ -11,9 +11,9 @@ use http_body::Frame;
 use crate::exposition::{Compression, Compressor};
 use crate::scrape::Scrape;
 
-/// A scrape as an HTTP body. A piece is encoded only when the connection is ready to send it, so a
-/// slow reader costs the memory of one piece. A fast reader does not starve other tasks: the body
-/// yields after each piece.
+/// A scrape as an HTTP body. This body encodes a piece only when the connection is ready to send
+/// it, so a slow reader costs the memory of one piece. A fast reader does not starve other tasks,
+/// because the body yields after each piece.
 ///
 /// ```
 /// use http_body::Body as _;

@@ -1,7 +1,7 @@
-//! Unix sockets with a path. The path of a process that was killed stays there: it is replaced if
-//! nothing listens on it.
+//! Unix sockets with a path. A process that is killed leaves its path behind. The next process can
+//! bind there, because a path without a listener is replaced.
 //!
-//! For `serve_unix`, the daemon, and the bindings. Linux only.
+//! Used by `serve_unix`, the daemon, and the bindings. Linux only.
 
 use std::fs;
 use std::io;
@@ -14,15 +14,15 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
-/// A path that is removed when this is dropped, unless it has become that of another file. A child
-/// of a fork does not remove it.
+/// A path that is removed when this is dropped, unless another file has taken the path. A child of
+/// a fork does not remove it.
 ///
-/// Drop this before the socket is closed: as long as the socket listens, no other process takes its
-/// path for that of an ended process.
+/// Drop this before you close the socket: as long as the socket listens, no other process mistakes
+/// the path for the leftover of an ended process.
 #[derive(Debug)]
 pub struct BoundPath {
     path: PathBuf,
-    /// The path, whatever the working directory is by then.
+    /// The absolute path, which stays valid if the working directory changes.
     absolute: PathBuf,
     /// The file: device and inode.
     file: Option<(u64, u64)>,
@@ -42,12 +42,12 @@ impl BoundPath {
         }
     }
 
-    /// The path, as it was given.
+    /// Returns the path, unchanged.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the socket of a process that has ended was there, and was removed.
+    /// Whether this replaced the socket of an ended process.
     pub fn has_replaced(&self) -> bool {
         self.has_replaced
     }
@@ -57,29 +57,29 @@ impl Drop for BoundPath {
     fn drop(&mut self) {
         let is_own = self.generation == quipu_segment::generation();
         if is_own && self.file.is_some() && self.file == file_at(&self.absolute) {
-            // It may be gone already; nothing depends on it.
+            // The file may be gone already, which is fine.
             let _ = fs::remove_file(&self.absolute);
         }
     }
 }
 
-/// Device and inode of a path, if it is there.
+/// Returns the device and inode of a path, if there is a file.
 fn file_at(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// A socket that listens for connections at a path, of which the kernel queues `backlog`. It does
-/// not block. The umask decides on its mode.
+/// Returns a nonblocking socket that listens for connections at a path. The kernel queues up to
+/// `backlog` connections. The umask determines the mode of the path.
 ///
 /// # Errors
-/// If the path cannot be used; the message has the way out.
+/// If the path cannot be used; the error message explains what to do.
 pub fn listen_at(path: &Path, backlog: i32) -> io::Result<(OwnedFd, BoundPath)> {
     let (socket, path) = bind_at(path, SocketType::STREAM)?;
     listen(&socket, backlog)?;
     Ok((socket, path))
 }
 
-/// As [`listen_at`], for datagrams.
+/// Like [`listen_at`], for datagrams.
 ///
 /// # Errors
 /// The errors of [`listen_at`].
@@ -115,9 +115,9 @@ fn with_way_out(error: Errno) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {way_out}"))
 }
 
-/// Removes a socket that no process listens on. Returns false if it has gone meanwhile.
+/// Removes a socket without a listener. Returns false if the path is gone by now.
 ///
-/// Does not block: a process whose queue of connections is full listens, too.
+/// Does not block, because a process whose queue of connections is full counts as a listener, too.
 fn remove_stale(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> io::Result<bool> {
     let other = |reason: String| Err(io::Error::new(io::ErrorKind::AddrInUse, reason));
     let is_socket = match fs::symlink_metadata(path) {

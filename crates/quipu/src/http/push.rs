@@ -1,4 +1,4 @@
-//! Pushing to a Pushgateway: for jobs that end before they could be scraped.
+//! Pushing to a Pushgateway. Use this for jobs that end before they can be scraped.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::exposition::{Escaping, Format};
 use crate::registry::Registry;
 
-/// A group of metrics on a Pushgateway, to push to.
+/// A group of metrics on a Pushgateway. You can push to it, or delete it.
 ///
 /// ```no_run
 /// # let registry = quipu::Registry::new();
@@ -50,7 +50,7 @@ impl Push {
         self
     }
 
-    /// Replaces all metrics of the group with those of the registry.
+    /// Replaces all metrics of the group with the metrics of the registry.
     ///
     /// # Errors
     /// If the gateway cannot be reached, or refuses; the message then contains its response.
@@ -58,8 +58,8 @@ impl Push {
         self.send(self.agent.put(&self.url), registry)
     }
 
-    /// Replaces the metrics of the group that have the same names as those of the registry, and
-    /// leaves the others.
+    /// Replaces the metrics of the group whose names also occur in the registry, and keeps the
+    /// others.
     ///
     /// # Errors
     /// The errors of [`Push::replace`].
@@ -102,21 +102,21 @@ impl Push {
         if response.status().is_success() {
             return Ok(());
         }
-        // The response is untrusted: read no more of it than a message needs.
+        // The response is untrusted: read only as much as an error message needs.
         let text = response.body_mut().with_config().limit(4096).read_to_string();
         let status = response.status();
         Err(fail(format!("the gateway returned {status}: {}", text.unwrap_or_default().trim())))
     }
 }
 
-/// Appends a pair to the path in the Pushgateway's encoding: base64 if the value is empty or has a
-/// slash, else percent-encoded.
+/// Appends a pair to the path in the Pushgateway's encoding: base64 if the value is empty or
+/// contains a slash, else percent-encoded.
 fn push_pair(url: &mut String, name: &str, value: &str) {
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
     if value.is_empty() || value.contains('/') {
         use base64::Engine;
-        // An empty value is a single `=`, since paths have no empty segments.
+        // An empty value is a single `=`, because a path cannot contain empty segments.
         let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value);
         let encoded = if encoded.is_empty() { "=" } else { &encoded };
         url.push_str(&format!("/{name}@base64/{encoded}"));

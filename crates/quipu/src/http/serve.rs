@@ -2,7 +2,7 @@
 //! socket: hyper on one thread.
 //!
 //! Idle connections give way to new ones, and clients that do not read their responses are
-//! disconnected: a client that only holds connections open cannot lock others out.
+//! disconnected. So a client that only holds connections open cannot lock others out.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -33,7 +33,7 @@ use super::local_socket::{self, BoundPath};
 use super::service::respond;
 use crate::registry::Registry;
 
-/// A server that runs until it is dropped.
+/// A server that runs until you drop it.
 ///
 /// ```
 /// let registry = quipu::Registry::new();
@@ -49,7 +49,7 @@ pub struct Server {
     _running: ServerThread,
 }
 
-/// A server at a unix socket, which runs until it is dropped.
+/// A server at a unix socket, which runs until you drop it.
 ///
 /// ```
 /// let registry = quipu::Registry::new();
@@ -64,27 +64,27 @@ pub struct Server {
 #[derive(Debug)]
 #[must_use = "the server stops when this is dropped"]
 pub struct UnixServer {
-    /// Dropped before the listener is closed, as it has to be.
+    /// Must be dropped before the listener is closed, so the field order matters.
     path: BoundPath,
     _running: ServerThread,
 }
 
-/// How long a client may take to send the head of a request, and how long it may go without reading
-/// any of a response.
+/// The maximum time that a client can take to send the head of a request, and that it can go
+/// without reading any part of a response.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum number of connections; a scraper needs one.
 const MAX_CONNECTIONS: usize = 64;
 /// The maximum number of connections that are being refused at once.
 const MAX_REFUSALS: usize = 16;
-/// How long a refused client may take to read the refusal.
+/// The maximum time that a refused client can take to read the refusal.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// Serves the metrics of a registry at `/metrics`, on a separate thread. Port 0 selects any free
-/// port.
+/// Serves the metrics of a registry at `/metrics`, on a separate thread. With port 0, the system
+/// selects a free port; [`Server::local_addr`] returns it.
 ///
-/// The server keeps up to 64 connections. If all are in use, a new connection replaces the one that
-/// has been without a request for the longest time. If all have a request in progress, the new
-/// connection gets a 503. A client that reads nothing of a response for 10 s is disconnected.
+/// The server keeps up to 64 connections. If all are in use, a new connection replaces the
+/// connection that has waited longest for a request. If each of them serves a request, the
+/// new connection gets a 503. A client that reads nothing of a response for 10 s is disconnected.
 ///
 /// ```no_run
 /// let registry = quipu::Registry::new();
@@ -109,13 +109,14 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
     Ok(Server { address, _running: running })
 }
 
-/// Serves the metrics of a registry at `/metrics`, as [`serve`] does, at the path of a unix socket.
+/// Serves the metrics of a registry at `/metrics`, like [`serve`], at the path of a unix socket.
 ///
-/// A client needs write access to the path, which is made with the access that the umask leaves; a
-/// program may change its mode. If a process that has ended left a socket there, it is replaced.
-/// The path is removed when the server is dropped, unless it has become that of another file, and
-/// not in a child of a fork. Such a child has the socket open as well, unless it executes another
-/// program: if it lives on after this process has died, the path remains in use until it ends.
+/// A client needs write access to the path. The umask determines this access at first, and you can
+/// change the mode afterwards. If an ended process left a socket at the path, this function
+/// replaces it. Dropping the server removes the path, unless another file has taken it.
+///
+/// A child of a fork does not remove the path. Such a child keeps the socket open until it executes
+/// another program: if it outlives this process, the path remains in use until the child ends.
 ///
 /// ```no_run
 /// let registry = quipu::Registry::new();
@@ -124,8 +125,8 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
 /// ```
 ///
 /// # Errors
-/// If the path is that of a file that is not a socket, or of a socket that another process listens
-/// on; or if the server cannot listen there or start its thread.
+/// If the path belongs to a file that is not a socket, or to a socket with a listener; or if the
+/// server cannot listen there or start its thread.
 #[cfg(target_os = "linux")]
 pub fn serve_unix(path: impl AsRef<Path>, registry: &Registry) -> Result<UnixServer, crate::Error> {
     let path = path.as_ref();
@@ -138,8 +139,8 @@ pub fn serve_unix(path: impl AsRef<Path>, registry: &Registry) -> Result<UnixSer
     Ok(UnixServer { path, _running: running })
 }
 
-/// The connections that the kernel queues for a unix socket: the number that the standard library
-/// has for TCP.
+/// The number of connections that the kernel queues for a unix socket. The standard library uses
+/// the same number for TCP.
 #[cfg(target_os = "linux")]
 const BACKLOG: i32 = 128;
 
@@ -169,7 +170,7 @@ fn start<L: Listener>(
     Ok(ServerThread { stop: Some(stop), thread: Some(thread), generation })
 }
 
-/// What accepts connections.
+/// A source of connections.
 trait Listener: Send + 'static {
     type Socket: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
@@ -248,8 +249,8 @@ where
     }
 }
 
-/// Sends a 503, and waits until the client has read it: closing a socket with unread input would
-/// discard what was sent.
+/// Sends a 503, and waits until the client has read it, because closing a socket with unread input
+/// would discard the response.
 async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
     let talk = async {
         let mut rest = BUSY;
@@ -274,12 +275,12 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-length: 0\r\n\r\n";
 
-/// The progress of a connection. Only the server's thread accesses it.
+/// The progress of a connection. Only the server's thread accesses this.
 #[derive(Debug)]
 struct Progress {
     accepted: Instant,
-    /// When it last sent a request, or accepted a part or the end of a response, in nanoseconds
-    /// since [`Progress::accepted`]; 0 before the first request.
+    /// The time of the last request, or of the last part or end of a response that the client
+    /// accepted, in nanoseconds since [`Progress::accepted`]; 0 before the first request.
     noted: AtomicU64,
     /// Whether a response is in progress.
     answering: AtomicBool,
@@ -297,7 +298,7 @@ impl Progress {
         self.answering.store(answering, Ordering::Relaxed);
     }
 
-    /// Whether the client has ever sent a request, and since when the connection has been idle. The
+    /// Whether the client ever sent a request, and since when the connection is idle. The
     /// connection with the smallest pair gives way first. `None` while a response is in progress.
     fn idle_since(&self) -> Option<(bool, Instant)> {
         let noted = self.noted.load(Ordering::Relaxed);
@@ -305,7 +306,7 @@ impl Progress {
         is_idle.then(|| (noted > 0, self.accepted + Duration::from_nanos(noted)))
     }
 
-    /// Completes when the client has read nothing of a response for [`PATIENCE`].
+    /// Completes when the client has not read any part of a response for [`PATIENCE`].
     async fn stalled(&self) {
         loop {
             tokio::time::sleep(PATIENCE / 10).await;
@@ -318,7 +319,7 @@ impl Progress {
     }
 }
 
-/// The body of a response, which notes when the client accepts a part of it.
+/// The body of a response. It records when the client accepts a part.
 struct WatchedBody {
     body: Body,
     progress: Arc<Progress>,
@@ -348,7 +349,7 @@ impl Drop for WatchedBody {
 }
 
 impl Server {
-    /// The address that the server listens on.
+    /// Returns the address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -356,7 +357,7 @@ impl Server {
 
 #[cfg(target_os = "linux")]
 impl UnixServer {
-    /// The path that the server listens on.
+    /// Returns the path that the server listens on.
     pub fn path(&self) -> &Path {
         self.path.path()
     }
@@ -374,7 +375,8 @@ impl Drop for ServerThread {
     fn drop(&mut self) {
         let (stop, thread) = (self.stop.take(), self.thread.take());
         if self.generation != quipu_segment::generation() {
-            // A child of a fork does not have the thread. To wake it would write to the parent's.
+            // A child of a fork does not own the thread. Waking it would write to the parent's
+            // pipe.
             std::mem::forget((stop, thread));
             return;
         }

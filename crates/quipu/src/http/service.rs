@@ -15,8 +15,8 @@ use crate::registry::Registry;
 
 /// Responds to `GET` and `HEAD` with the metrics of a registry, whatever the path.
 ///
-/// It is a `tower_service::Service` for requests with any type of body, so it works with tower,
-/// hyper (`hyper_util::service::TowerToHyperService`) and axum:
+/// You can use this with tower, hyper (`hyper_util::service::TowerToHyperService`) and axum,
+/// because it is a `tower_service::Service` for requests with any type of body:
 ///
 /// ```
 /// let registry = quipu::Registry::new();
@@ -63,7 +63,7 @@ pub fn respond(registry: &Registry, method: &Method, headers: &HeaderMap) -> Res
     let scrape = registry.scrape().format(format, escaping);
     let headers = response.headers_mut();
     let content_type = scrape.content_type();
-    // Content types have no characters that are invalid in a header.
+    // Content types never contain characters that are invalid in a header.
     if let Ok(value) = HeaderValue::from_str(&content_type) {
         headers.insert(CONTENT_TYPE, value);
     }
@@ -77,7 +77,7 @@ pub fn respond(registry: &Registry, method: &Method, headers: &HeaderMap) -> Res
     response
 }
 
-/// All values of a header, joined into one list.
+/// Returns all values of a header, joined into one list.
 fn all(headers: &HeaderMap, name: &HeaderName) -> String {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.collect::<Vec<_>>().join(",")

@@ -1,8 +1,8 @@
 //! Reads series from cells that were copied out of a damaged file or a recording. Exemplars and
-//! other parts of a series that are not in its cells are left out.
+//! other parts outside the cells are omitted.
 //!
-//! The cells are put into a family of the same kind in private memory, from which the kind reads
-//! them like the cells of any series.
+//! The decoder copies the cells into a family of the same kind in private memory. The kind can then
+//! read them like the cells of any series.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,8 +25,8 @@ use crate::snapshot::{FamilyHeader, Kind, Label, Series, Sink, Texts, Timestamp,
 /// The meaning of a family's cells.
 pub struct Decoder {
     schema: Schema,
-    /// Made when a value is read first; `None` if the family's settings are damaged, or its kind is
-    /// of a later version.
+    /// Created when the first value is read; `None` if the family's settings are damaged, or if a
+    /// later version defines its kind.
     cells: Option<Option<Cells>>,
 }
 
@@ -45,26 +45,28 @@ struct Cells {
     scratch: Scratch,
 }
 
-/// The bytes of private memory for a family with one series. The system provides few of them.
+/// The bytes of private memory for a family with one series. The system only provides the pages
+/// that are used.
 const ROOM: u64 = 1 << 20;
 
 impl Decoder {
-    /// A decoder for the families of that schema.
+    /// Creates a decoder for the families of this schema.
     pub fn new(schema: &Schema) -> Self {
         Self { schema: schema.clone(), cells: None }
     }
 
-    /// The kind that formats show.
+    /// Returns the kind that formats show.
     pub fn kind(&self) -> Kind {
         AnyKind::known(self.schema.kind).map_or(Kind::Unknown, |(kind, _)| kind)
     }
 
-    /// The name of the kind in the segment.
+    /// Returns the name of the kind in the segment.
     pub fn kind_name(&self) -> &'static str {
         AnyKind::known(self.schema.kind).map_or("of a later version", |(_, name)| name)
     }
 
-    /// The difference of the family from others of its name, in a word.
+    /// Returns a word that distinguishes the family from others of the same name, such as
+    /// "variant".
     pub fn identity(&self) -> &'static str {
         identity(&self.schema)
     }
@@ -74,23 +76,23 @@ impl Decoder {
         matches!(self.identity(), "name" | "variant")
     }
 
-    /// The family with these labels, as a snapshot shows it.
+    /// Returns the family with these labels, as a snapshot shows it.
     pub fn family<'a>(&'a self, labels: &'a [Label<'a>]) -> FamilyHeader<'a> {
         head(&self.schema, labels)
     }
 
-    /// Whether each process may have its own series.
+    /// Whether each process can own a separate series.
     pub fn has_processes(&self) -> bool {
         self.schema.kind == ProcessGaugeLayout::NUMBER
     }
 
-    /// The token and the ID of the process that a series belongs to, if each process has its own.
+    /// Returns the token and the ID of the process that owns a series, if each process owns one.
     pub fn process(&self, series: &SeriesSeen<'_>) -> Option<(u64, u32)> {
         process_of(&self.schema, &series.labels)
     }
 
-    /// The labels that formats show: the label of the overflow series is added, and the name of a
-    /// process is its process ID.
+    /// Returns the labels that formats show: the label of the overflow series is added, and the
+    /// label of a process shows its process ID.
     pub fn labels<'s>(
         &self,
         series: &'s SeriesSeen<'_>,
@@ -105,17 +107,17 @@ impl Decoder {
         others.chain(overflow).map(|(name, value)| (name, value.into())).chain(last)
     }
 
-    /// Calls `emit` with the value of a series, and returns the result. `None` if the series has no
-    /// value, or if the meaning of its cells [is not known](Self::is_known).
+    /// Calls `emit` with the value of a series, and returns the result. Returns `None` if the
+    /// series contains no value, or if the meaning of its cells [is not known](Self::is_known).
     ///
-    /// A histogram that has exponential buckets alone has none, and its count is not known. The
-    /// quantiles of a summary are of no moment.
+    /// A histogram with only exponential buckets yields no value, because its buckets are outside
+    /// the cells. The quantiles of a summary do not belong to a certain moment.
     pub fn read<R>(&mut self, cells: &[u64], emit: impl FnOnce(Value<'_>) -> R) -> Option<R> {
         let Self { schema, cells: own } = self;
         Cells::get_or_make(own, schema)?.read(schema, cells, emit)
     }
 
-    /// Whether it is a histogram with exponential buckets alone.
+    /// Whether this is a histogram with only exponential buckets.
     fn has_no_classic_buckets(&mut self) -> bool {
         let cells = Cells::get_or_make(&mut self.cells, &self.schema);
         cells.is_some_and(|cells| match &cells.kind {
@@ -129,8 +131,8 @@ impl Decoder {
         Cells::get_or_make(&mut self.cells, &self.schema).is_some()
     }
 
-    /// Passes a series to a sink, which has its family, as a scrape shows it. A series without a
-    /// value is not passed on.
+    /// Passes a series to a sink as a scrape shows it; the sink already knows the family. A series
+    /// without a value is skipped.
     pub fn pass(&mut self, series: &SeriesSeen<'_>, sink: &mut impl Sink) {
         let labels: Vec<_> = self.labels(series).filter(|_| !series.is_overflow).collect();
         let names: Vec<_> = labels.iter().map(|(name, _)| Label { name, values: None }).collect();
@@ -149,7 +151,7 @@ impl Decoder {
 }
 
 impl Cells {
-    /// The cells of a family of that schema, which are made once.
+    /// Returns the cells for families of this schema, and creates them on the first call.
     fn get_or_make<'c>(
         cells: &'c mut Option<Option<Self>>,
         schema: &Schema,
@@ -188,7 +190,7 @@ impl Cells {
     ) -> Option<R> {
         let Self { kind, family, handle, sides, scratch } = self;
         let pairs = usize::from(schema.pairs);
-        // A recording has one sum of all pairs, in fewer cells.
+        // A recording stores one sum for all pairs, and therefore fewer cells.
         let is_paired = pairs > 0 && cells.len() == usize::from(schema.cells);
         let (pairs, rest) = cells.split_at(if is_paired { 2 * pairs } else { 0 });
         let sums = pairs.iter().step_by(2).map(|bits| f64::from_bits(*bits));
@@ -197,7 +199,7 @@ impl Cells {
         let mut words = sum.into_iter().chain(counts);
         for (cell, own) in handle.cells().shared().iter().enumerate() {
             let is_offset = sides.as_ref().is_some_and(|sides| sides.is_offset(cell));
-            // Cells that are missing, in a damaged file, count as zero.
+            // In a damaged file, missing cells count as zero.
             let word = words.next().filter(|_| !is_offset).unwrap_or(0);
             own.store(word, Ordering::Relaxed);
         }
@@ -214,7 +216,7 @@ fn head<'a>(schema: &'a Schema, labels: &'a [Label<'a>]) -> FamilyHeader<'a> {
 }
 
 /// Passes on the families and series of a file that scrapes show, as far as they can be read.
-/// Returns what contradicts the layout.
+/// Returns the contradictions to the layout.
 pub fn visit_inspected(inspection: &Inspection, sink: &mut impl Sink) -> Vec<Damage> {
     let mut damage = inspection.report().damage.clone();
     let mut places: HashMap<&str, usize> = HashMap::new();
@@ -226,7 +228,7 @@ pub fn visit_inspected(inspection: &Inspection, sink: &mut impl Sink) -> Vec<Dam
     families.sort_by_key(|(place, _)| *place);
     for (_, seen) in families {
         let mut decoder = Decoder::new(&seen.schema);
-        // Exponential buckets are not in the cells.
+        // Exponential buckets are outside the cells.
         if !decoder.is_shown() || decoder.has_no_classic_buckets() {
             continue;
         }
@@ -242,8 +244,8 @@ pub fn visit_inspected(inspection: &Inspection, sink: &mut impl Sink) -> Vec<Dam
     damage
 }
 
-/// Calls `visit` with the series of a family, the cells of each consistent with each other as far
-/// as its kind needs that. Returns what contradicts the layout.
+/// Calls `visit` with the series of a family. The cells of each series are consistent with each
+/// other as far as its kind requires. Returns the contradictions to the layout.
 pub fn each_series(
     inspection: &Inspection,
     family: &FamilySeen,

@@ -19,8 +19,9 @@ pub use walk::Walk;
 use crate::exposition::{Encoder, Escaping, Format, Omissions};
 use crate::registry::Registry;
 
-/// A scrape of a registry. It returns the text, or another format, in pieces of about 64 KiB and
-/// holds no lock between pieces: a reader that is slow or never returns blocks no other thread.
+/// A scrape of a registry. It returns the page in pieces of about 64 KiB, in any of the
+/// [`Format`]s. You can read the pieces as slowly as you like: the scrape holds no lock between
+/// them, so it never blocks another thread.
 ///
 /// ```
 /// let registry = quipu::Registry::new();
@@ -56,13 +57,13 @@ pub(crate) struct Buffers {
     encoder: Encoder,
 }
 
-/// Buffers of finished scrapes, for later ones. A scrape takes its buffers out while it runs.
+/// Buffers of finished scrapes, for later ones. A running scrape owns its buffers.
 #[derive(Default)]
 pub(crate) struct SpareBuffers([AtomicPtr<Buffers>; MAX_SPARE]);
 
 /// The number of scrapes whose buffers are kept.
 const MAX_SPARE: usize = 4;
-/// The size in bytes from which a piece is full.
+/// A piece of at least this many bytes is full.
 const PIECE: usize = 64 << 10;
 
 impl Scrape {
@@ -72,20 +73,22 @@ impl Scrape {
         Self { registry, buffers: Some(buffers), format, escaping, wanted, stage }
     }
 
-    /// Chooses the format; the default is text 0.0.4. It has no effect after the first piece.
+    /// Chooses the format; the default is text 0.0.4. Call this before the first piece; later calls
+    /// have no effect.
     pub fn format(mut self, format: Format, escaping: Escaping) -> Self {
         (self.format, self.escaping) = (format, escaping);
         self
     }
 
-    /// Shows only the families that have one of these names, or samples with one of them. It has no
-    /// effect after the first piece.
+    /// Shows only the families with these names, or with samples of these names: for example,
+    /// `latency_count` selects the histogram `latency`. Call this before the first piece; later
+    /// calls have no effect.
     pub fn only(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.wanted = Some(names.into_iter().collect());
         self
     }
 
-    /// The value of the `Content-Type` header for the chosen format.
+    /// Returns the value of the `Content-Type` header for the chosen format.
     pub fn content_type(&self) -> String {
         self.format.content_type(self.escaping)
     }
@@ -108,12 +111,13 @@ impl Scrape {
         Some(encoder.buffer())
     }
 
-    /// The series that the pieces so far omit, because a scraper would refuse the page with them.
+    /// Returns the series that the pieces so far omit, because a scraper would refuse a page that
+    /// contains them.
     pub fn omissions(&self) -> Option<&Omissions> {
         self.buffers.as_ref().map(|buffers| buffers.encoder.omissions())
     }
 
-    /// Appends all remaining pieces to `out`. They are encoded there, without the copy that
+    /// Appends all remaining pieces to `out`. This encodes them in place, without the copy that
     /// [`Scrape::write_to`] makes of each. If a collector panics, the content of `out` is
     /// unspecified.
     pub fn append_to(mut self, out: &mut Vec<u8>) {
@@ -169,11 +173,12 @@ impl Drop for Scrape {
 impl SpareBuffers {
     pub(crate) fn take(&self) -> Box<Buffers> {
         let mut spare = self.0.iter().map(|slot| {
-            // Acquire: pairs with the release in `put`, to see the buffers as they were left.
+            // Acquire: pairs with the release in `put`, to see the buffers in their last state.
             slot.swap(std::ptr::null_mut(), Ordering::Acquire)
         });
         let buffers = spare.find(|buffers| !buffers.is_null()).map(|buffers| {
-            // SAFETY: it is from `Box::into_raw`, and the swap makes this thread its only owner.
+            // SAFETY: the pointer is from `Box::into_raw`, and the swap makes this thread its only
+            // owner.
             unsafe { Box::from_raw(buffers) }
         });
         buffers.unwrap_or_default()
@@ -189,7 +194,7 @@ impl SpareBuffers {
                 return;
             }
         }
-        // SAFETY: it is from above, and every exchange failed: no other thread has seen it.
+        // SAFETY: the pointer is from above, and every exchange failed: no other thread can see it.
         drop(unsafe { Box::from_raw(buffers) });
     }
 }
@@ -199,7 +204,8 @@ impl Drop for SpareBuffers {
         for buffers in &mut self.0 {
             let buffers = *buffers.get_mut();
             if !buffers.is_null() {
-                // SAFETY: it is from `Box::into_raw`, and no scrape has taken it out.
+                // SAFETY: the pointer is from `Box::into_raw`, and no scrape owns it, because
+                // taking clears the slot.
                 drop(unsafe { Box::from_raw(buffers) });
             }
         }

@@ -30,23 +30,24 @@ struct ReadFamilies {
     readers: Arc<ReaderList>,
 }
 
-/// Readers of families, in the order in which they were read from the segment. The variants of a
-/// name follow the first one.
+/// Readers of families, in the order they were read from the segment. The variants of a name follow
+/// its first variant.
 #[derive(Default)]
 pub(crate) struct ReaderList {
     readers: Vec<Arc<Reader>>,
-    /// Variants that contradict another family of their name, and are not shown, sorted by name.
+    /// Variants that are not shown because they contradict another family of their name, sorted by
+    /// name.
     contradicting: Vec<Arc<Reader>>,
     /// The index of the first reader of each name, sorted by name.
     by_name: Vec<usize>,
-    /// The help of names whose families were made without one.
+    /// The help strings of names whose families were created without help.
     helps: HashMap<String, String>,
     /// The families that cannot be read: their settings are damaged, or their kind is unknown.
     unreadable: HashSet<u64>,
 }
 
 impl ReaderList {
-    /// The indices of the families of that name; empty if there are none.
+    /// Returns the indices of the families of this name; empty if there are none.
     pub(crate) fn named(&self, name: &str) -> Range<usize> {
         let found = self.by_name.binary_search_by(|&at| self.readers[at].name().cmp(name));
         let start = found.map_or(self.readers.len(), |at| self.by_name[at]);
@@ -54,29 +55,29 @@ impl ReaderList {
         start..start + count
     }
 
-    /// All readers, including those that are not shown.
+    /// Returns all readers, including those that are not shown.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Reader>> {
         self.readers.iter().chain(&self.contradicting)
     }
 
-    /// Whether a variant is not shown.
+    /// Whether any variant is not shown.
     pub(crate) fn has_contradictions(&self) -> bool {
         !self.contradicting.is_empty()
     }
 
-    /// The number of families that cannot be read.
+    /// Returns the number of families that cannot be read.
     pub(crate) fn unreadable(&self) -> usize {
         self.unreadable.len()
     }
 
-    /// The variants of that name that are not shown.
+    /// Returns the variants of this name that are not shown.
     pub(crate) fn contradicting(&self, name: &str) -> &[Arc<Reader>] {
         let start = self.contradicting.partition_point(|reader| reader.name() < name);
         let rest = &self.contradicting[start..];
         &rest[..rest.partition_point(|reader| reader.name() == name)]
     }
 
-    /// Readers in this order, which are not found by name.
+    /// Creates a list of readers in this order, which cannot be found by name.
     pub(crate) fn from_readers(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
         Self { readers: readers.into_iter().collect(), ..Self::default() }
     }
@@ -101,7 +102,7 @@ impl ReaderList {
         let mut unreadable = Vec::new();
         for family in families.into_iter().filter(|family| is_new(family) && is_shown(family)) {
             let id = family.id();
-            // Other processes, or later versions, may have written anything.
+            // Other processes, or later versions, can write anything here.
             match Reader::new(family) {
                 Ok(reader) => all.push(Arc::new(reader)),
                 Err(_) => unreadable.push(id),
@@ -124,10 +125,10 @@ impl ReaderList {
 
     /// Adds the variants of one name, the oldest first.
     fn push(&mut self, mut variants: Vec<&Arc<Reader>>) {
-        // A family that a program registered by name is shown, whatever came in from outside
-        // before. Variants without a series that is shown do not keep others from being shown, nor
-        // do values of unknown type those of a type. Each key is computed once: senders change it
-        // meanwhile.
+        // A family that a program registered by name is shown, even if an outside sender created a
+        // contradicting one first. Variants without a shown series do not hide others, and values
+        // of unknown type do not hide typed ones. Each key is computed once, because senders change
+        // it concurrently.
         variants.sort_by_cached_key(|reader| {
             let is_variant = reader.family.schema().identity != Identity::Name;
             let is_unknown = reader.kind.snapshot_kind() == Kind::Unknown;
@@ -135,8 +136,8 @@ impl ReaderList {
         });
         let start = self.readers.len();
         let kind = variants.first().map(|first| first.kind.snapshot_kind());
-        // What `shares_labels` says of the first family that is shown with these labels, which a
-        // counter with the suffix `_total` and one without it may both have.
+        // The result of `shares_labels` for the first shown family with these labels. A counter
+        // with the suffix `_total` and a counter without it can both have such a family.
         let mut label_sets: HashMap<(bool, Vec<&str>), Option<bool>> = HashMap::new();
         for &reader in &variants {
             let mut labels: Vec<&str> =
@@ -160,7 +161,7 @@ impl ReaderList {
         // Formats show the counters of each kind of name together.
         self.readers[start..].sort_by_key(|reader| reader.is_bare());
         self.by_name.push(start);
-        // The help of those with and without the suffix.
+        // The help with the suffix, and the help without it.
         let mut helps = [None; 2];
         for reader in variants.iter().filter(|reader| !reader.family.schema().help.is_empty()) {
             helps[usize::from(reader.is_bare())].get_or_insert(&reader.family.schema().help);
@@ -184,10 +185,10 @@ impl Deref for ReaderList {
 }
 
 impl Readers {
-    /// The readers of all families.
+    /// Returns the readers of all families.
     pub(crate) fn list(&self, segment: &Segment) -> Result<Arc<ReaderList>, Error> {
         let (last, readers) = self.known.read(|known| (known.newest, Arc::clone(&known.readers)));
-        // Which of several contradicting variants are shown depends on which have series.
+        // If variants contradict each other, the shown ones depend on which of them contain series.
         if segment.newest() == last && !readers.has_contradictions() {
             return Ok(readers);
         }
@@ -196,8 +197,8 @@ impl Readers {
         let readers = Arc::new(readers.with(families));
         self.known.replace(|known| {
             let next = ReadFamilies { newest, readers: Arc::clone(&readers) };
-            // Offsets of records do not tell which list is newer: a family is reserved before its
-            // slab, and published after it.
+            // The offsets of records do not show which list is newer, because a family is reserved
+            // before its slab and published after it.
             let is_longer = readers.all().count() >= known.readers.all().count();
             (is_longer.then_some(next), ())
         });
@@ -205,7 +206,7 @@ impl Readers {
     }
 }
 
-/// One family, for a scrape that reads it without its registry. Clones share it.
+/// One family, for a scrape that reads it without its registry. Clones share this family.
 #[derive(Clone)]
 pub struct Source {
     reader: Arc<Reader>,
@@ -242,10 +243,10 @@ pub(crate) struct Reader {
     labels: Labels,
     family: series::Family,
     kind: AnyKind,
-    /// The text that distinguishes the overflow series of a variant from those of others: its label
-    /// names. None for other families.
+    /// The bytes that distinguish the overflow series of a variant from the overflow series of
+    /// others: its label names. Empty for other families.
     overflow: Vec<u8>,
-    /// The help of another variant, or one that came later, if the family has none.
+    /// The help of another variant, or a later help, if the family itself has none.
     late_help: String,
 }
 
@@ -268,8 +269,8 @@ impl Reader {
         Ok(Self { key, name, bare, labels, family, kind, overflow, late_help })
     }
 
-    /// Takes over the help of another variant, or one that came later. Scrapes that are under way
-    /// have the old reader.
+    /// Takes over the help of another variant, or a later help. Scrapes in progress keep the old
+    /// reader.
     fn take_help(self: &mut Arc<Self>, help: &str) {
         let is_variant = self.family.schema().identity == Identity::Variant;
         if is_variant
@@ -280,7 +281,7 @@ impl Reader {
         }
     }
 
-    /// The help; empty if there is none.
+    /// Returns the help; empty if there is none.
     fn help(&self) -> &str {
         match &*self.family.schema().help {
             "" => &self.late_help,
@@ -288,43 +289,43 @@ impl Reader {
         }
     }
 
-    /// How the series of several processes are combined, if each process has its own. Such a family
-    /// is not walked by [`Reader::walk`].
+    /// Returns how the series of several processes are combined, if each process owns one.
+    /// [`Reader::walk`] does not visit such a family.
     pub(crate) fn aggregation(&self) -> Option<Aggregation> {
         self.kind.aggregation()
     }
 
-    /// The text of an overflow series, if it has one.
+    /// Returns the label strings of an overflow series, if there is one.
     pub(crate) fn overflow_texts(&self) -> Texts<'_> {
         Texts::new(&self.overflow)
     }
 
-    /// Hides the series that have expired, if the family's lock is free.
+    /// Hides expired series, if the family's lock is free.
     pub(crate) fn sweep(&self) {
         if self.family.schema().idle.is_some() {
-            // If it fails, they are shown once more.
+            // On an error, they are shown once more.
             let _ = self.family.sweep();
         }
     }
 
-    /// Resets all series, including what they have beside their cells.
+    /// Resets all series, including their memory outside the cells.
     pub(crate) fn reset(&self) -> Result<(), Error> {
         self.family.reset().map_err(|error| Error::segment(self.name(), error))
     }
 
-    /// The name of the family, without a suffix that the formats add.
+    /// Returns the name of the family, without a suffix that the formats add.
     pub(crate) fn name(&self) -> &str {
         &self.family.schema().name[..self.name]
     }
 
-    /// Whether it has a series that is shown.
+    /// Whether the family contains a shown series.
     pub(crate) fn has_shown(&self) -> bool {
         self.family.len() > self.family.hidden()
     }
 
-    /// Whether another family with the same label names has other series, since each is in one of
-    /// them alone: in groups, and of values that replace those with other buckets or quantiles.
-    /// Then returns whether it is of groups.
+    /// Whether another family with the same label names contains other series, because each series
+    /// is in only one of them. This is true of groups, and of values that replace others with different
+    /// buckets or quantiles. Returns whether the family belongs to a group.
     fn shares_labels(&self) -> Option<bool> {
         let is_relayed = matches!(self.kind, AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_));
         let is_grouped = Class::from_schema(self.family.schema()).grouped;
@@ -336,17 +337,17 @@ impl Reader {
         self.bare
     }
 
-    /// The family in the segment.
+    /// Returns the family in the segment.
     pub(crate) fn in_segment(&self) -> &series::Family {
         &self.family
     }
 
-    /// The key of [`Reader::family`]: a family with another help has another reader.
+    /// Returns the key of [`Reader::family`]: a family with another help has another reader.
     pub(crate) fn key(&self) -> FamilyKey {
         self.key
     }
 
-    /// The family as a snapshot shows it.
+    /// Returns the family as a snapshot shows it.
     pub(crate) fn family(&self) -> FamilyHeader<'_> {
         let schema = self.family.schema();
         FamilyHeader {
@@ -384,14 +385,14 @@ impl Reader {
             _ if self.family.is_copy() => {
                 self.walk_copy(cursor, texts, scratch, (family, sink), is_full)
             }
-            // Most series are counters. In a loop of their own, a series stays in registers.
+            // Most series are counters. In a separate loop, a series can stay in registers.
             AnyKind::Counter(counter) => walk!(counter),
             kind => walk!(kind),
         }
     }
 
-    /// [`Reader::walk`] in a copy of a file, whose checks cost the loop of other families a tenth.
-    /// What such a file says of its texts is not believed.
+    /// Like [`Reader::walk`], in a copy of a file. This is a separate loop, because its checks cost
+    /// the loop of other families a tenth. The strings in such a file are untrusted.
     #[inline(never)]
     fn walk_copy<S: Sink>(
         &self,
@@ -432,16 +433,16 @@ impl Reader {
     }
 }
 
-/// The name of a family without a suffix that the formats add, and whether the name of a counter is
-/// shown as it is.
+/// Returns the name of a family without a suffix that the formats add, and whether the name of a
+/// counter is shown unchanged.
 pub(super) fn shown_name(schema: &Schema) -> (&str, bool) {
     let is_bare = Class::from_schema(schema).bare;
     let name = if is_bare { counter_stem(&schema.name) } else { &schema.name };
     (name, is_bare && name.len() == schema.name.len())
 }
 
-/// Whether what was read of a series of a copied file is its own: what was read again since the
-/// walk found it may be another one's, which has its record by now. Counts those that are not.
+/// Whether the values read from a series of a copied file belong to this series: after the walk
+/// found it, another series may have taken over its record. Counts the series that fail this check.
 fn is_whole(family: &series::Family, view: &View<'_>, readings: u64) -> bool {
     let is_whole = family.readings() == readings || family.is_there(view.id);
     if !is_whole {
@@ -450,7 +451,7 @@ fn is_whole(family: &series::Family, view: &View<'_>, readings: u64) -> bool {
     is_whole
 }
 
-/// Passes on an overflow series. A separate function, so that the parts of other series stay in
+/// Passes on an overflow series. This is a separate function, so the parts of other series stay in
 /// registers.
 #[cold]
 #[inline(never)]
@@ -476,7 +477,7 @@ fn series<'v>(
     }
 }
 
-/// The names of labels, separated by commas. Those that have one themselves are quoted, so that
+/// Joins the names of labels with commas. Names that contain a comma or a quote are quoted, so
 /// different names never give the same list.
 fn list_of(labels: &[Label<'_>]) -> String {
     let names = labels.iter().map(|label| match label.name.contains([',', '"']) {
@@ -486,12 +487,12 @@ fn list_of(labels: &[Label<'_>]) -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-/// The labels of a family, as a snapshot shows them. They are built once, so that a scrape does not
+/// The labels of a family, as a snapshot shows them. They are built once, because a scrape must not
 /// allocate.
 struct Labels {
-    /// Points into `values`, and to the texts of the family's schema.
+    /// Points into `values`, and to the strings of the family's schema.
     labels: Box<[Label<'static>]>,
-    /// Points to the texts of the family's schema.
+    /// Points to the strings of the family's schema.
     values: Box<[Option<Box<[&'static str]>>]>,
     _family: series::Family,
 }
@@ -500,8 +501,8 @@ impl Labels {
     fn new(family: &series::Family, hidden: Option<&str>) -> Self {
         let schema = family.schema();
         let shown = || schema.labels.iter().filter(|label| Some(&*label.name) != hidden);
-        // SAFETY: the text belongs to the schema, which lives unchanged for as long as any handle
-        // to the family. This struct owns a handle, and lends the text for its own lifetime only.
+        // SAFETY: the string belongs to the schema, which lives unchanged for as long as any handle
+        // to the family. This struct owns a handle, and lends the string for its own lifetime only.
         let forever = |text: &str| unsafe { std::mem::transmute::<&str, &'static str>(text) };
         let values: Box<[Option<Box<[&'static str]>>]> = shown()
             .map(|label| Some(label.values.as_ref()?.iter().map(|text| forever(text)).collect()))
@@ -509,7 +510,7 @@ impl Labels {
         let labels = shown().zip(&values).map(|(label, values)| {
             let values = values.as_deref();
             // SAFETY: the slice is on the heap, where it stays unchanged for as long as `values`
-            // lives: as long as this struct, which lends it for its own lifetime only.
+            // lives. This struct lends it for its own lifetime only, which is equally long.
             let values = unsafe {
                 std::mem::transmute::<Option<&[&'static str]>, Option<&'static [&'static str]>>(
                     values,
@@ -536,7 +537,7 @@ mod tests {
     use crate::Registry;
     use crate::kind::{Relay, RelayHistogram, RelaySummary, SummaryLayout};
 
-    /// Another process may write any record.
+    /// Another process can write any record.
     #[test]
     fn a_family_with_other_cells_than_its_kind_has_is_not_shown() {
         let registry = Registry::new();
@@ -548,7 +549,7 @@ mod tests {
         }
         let text = registry.text();
         let is_shown = |kind: u8, cells: u16| text.contains(&format!("# TYPE kind_{kind}_{cells}"));
-        // Counters have a cell, mixed counters two; histograms and summaries need settings.
+        // A counter uses one cell, and a mixed counter two; histograms and summaries need settings.
         assert!(is_shown(1, 1) && is_shown(10, 2));
         for (kind, cells) in
             [(0, 1), (1, 3), (3, 5), (5, 3), (6, 3), (9, 1), (10, 1), (10, 5), (11, 4)]
@@ -557,7 +558,7 @@ mod tests {
         }
     }
 
-    /// Formats show bounds, quantiles and states as labels: readers refuse what is there twice, and
+    /// Formats show bounds, quantiles and states as labels. Readers refuse duplicate labels, and
     /// buckets that are not sorted.
     #[test]
     fn a_family_whose_settings_readers_would_refuse_is_counted_and_not_shown() {
@@ -614,8 +615,8 @@ mod tests {
         }
     }
 
-    /// A family is reserved before its slab, and published after it: a scrape between the two has
-    /// seen a record whose offset is higher.
+    /// A family is reserved before its slab, and published after it. A scrape between the two steps
+    /// has seen a record with a higher offset.
     #[test]
     fn a_record_before_the_newest_is_noticed_and_kept() {
         let registry = Registry::new();

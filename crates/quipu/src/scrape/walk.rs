@@ -1,6 +1,6 @@
-//! The walk of a scrape over a registry: the families of the segment, the collectors, and last the
-//! counts of overflowed updates. It runs in steps and holds no lock between them, so that a scrape
-//! can pause for as long as its reader likes.
+//! The walk of a scrape over a registry: first the families of the segment, then the collectors,
+//! and last the counts of overflowed updates. The walk runs in steps and holds no lock between
+//! them, so a scrape can pause for as long as its reader likes.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -16,8 +16,8 @@ use crate::kind::{Processes, Scratch};
 use crate::registry::Registry;
 use crate::snapshot::{FamilyHeader, Kind, Label, Series, Sink, Texts, Timestamp, Value};
 
-/// A walk over what a registry shows, in steps, for programs that show more beside it. It sees the
-/// families that the registry had when it began.
+/// A walk over the families that a registry shows, in steps. Use this in a program that shows more
+/// than its registry. The walk visits the families that were there when it began.
 #[derive(Default)]
 pub struct Walk {
     /// The readers of all families; none before the walk starts.
@@ -63,12 +63,13 @@ impl Walk {
         Ok(())
     }
 
-    /// A walk over these families.
+    /// Creates a walk over these families.
     pub(crate) fn over(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
         Self { readers: Some(Arc::new(ReaderList::from_readers(readers))), ..Self::default() }
     }
 
-    /// Restricts the walk to the families of that name, hidden or not. False if there are none.
+    /// Restricts the walk to the families of this name, hidden or not. Returns false if there are
+    /// none.
     pub(crate) fn narrow(&mut self, name: &str) -> bool {
         self.hidden = Arc::default();
         let found = self.readers.as_ref().map_or(0..0, |readers| readers.named(name));
@@ -76,8 +77,7 @@ impl Walk {
         !found.is_empty()
     }
 
-    /// Restricts the walk to the families that have one of these names, or samples with one of
-    /// them.
+    /// Restricts the walk to the families with these names, or with samples of these names.
     pub fn only(&mut self, wanted: Option<Arc<[String]>>) {
         self.wanted = wanted;
     }
@@ -90,8 +90,8 @@ impl Walk {
         self.wanted = None;
     }
 
-    /// Passes on the families of the segment and of the collectors that have series: those of the
-    /// segment without them.
+    /// Passes on the non-empty families of the segment and of the collectors. Families of the
+    /// segment are passed without their series.
     pub fn heads(mut self, sink: &mut impl Sink) {
         let Some(readers) = self.readers.clone() else { return };
         for reader in readers.iter().filter(|reader| reader.has_shown()) {
@@ -142,9 +142,9 @@ impl Walk {
         false
     }
 
-    /// [`Walk::step`] for the families of the segment alone. It also ends if `is_pause` returns
-    /// true after a family. Its argument tells whether that was the last one of its name: then
-    /// others of that name can follow.
+    /// Like [`Walk::step`], but only for the families of the segment. This also ends if `is_pause`
+    /// returns true after a family. Its argument is whether this was the last family of its name;
+    /// you can then insert other families of that name.
     pub fn families<S: Sink>(
         &mut self,
         sink: &mut S,
@@ -188,8 +188,8 @@ impl Walk {
         false
     }
 
-    /// Hides expired series, and combines the series of several processes. If a lock of the family
-    /// is not free, nothing is hidden or folded, but the series are still combined.
+    /// Hides expired series, and combines the series of several processes. If another thread holds
+    /// a lock of the family, this hides and folds no series, but still combines them.
     fn tidy(&mut self, reader: &Reader) {
         reader.sweep();
         if let Some(aggregation) = reader.aggregation() {
@@ -219,7 +219,7 @@ impl Walk {
         ControlFlow::Continue(())
     }
 
-    /// Shows how many families cannot be read, if there are any.
+    /// Shows how many families cannot be read, unless there are none.
     fn unreadable(&self, readers: &ReaderList, sink: &mut impl Sink) {
         let count = readers.unreadable();
         if count == 0 || !is_wanted(&self.wanted, &UNREADABLE) {
@@ -230,7 +230,7 @@ impl Walk {
         sink.series(&UNREADABLE, &series);
     }
 
-    /// Shows a number for each name for which it is not zero, if there are any.
+    /// Shows a number for each name with a nonzero number, if there are any.
     fn by_name(
         &mut self,
         readers: &ReaderList,
@@ -268,7 +268,7 @@ impl fmt::Debug for Walk {
     }
 }
 
-/// Whether a family has one of the wanted names, or samples with one of them.
+/// Whether a family is wanted: its name is in the list, or the name of one of its samples.
 #[inline]
 fn is_wanted(wanted: &Option<Arc<[String]>>, family: &FamilyHeader<'_>) -> bool {
     wanted.as_ref().is_none_or(|wanted| is_among(wanted, family))
@@ -302,7 +302,7 @@ impl<S: Sink> Sink for Only<'_, S> {
     }
 }
 
-/// The number of updates of these families that went to overflow series.
+/// Returns the number of updates of these families that were counted in overflow series.
 fn overflowed(shown: &[Arc<Reader>], contradicting: &[Arc<Reader>]) -> u64 {
     let all = shown.iter().chain(contradicting);
     all.fold(0, |sum, reader| sum.wrapping_add(reader.in_segment().overflowed()))
