@@ -2,10 +2,11 @@
 
 use crate::error::named;
 
-/// How a scrape shows the values of a gauge that has one for each process. The `Live` variants only
-/// count living processes; the others also count values of processes that have ended.
+/// How a scrape combines the values of a gauge when each process sets a separate value. The `Live`
+/// variants only count living processes; the others also count values of processes that have ended.
 ///
-/// The names are those of Python's `prometheus_client`; Ruby's `most_recent` is accepted, too.
+/// The names are the same as in Python's `prometheus_client`; you can also use Ruby's
+/// `most_recent`.
 ///
 /// ```
 /// use quipu::{Aggregation, Description, ProcessGauge, Registry};
@@ -21,7 +22,7 @@ use crate::error::named;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Aggregation {
-    /// The value of each process, in a series of its own with the label `pid`.
+    /// The value of each process, in a separate series with the label `pid`.
     #[default]
     All,
     /// Like [`Aggregation::All`], for living processes.

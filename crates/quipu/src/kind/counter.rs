@@ -46,9 +46,10 @@ impl Counter {
         self.0.cells().add(TOTAL, n);
     }
 
-    /// Adds `n`, and keeps `exemplar`: pairs of names and values, such as the ID of a trace. It is
-    /// dropped if the names and values together have more than 128 characters, or more than 256
-    /// bytes with one byte added for each. Without [`Description::exemplars`], none is kept.
+    /// Adds `n`, and keeps `exemplar`: pairs of names and values, such as the ID of a trace. The
+    /// exemplar is dropped if the names and values together are longer than 128 characters, or
+    /// longer than 256 bytes with one byte added for each. You need [`Description::exemplars`];
+    /// without this setting, no exemplar is kept.
     pub fn inc_with_exemplar(&self, n: u64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n as f64, exemplar);

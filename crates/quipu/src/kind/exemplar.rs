@@ -6,9 +6,9 @@
 //!
 //! A slot is a sequence lock: its sequence number is odd during a write. A reader checks the number
 //! again after reading. A writer that finds the number odd drops its exemplar. If the time in the
-//! slot is more than a second old, this writer also marks the slot, since it suspects that the
-//! other writer has died. A writer that arrives more than a second after the mark, with the slot
-//! still unchanged, takes it over.
+//! slot is more than a second old, this writer also marks the slot, because it suspects that the
+//! other writer died. A writer that arrives more than a second after the mark, with the slot still
+//! unchanged, takes it over.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ use super::metric_kind::Scratch;
 use crate::snapshot::{Exemplar, Texts, Timestamp};
 
 /// The words of a slot: sequence, time of the write, value, length (its upper half is the age of
-/// the observation at that time, in milliseconds), and the text.
+/// the observation at that time, in milliseconds), and the strings.
 const SEQUENCE: usize = 0;
 const TIME: usize = 1;
 const VALUE: usize = 2;
@@ -36,7 +36,7 @@ const PATIENCE: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// The bit of a time that marks the writer as suspected to be dead.
 const SUSPECT: u64 = 1;
-/// The length of the text of an exemplar without labels. Zero is that of no exemplar.
+/// The length field of an exemplar without labels, because zero means that there is no exemplar.
 const NO_TEXT: u32 = 1 << 31;
 
 /// An exemplar that was read from a slot.
@@ -44,12 +44,12 @@ const NO_TEXT: u32 = 1 << 31;
 pub(crate) struct ReadExemplar {
     time: u64,
     value: f64,
-    /// The range of its texts in the buffer that it was read into.
+    /// The range of its strings in the buffer that it was read into.
     texts: (usize, usize),
 }
 
 impl ReadExemplar {
-    /// The exemplar, with its texts in the buffer that it was read into.
+    /// Returns the exemplar, which borrows its strings from the buffer that it was read into.
     pub(super) fn exemplar<'t>(&self, texts: &'t [u8]) -> Exemplar<'t> {
         let labels = Texts::new(texts.get(self.texts.0..self.texts.1).unwrap_or(&[]));
         Exemplar { labels, value: self.value, time: Some(Timestamp(self.time)) }
@@ -57,7 +57,7 @@ impl ReadExemplar {
 }
 
 /// Keeps an exemplar in slot number `slot` of a series whose exemplar cell is `cell`. The exemplar
-/// is dropped if the family keeps none, if it has no labels or is too long, or if the segment is
+/// is dropped if the family keeps none, if it is too long or without labels, or if the segment is
 /// full.
 pub(crate) fn keep(
     family: &Family,
@@ -67,15 +67,15 @@ pub(crate) fn keep(
     value: f64,
     pairs: &[(&str, &str)],
 ) {
-    // A program that has no labels to give has no exemplar.
+    // A program that passes no labels does not keep an exemplar.
     if !pairs.is_empty() {
         keep_at(family, cells, (cell, slot), value, pairs, None);
     }
 }
 
-/// As [`keep`], for a value that was observed at a time, in nanoseconds of Unix time; now, if that
-/// is later or not known. It may have no labels. Returns whether the exemplar is not dropped: it is
-/// kept, or a later one is there, which would have replaced it.
+/// Like [`keep`], for a value that was observed at a time, in nanoseconds of Unix time; now, if
+/// this time is unknown or in the future. The labels can be empty. Returns true if the exemplar is
+/// kept, or if the slot already contains a later one, which would have replaced it.
 pub(crate) fn keep_at(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -84,14 +84,14 @@ pub(crate) fn keep_at(
     pairs: &[(&str, &str)],
     time: Option<u64>,
 ) -> bool {
-    // Series without exemplars have one cell fewer.
+    // Series without exemplars use one cell fewer.
     if cell >= cells.len() {
         return false;
     }
     let characters: usize =
         pairs.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum();
     let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-    // The encoding here has one byte for the length of a text, which must be below 255.
+    // The encoding here uses one byte for the length of a string, which must be below 255.
     let is_short = pairs.iter().all(|(name, value)| name.len() < 255 && value.len() < 255);
     if characters > MAX_CHARACTERS || bytes > TEXT_BYTES || !is_short {
         return false;
@@ -110,20 +110,20 @@ pub(crate) fn keep_at(
     let Some(side) = family.side(cells, at) else { return false };
     let words = side.words();
     if time.is_some_and(|time| observed(words).is_some_and(|last| last > time)) {
-        // One that came late.
+        // The slot already holds a later exemplar.
         return true;
     }
     write(words, now, time.unwrap_or(now), value, pairs)
 }
 
-/// Whether an exemplar in that slot would take memory: none was there before.
+/// Whether an exemplar in this slot would take memory, because the slot was never used.
 pub(crate) fn takes_memory(
     family: &Family,
     cells: &SeriesCells<'_>,
     (cell, slot): (usize, usize),
 ) -> bool {
     let Some(root) = (cell < cells.len()).then(|| cells.plain(cell)) else { return false };
-    // At most 32 bits: other values are damaged, and lead nowhere.
+    // At most 32 bits: other values are damaged, and cannot be followed.
     let table = u32::try_from(root.load(Ordering::Acquire)).unwrap_or(0);
     let side = family.side(cells, table);
     let word = side.as_ref().and_then(|side| side.words().get(slot));
@@ -151,7 +151,7 @@ impl SideAllocations for Exemplars {
 pub(crate) fn clear(family: &Family, cells: &SeriesCells<'_>, cell: usize) {
     each(family, cells, cell, |words| {
         if let Some(length) = words.get(LENGTH) {
-            // One of this length is none: see `read`.
+            // A slot of length zero is empty: see `read`.
             length.store(0, Ordering::Release);
         }
     });
@@ -168,14 +168,14 @@ pub(crate) fn read_all(
     slots.clear();
     texts.clear();
     each(family, cells, cell, |words| {
-        // One of a copy that is written again and again is left out, as one is that is being
-        // written.
+        // An exemplar of a copy that is rewritten again and again is omitted, like an exemplar that
+        // is being written.
         let is_settled = family.settle(words, SEQUENCE);
         slots.push(if is_settled { read(words, texts) } else { None });
     });
 }
 
-/// Reads the exemplar of a series that has at most one.
+/// Reads the exemplar of a series that keeps at most one.
 #[inline]
 pub(crate) fn last<'m>(
     family: &Family,
@@ -186,7 +186,7 @@ pub(crate) fn last<'m>(
     if cell >= cells.len() {
         return None;
     }
-    // A copy, so that those of the caller stay in registers.
+    // A copy, because then the caller's cells can stay in registers.
     let cells = *cells;
     read_all(family, &cells, cell, scratch);
     let slot = scratch.slots.first().copied().flatten()?;
@@ -211,7 +211,7 @@ fn each(family: &Family, cells: &SeriesCells<'_>, cell: usize, mut act: impl FnM
     }
 }
 
-/// The last exemplar of a counter or bucket, as read back.
+/// The last exemplar of a counter or bucket, as you read it back.
 ///
 /// ```
 /// use quipu::{Description, FloatCounter, Registry};
@@ -254,7 +254,8 @@ pub(crate) fn kept(
 }
 
 /// Writes an exemplar into a slot. `time` is when its value was observed; now, if that is later.
-/// Returns whether it is there: another writer may have the slot, or may have taken it over.
+/// Returns whether the exemplar is in the slot: another writer may own the slot, or may have taken
+/// it over.
 fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &str)]) -> bool {
     if words.len() < usize::from(WORDS) {
         return false;
@@ -273,7 +274,8 @@ fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &
     }
     // Release, here and below: pairs with the fence in `read`; a reader that sees one of these
     // stores also sees the odd number.
-    // The time is also the writer's sign of life, so it is that of the observation plus its age.
+    // The time of the write is also the writer's heartbeat, so the time of the observation is
+    // stored as an age.
     let age = Duration::from_nanos(now.saturating_sub(time)).as_millis();
     let age = u32::try_from(age).unwrap_or(u32::MAX);
     let begun = time.saturating_add(u64::from(age) * NANOS_PER_MILLI);
@@ -297,16 +299,16 @@ fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &
         word.store(u64::from_le_bytes(padded), Ordering::Release);
     }
     // Release: pairs with the acquire load in `read`; a reader that sees the even number sees the
-    // whole exemplar. If another writer has taken the slot over, the exchange fails, and that
-    // writer completes the slot.
+    // whole exemplar. If another writer took the slot over, the exchange fails, and that writer
+    // completes the slot.
     words[SEQUENCE]
         .compare_exchange(odd, odd.wrapping_add(1), Ordering::Release, Ordering::Relaxed)
         .is_ok()
 }
 
-/// Whether the current writer was marked as suspected more than [`PATIENCE`] ago, and has made no
-/// progress since. Marks it if the time in the slot is older than that and has no mark. Until the
-/// writer stores its own time, that is the time of the previous exemplar.
+/// Whether the current writer was marked as suspected more than [`PATIENCE`] ago, without progress
+/// since. Marks it if the time in the slot is older than that and carries no mark. Until the writer
+/// stores a time, the slot contains the time of the previous exemplar.
 fn is_stuck(time: &AtomicU64, now: u64) -> bool {
     let seen = time.load(Ordering::Relaxed);
     if now.saturating_sub(seen) <= PATIENCE {
@@ -320,8 +322,8 @@ fn is_stuck(time: &AtomicU64, now: u64) -> bool {
     true
 }
 
-/// When the value of the exemplar in a slot was observed; `None` if there is none, or if it is
-/// being written.
+/// Returns when the value of the exemplar in a slot was observed; `None` if the slot is empty, or
+/// if it is being written.
 fn observed(words: &[AtomicU64]) -> Option<u64> {
     read(words, &mut Vec::new()).map(|exemplar| exemplar.time)
 }
@@ -339,7 +341,7 @@ fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<ReadExemplar> {
     let value = f64::from_bits(words[VALUE].load(Ordering::Relaxed));
     let length = words[LENGTH].load(Ordering::Relaxed);
     let time = time.saturating_sub((length >> 32) * NANOS_PER_MILLI);
-    // Truncation is meant: the other half is the age.
+    // The truncation is intended: the other half is the age.
     let length = match length as u32 {
         0 => return None,
         NO_TEXT => 0,
@@ -414,7 +416,7 @@ mod tests {
         }
         assert_eq!(shown(&words), Some(10.1));
         assert_eq!(read(&words, &mut Vec::new()).map(|slot| slot.time % 2), Some(0));
-        // A time that the source says is not that of the write.
+        // The source gives the time of the observation, which is not the time of the write.
         let now = 100 * PATIENCE + 123_456_789;
         for (time, shown) in [(2 * PATIENCE, 2 * PATIENCE), (now + 9, now - 1), (now - 1, now - 1)]
         {

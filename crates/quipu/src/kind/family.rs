@@ -13,7 +13,7 @@ use crate::label::{Indices, LabelGroup, LabelWriter};
 use crate::scope::{Register, Scope};
 use crate::scrape::Source;
 
-/// A kind of instrument that can have families. The trait is sealed: only the instruments of this
+/// A kind of instrument that can form families. This trait is sealed: only the instruments of this
 /// crate implement it.
 ///
 /// ```
@@ -30,18 +30,19 @@ use crate::scrape::Source;
 /// assert_eq!(registry.value("rows_total", &[("table", "users")]), Some(1.0));
 /// ```
 pub trait Instrument: sealed::Sealed + Sized {
-    /// What the cells mean, and what all series of a family share, such as bucket bounds.
+    /// The meaning of the cells, and the settings that all series of a family share, such as bucket
+    /// bounds.
     #[doc(hidden)]
     type Kind: MetricKind;
 
-    /// The settings of a description that only some kinds use, and this kind does.
+    /// The settings of a description that this kind uses, but not every kind.
     #[doc(hidden)]
     const SETTINGS: &'static [Setting];
 
     /// Writes cells and settings into the schema of a family.
     ///
     /// # Errors
-    /// If the description has invalid settings.
+    /// If the description contains invalid settings.
     #[doc(hidden)]
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error>;
 
@@ -82,11 +83,11 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// A metric with labels. Clones share it.
+/// A metric with labels. You can clone it: clones share the series.
 ///
-/// `L` is a struct that derives [`LabelGroup`], or an array of texts such as `[&str; 2]` for labels
-/// whose names are known at run time only. A label that borrows has any lifetime in an update,
-/// whatever lifetime the type of the family names.
+/// `L` is a struct that derives [`LabelGroup`], or an array of strings such as `[&str; 2]` for
+/// labels whose names are only known at run time. A label can borrow: an update takes a label of
+/// any lifetime, whatever lifetime the type of the family names.
 ///
 /// ```
 /// use quipu::{CounterFamily, Description, LabelGroup, Registry};
@@ -116,15 +117,16 @@ pub struct Family<I: Instrument, L> {
 }
 
 impl<I: Instrument, L: LabelGroup> Family<I, L> {
-    /// Binds an instrument to the series of these labels. Creates the series, at zero, if there is
-    /// none.
+    /// Binds an instrument to the series of these labels. Creates the series, at zero, if it does
+    /// not exist.
     ///
-    /// Keep the instrument if the labels do not change: an update through it costs one addition.
+    /// Keep the instrument if the labels do not change, because an update through it only costs one
+    /// addition.
     pub fn bind<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> I {
         I::bind(&self.family, &self.kind, Self::key(labels))
     }
 
-    /// Removes the series of these labels; returns false if there is none. If its labels are used
+    /// Removes the series of these labels; returns false if there is none. If you use its labels
     /// again, the series starts at zero.
     ///
     /// # Errors
@@ -134,8 +136,8 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
         removed.map_err(|error| Error::segment(self.name(), error))
     }
 
-    /// Removes the series for which `keep` returns false. `keep` is called with the pairs of label
-    /// names and values. Returns the number of removed series.
+    /// Removes the series for which `keep` returns false, and returns their number. `keep` is
+    /// called with the pairs of label names and values.
     ///
     /// # Errors
     /// The errors of a segment in a file.
@@ -157,12 +159,12 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
         self.retain(|_| false)
     }
 
-    /// The name of the metric, without suffixes that the formats add.
+    /// Returns the name of the metric, without suffixes that the formats add.
     pub fn name(&self) -> &str {
         &self.family.schema().name
     }
 
-    /// The number of series, expired ones included.
+    /// Returns the number of series, including expired ones.
     pub fn len(&self) -> u64 {
         self.family.len()
     }
@@ -172,7 +174,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
         self.family.is_empty()
     }
 
-    /// The number of updates that were counted in the overflow series.
+    /// Returns the number of updates that were counted in the overflow series.
     pub fn overflowed(&self) -> u64 {
         self.family.overflowed()
     }
@@ -228,7 +230,7 @@ impl<I: Instrument, L: LabelGroup> Register for Family<I, L> {
     }
 }
 
-/// The kind of a family, with its settings as the segment has them.
+/// Returns the kind of a family, with the settings in the segment.
 fn kind_of<I: Instrument>(family: &series::Family) -> Result<Arc<I::Kind>, Error> {
     let kind = Arc::new(I::Kind::decode(family)?);
     if let Some(allocations) = kind.side_allocations() {
@@ -237,7 +239,7 @@ fn kind_of<I: Instrument>(family: &series::Family) -> Result<Arc<I::Kind>, Error
     Ok(kind)
 }
 
-/// Creates a family without labels of its own, and binds an instrument to its only series.
+/// Creates a family without dynamic labels, and binds an instrument to its only series.
 pub(crate) fn single<I: Instrument>(
     scope: &Scope<'_>,
     description: &Description,
@@ -251,12 +253,12 @@ pub(crate) fn single<I: Instrument>(
             format!("it has the label {:?} without a value: register a family", label.name);
         return Err(Error::invalid(&family.schema().name, reason));
     }
-    // Each constant label of the scope has a single value, of index 0.
+    // Each constant label of the scope takes a single value, of index 0.
     let constant = family.schema().labels.iter().filter(|label| label.values.is_some()).count();
     Ok(I::bind(&family, &kind, |key| (0..constant).for_each(|_| key.index(0, 1))))
 }
 
-/// The label names and values of a series.
+/// Returns the label names and values of a series.
 fn pairs<'a>(schema: &'a Schema, groups: u32, view: &View<'a>) -> Vec<(&'a str, &'a str)> {
     let mut texts = crate::snapshot::Texts::new(view.texts);
     let mut indices = Indices::new(view.group, groups);

@@ -41,8 +41,8 @@ impl FloatCounter {
         exemplar::kept(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0)
     }
 
-    /// Keeps an exemplar as [`Counter::inc_with_exemplar`](crate::Counter::inc_with_exemplar) does,
-    /// without adding: for callers that have already added.
+    /// Keeps an exemplar like [`Counter::inc_with_exemplar`](crate::Counter::inc_with_exemplar),
+    /// but adds nothing: use this if you already added.
     pub fn set_exemplar(&self, value: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, value, exemplar);
     }

@@ -17,7 +17,7 @@ use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Exemplar, Number, Value};
 
-/// A number that can be set, raised, and lowered.
+/// A number that you can set, raise, and lower.
 ///
 /// ```
 /// let registry = quipu::Registry::new();
@@ -211,7 +211,7 @@ impl MetricKind for GaugeKind {
     }
 }
 
-/// The value of a gauge, or one of unknown type.
+/// Returns the value of a gauge, or of a metric of unknown type.
 #[inline]
 pub(super) fn number(cells: &SeriesCells<'_>) -> Number {
     Number::Float(f64::from_bits(cells.plain(VALUE).load(Ordering::Relaxed)))

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::gauge::Gauge;
 use super::int_gauge::IntGauge;
 
-/// Counts one thing as in progress until it is dropped: a guard of [`Gauge::in_progress`] or
+/// Counts one thing as in progress until you drop this guard of [`Gauge::in_progress`] or
 /// [`IntGauge::in_progress`].
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! Infos: text about the program, as labels of a series that is always 1.
+//! Infos: strings about the program, as labels of a series that is always 1.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Value};
 
-/// Text that does not change while the program runs, such as its version.
+/// Strings that do not change while the program runs, such as its version.
 ///
 /// ```
 /// use quipu::{Description, Info, Registry};
@@ -29,7 +29,7 @@ pub struct Info {
     _bound: SeriesHandle,
 }
 
-/// The meaning of an info's cells: they have none, since the text is in the labels.
+/// The meaning of an info's cells: there are none, because the strings are in the labels.
 #[derive(Debug)]
 pub struct InfoKind;
 
@@ -69,7 +69,7 @@ impl MetricKind for InfoKind {
 }
 
 impl Register for Info {
-    /// Registers an info. Its labels are those of [`Description::values`], with one value each.
+    /// Registers an info. Its labels are the pairs of [`Description::values`].
     fn register(scope: &Scope<'_>, mut description: Description) -> Result<Self, Error> {
         description.labels = description.values.iter().map(|(name, _)| name.clone()).collect();
         if let Some((label, values)) = description.values.iter().find(|(_, v)| v.len() != 1) {

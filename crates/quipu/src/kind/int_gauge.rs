@@ -15,8 +15,8 @@ use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Number, Value};
 
-/// An integer that can be set, raised, and lowered. Adding is cheaper than for a
-/// [`Gauge`](crate::Gauge).
+/// An integer that you can set, raise, and lower. Adding is cheaper than for a
+/// [`Gauge`](crate::Gauge), because it needs no retries.
 ///
 /// ```
 /// let registry = quipu::Registry::new();

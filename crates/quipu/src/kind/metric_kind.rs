@@ -11,8 +11,8 @@ use super::exemplar::ReadExemplar;
 use crate::error::Error;
 use crate::snapshot::{self, Exemplar, Value};
 
-/// What the cells of a family mean: with it, a scrape reads the series of a family, whichever
-/// process created it.
+/// The meaning of a family's cells. This trait is how a scrape reads the series of a family, even
+/// if another process created it.
 pub trait MetricKind: Sized + Send + Sync + 'static {
     /// The number of the kind in the family's record on disk. `docs/formats.md` lists the numbers,
     /// with the cells and settings of each.
@@ -27,7 +27,8 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
     /// If the settings in the segment are damaged.
     fn decode(family: &Family) -> Result<Self, Error>;
 
-    /// Passes the value of a series to `emit`. Does not change what another scrape sees.
+    /// Passes the value of a series to `emit`. This does not change the values that another scrape
+    /// sees.
     fn read(
         &self,
         family: &Family,
@@ -36,7 +37,7 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
         emit: impl FnOnce(Value<'_>),
     );
 
-    /// As [`MetricKind::read`], with the exemplar of a value that has no place for one.
+    /// Like [`MetricKind::read`], but also reads the exemplar of a value that cannot hold one.
     #[inline]
     fn read_all(
         &self,
@@ -48,23 +49,23 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
         self.read(family, cells, scratch, |value| emit(value, None));
     }
 
-    /// The memory that each series has outside its cells, such as exemplars; `None` if there is
+    /// Returns the memory of each series outside its cells, such as exemplars; `None` if there is
     /// none.
     fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
         None
     }
 
-    /// The label that the instrument itself writes, if any.
+    /// Returns the label that the instrument itself writes, if any.
     fn own_label(&self) -> Option<&'static str> {
         None
     }
 
-    /// The [`own_label`](Self::own_label), if the formats omit it.
+    /// Returns the [`own_label`](Self::own_label), if the formats omit it.
     fn hidden_label(&self) -> Option<&'static str> {
         None
     }
 
-    /// How a scrape combines the series of several processes, if each process has its own.
+    /// Returns how a scrape combines the series of several processes, if each process owns one.
     fn aggregation(&self) -> Option<Aggregation> {
         None
     }
@@ -73,11 +74,11 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
 /// Memory for reading values, reused from series to series.
 #[derive(Default)]
 pub struct Scratch {
-    /// What a value borrows; emptied after each series.
+    /// The memory that a value borrows; emptied after each series.
     pub(crate) arena: Arena,
     /// Exemplars, by slot.
     pub(crate) slots: Vec<Option<ReadExemplar>>,
-    /// The texts of exemplars.
+    /// The strings of exemplars.
     pub(crate) texts: Vec<u8>,
     pub(crate) quantiles: Vec<(f64, f64)>,
     /// Exponential buckets.
@@ -92,19 +93,19 @@ impl std::fmt::Debug for Scratch {
     }
 }
 
-/// Adds to a count that comes from outside, up to 2^63: a count that wraps around looks like a
-/// restart. From there on, only what is counted one by one is added, which never wraps.
+/// Adds to a count that another program reported, up to 2^63, because a count that wraps around
+/// looks like a restart. Beyond this, only single increments are added, which never wrap.
 pub(crate) fn add_count(cells: &SeriesCells<'_>, cell: usize, n: u64) {
     // Adding 1 skips the check, because reading the sum can mean reading many lanes.
     cells.add(cell, if n > 1 { most_added(cells.sum(cell), n) } else { n });
 }
 
-/// The part of `n` that [`add_count`] adds to a count.
+/// Returns the part of `n` that [`add_count`] adds to a count.
 pub(crate) fn most_added(count: u64, n: u64) -> u64 {
     if n > 1 { n.min((1_u64 << 63).saturating_sub(count)) } else { n }
 }
 
-/// Checks the number of cells of a family, which comes from its record, against the kind's.
+/// Checks the number of cells in a family's record against the kind's.
 pub(crate) fn check_cells(family: &Family, valid: RangeInclusive<u16>) -> Result<(), Error> {
     let schema = family.schema();
     if valid.contains(&schema.cells) {
@@ -113,8 +114,8 @@ pub(crate) fn check_cells(family: &Family, valid: RangeInclusive<u16>) -> Result
     Err(damaged(schema))
 }
 
-/// Whether these numbers from a family's record can be the bounds of buckets: they are sorted, each
-/// is there once, and `+Inf` is not, because formats show a bucket of `+Inf` after them.
+/// Whether these numbers from a family's record can be the bounds of buckets: sorted, without
+/// duplicates, and without `+Inf`, because formats show a bucket of `+Inf` after them.
 pub(crate) fn are_bounds(numbers: &[f64]) -> bool {
     is_ascending(numbers) && numbers.last() != Some(&f64::INFINITY)
 }
@@ -129,7 +130,7 @@ fn is_ascending(numbers: &[f64]) -> bool {
     numbers.windows(2).all(|pair| pair[0] < pair[1]) && !numbers.iter().any(|n| n.is_nan())
 }
 
-/// The error for a family whose record contradicts its kind.
+/// Returns the error for a family whose record contradicts its kind.
 pub(crate) fn damaged(schema: &Schema) -> Error {
     let reason = "its settings in the segment are damaged: restore the file, or move it away to \
                 start afresh";
@@ -161,8 +162,8 @@ macro_rules! kinds {
                 }
             }
 
-            /// The kind that formats show, and the name, of the kind with a number; `None` if it is
-            /// unknown to this version.
+            /// Returns the kind that formats show, and the name, of the kind with this number;
+            /// `None` if this version does not know it.
             pub(crate) fn known(number: u8) -> Option<(crate::snapshot::Kind, &'static str)> {
                 match number {
                     $(<$kind as MetricKind>::NUMBER => {

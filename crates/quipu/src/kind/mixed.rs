@@ -1,8 +1,8 @@
 //! Mixed counters: for programs that mostly count whole numbers, but not only.
 //!
-//! A mixed counter has an integer cell and a float cell, of which an increment touches one. Whole
-//! numbers cost an integer addition and stay exact beyond 2^53, where adding one to a float no
-//! longer changes it. All other numbers are added to the float.
+//! A mixed counter consists of an integer cell and a float cell, and an increment touches one of
+//! them. Whole numbers cost an integer addition and stay exact beyond 2^53, where adding one to a
+//! float no longer changes it. All other numbers are added to the float.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 use crate::snapshot::Number;
 
-/// A counter of numbers that are mostly whole.
+/// A counter of numbers that are mostly whole, for example of bytes or of seconds.
 ///
 /// ```
 /// use quipu::{Description, MixedCounter, Registry};
@@ -40,7 +40,7 @@ pub type MixedCounterFamily<L> = Family<MixedCounter, L>;
 const TOTAL: usize = 0;
 /// The cell of the sum of all numbers that were not whole.
 const REST: usize = 1;
-/// An integer from here on is not added to by great numbers.
+/// The integer does not grow beyond this by great numbers.
 const FULL: u64 = 1 << 63;
 /// 2^53: from here on, not every whole number is a float.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
@@ -69,14 +69,14 @@ impl MixedCounter {
         exemplar::kept(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0)
     }
 
-    /// Keeps an exemplar as [`MixedCounter::inc_with_exemplar`] does, without adding: for callers
-    /// that have already added.
+    /// Keeps an exemplar like [`MixedCounter::inc_with_exemplar`], but adds nothing: use this if
+    /// you already added.
     pub fn set_exemplar(&self, n: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n, exemplar);
     }
 
-    /// Adds `n` to the cells of a series, for numbers from outside, which never make the integer
-    /// wrap around. Negative numbers and NaN are ignored.
+    /// Adds `n` to the cells of a series. Numbers that another program reports never make the
+    /// integer wrap around. Negative numbers and NaN are ignored.
     #[inline]
     pub(crate) fn add_to(cells: SeriesCells<'_>, n: f64) {
         if n > 1.0 && cells.sum(TOTAL) >= FULL {
@@ -152,7 +152,8 @@ impl Total for MixedCounter {
     const EXEMPLAR: usize = 2;
     const MORE: u16 = 2;
 
-    /// An integer, as long as the sum of the other numbers is whole and below 2^53; else a float.
+    /// Returns an integer, as long as the sum of the other numbers is whole and below 2^53; else a
+    /// float.
     #[inline]
     fn total(cells: &SeriesCells<'_>) -> Number {
         let (sum, rest) = (cells.sum(TOTAL), cells.sum_float(REST));
@@ -178,8 +179,8 @@ fn add(cells: SeriesCells<'_>, n: f64) {
     }
 }
 
-/// The number as an integer, if it is whole, not negative, and at most 2^53: few greater ones would
-/// make the integer wrap around.
+/// Returns the number as an integer, if it is whole, not negative, and at most 2^53, because few
+/// greater ones would make the integer wrap around.
 #[inline]
 fn whole(n: f64) -> Option<u64> {
     let whole = n as u64;

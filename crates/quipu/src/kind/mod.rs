@@ -1,15 +1,17 @@
 //! The kinds of metrics: counters, gauges, histograms and so on.
 //!
-//! Each kind has a file with both of its ends. The writing end is the instrument, which a program
-//! updates; it implements [`Instrument`]. The reading end implements [`MetricKind`], with which a
-//! scrape reads the cells. Counters share theirs, in `total.rs`.
+//! Each kind is a file with a writing end and a reading end. The writing end is the instrument,
+//! which you update; it implements [`Instrument`]. The reading end implements [`MetricKind`], and a
+//! scrape uses it to read the cells. All counters share the reading end in `total.rs`.
 //!
-//! An instrument is bound to one series: its lookup is done once, and an update costs the addition
-//! alone. A [`Family`] has a series for each label set. [`Family::bind`] binds an instrument to one
-//! of them; the methods of a family ([`Family::inc`](crate::CounterFamily::inc) and the like) find
-//! the series on every call, without a lock and without allocating a key.
+//! An instrument is bound to one series: it is looked up once, and an update only costs the
+//! addition. A [`Family`] contains a series for each label set. [`Family::bind`] binds an
+//! instrument to a series; the methods of a family, such as
+//! [`Family::inc`](crate::CounterFamily::inc), find the series on every call, without a lock and
+//! without allocating a key.
 //!
-//! To add a kind, write its file, and add it to the three lists below: the modules, what they
+//! To add a kind, write its file, and add it to the three lists below: the modules, the exports,
+//! and the kinds.
 //! export, and the kinds.
 
 mod aggregation;

@@ -1,14 +1,14 @@
 //! Exponential buckets: the counts of a native histogram, in the segment.
 //!
 //! Bucket `i` of schema `s` counts values above `2^((i-1) * 2^-s)` and up to `2^(i * 2^-s)`. The
-//! buckets in use are in an open-addressed hash table: each has a shared word for its index, and a
-//! cell for its count. When a table is full, a new one is put in front of it: a larger one or, at
-//! the maximum size, one of the next coarser schema. Counts are never moved. A reader adds up all
-//! tables in their coarsest schema, which is exact: each bucket of a schema is the union of two
-//! buckets of the next finer one.
+//! buckets in use are in an open-addressed hash table: each consists of a shared word for its
+//! index, and a cell for its count. When a table is full, a new one is put in front of it: a larger
+//! one or, at the maximum size, a table of the next coarser schema. Counts are never moved. A
+//! reader adds up all tables in their coarsest schema. This is exact, because each bucket of a
+//! schema is the union of two buckets of the next finer one.
 //!
-//! The rules are those of Prometheus (`prometheus/docs`, "Native Histograms"). The bounds of the
-//! buckets agree with those of `client_golang`.
+//! The rules are specified by Prometheus (`prometheus/docs`, "Native Histograms"). The bounds of
+//! the buckets agree with `client_golang`.
 
 use quipu_segment::series::{Family, SeriesCells, SeriesHandle, SideAllocation};
 use quipu_segment::sync::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ use super::metric_kind::add_count;
 /// The valid schemas.
 pub(crate) const SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
 pub(crate) const FINEST: i8 = 8;
-/// The bit of a word that says that the bucket is in use.
+/// The bit of a word that is set if the bucket is in use.
 const USED: u64 = 1 << 63;
 /// The bit for buckets of values below zero.
 const NEGATIVE: u64 = 1 << 32;
-/// The number of slots of the first table: for a series with a record of its own, and for one in
+/// The number of slots of the first table: for a series with a separate record, and for a series in
 /// lanes, which many threads share.
 const FIRST_SLOTS: u16 = 16;
 const FIRST_SLOTS_IN_LANES: u16 = 64;
@@ -44,8 +44,8 @@ const BIAS: i32 = 1023;
 /// The exponent of infinity, with the bias.
 const INFINITE: i32 = 0x7ff;
 
-/// Computed at compile time: a child of a fork could wait forever for a table that another thread
-/// of its parent was initializing.
+/// Computed at compile time, because a child of a fork could wait forever for a table that another
+/// thread of its parent was initializing.
 static OCTAVE: Octave = Octave::new();
 
 /// `2^(1/2)`, `2^(1/4)` and so on to `2^(1/256)`, times 2^63, to the nearest.
@@ -91,11 +91,11 @@ impl Octave {
     }
 }
 
-/// The index of the bucket of a value above zero, in a schema.
+/// Returns the index of the bucket of a value above zero, in a schema.
 #[inline]
 pub(crate) fn index_of(value: f64, schema: i8) -> i32 {
     let bits = value.to_bits();
-    // 11 bits, since the value has no sign.
+    // 11 bits, because the sign is zero.
     let exponent = (bits >> MANTISSA_BITS) as i32;
     if !(1..INFINITE).contains(&exponent) {
         return extreme_index_of(value, schema);
@@ -103,7 +103,7 @@ pub(crate) fn index_of(value: f64, schema: i8) -> i32 {
     index(exponent - BIAS, bits & MANTISSA, schema)
 }
 
-/// As [`index_of`], for values that are infinite or too small to be normal.
+/// Like [`index_of`], for values that are infinite or too small to be normal.
 #[cold]
 fn extreme_index_of(value: f64, schema: i8) -> i32 {
     if value == f64::INFINITY {
@@ -114,7 +114,7 @@ fn extreme_index_of(value: f64, schema: i8) -> i32 {
     index((bits >> MANTISSA_BITS) as i32 - BIAS - 54, bits & MANTISSA, schema)
 }
 
-/// The index of the bucket of a value, given by its exponent and mantissa.
+/// Returns the index of the bucket of a value, given by its exponent and mantissa.
 #[inline]
 fn index(exponent: i32, mantissa: u64, schema: i8) -> i32 {
     if schema <= 0 {
@@ -124,15 +124,16 @@ fn index(exponent: i32, mantissa: u64, schema: i8) -> i32 {
         return (octave + (1 << width) - 1) >> width;
     }
     let guess = OCTAVE.guesses[(mantissa >> (MANTISSA_BITS - GUESS_BITS)) as usize];
-    // No 512th of the octave has two limits, and values are unpredictable: there is no branch.
+    // No 512th of the octave contains two limits. There is no branch, because values are
+    // unpredictable.
     let index = i32::from(guess) + i32::from(OCTAVE.limits[usize::from(guess)] < mantissa);
-    // In the finest schema, at most 256. Each coarser schema has every second limit.
+    // In the finest schema, at most 256. Each coarser schema contains every second limit.
     let fine = index + (exponent << FINEST);
     let width = FINEST - schema;
     (fine + (1 << width) - 1) >> width
 }
 
-/// Buckets of `given` in a coarser schema.
+/// Returns the buckets of `given` in a coarser schema.
 pub(crate) fn coarsened(given: &[(i32, u64)], from: i8, to: i8) -> Vec<(i32, u64)> {
     let mut buckets = given.to_vec();
     for _ in 0..from.saturating_sub(to).clamp(0, 12) {
@@ -142,7 +143,8 @@ pub(crate) fn coarsened(given: &[(i32, u64)], from: i8, to: i8) -> Vec<(i32, u64
     buckets
 }
 
-/// What is missing in `have` up to `given`; `None` if a bucket of `have` has more. Both are sorted.
+/// Returns the counts that are missing in `have` up to `given`; `None` if a bucket of `have` is
+/// greater. Both are sorted.
 pub(crate) fn missing(given: &[(i32, u64)], have: &[(i32, u64)]) -> Option<Vec<(i32, u64)>> {
     let in_given = |index: &i32| given.binary_search_by_key(index, |(index, _)| *index).is_ok();
     if !have.iter().all(|(index, count)| *count == 0 || in_given(index)) {
@@ -156,7 +158,7 @@ pub(crate) fn missing(given: &[(i32, u64)], have: &[(i32, u64)]) -> Option<Vec<(
     given.iter().map(difference).collect()
 }
 
-/// What buckets have grown by.
+/// The growth of the native buckets and the zero bucket.
 #[derive(Debug)]
 pub(crate) struct NativeGrowth {
     pub(crate) schema: i8,
@@ -165,8 +167,8 @@ pub(crate) struct NativeGrowth {
     pub(crate) negative: Vec<(i32, u64)>,
 }
 
-/// By how much each bucket of `given` has grown since `have`: in all, by at most `most`, which
-/// becomes what is left of it. Both are sorted.
+/// Returns how much each bucket of `given` has grown since `have`. The total growth is at most
+/// `most`, which is reduced by it. Both are sorted.
 pub(crate) fn grown(given: &[(i32, u64)], have: &[(i32, u64)], most: &mut u64) -> Vec<(i32, u64)> {
     let grown = given.iter().map(|&(index, count)| {
         let found = have.binary_search_by_key(&index, |(index, _)| *index);
@@ -178,28 +180,29 @@ pub(crate) fn grown(given: &[(i32, u64)], have: &[(i32, u64)], most: &mut u64) -
     grown.filter(|(_, grown)| *grown > 0).collect()
 }
 
-/// The index of the bucket of the next coarser schema that contains this one.
+/// Returns the index of the bucket of the next coarser schema that contains this one.
 pub(crate) fn coarser(index: i32) -> i32 {
     (index + 1) >> 1
 }
 
-/// Greater than the index of any bucket: in the finest schema, infinity has 2^18 + 1, and the least
-/// value above zero has -1074 * 2^8. A greater index is damage done by another process.
+/// Greater than the index of any bucket: in the finest schema, the index of infinity is 2^18 + 1,
+/// and the index of the least value above zero is -1074 * 2^8. A greater index is damage done by
+/// another process.
 const MAX_INDEX: u32 = 1 << 20;
 
-/// Where the side allocations of a series are found: by a handle that keeps one at hand, or by the
-/// family.
+/// Finds the side allocations of a series: a handle caches one of them, and a family can look up
+/// all.
 pub(crate) trait Sides {
-    /// The side allocation at an offset, if it is at hand.
+    /// Returns the side allocation at an offset, if it is cached.
     #[inline]
     fn at_hand(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
         self.find(cells, at)
     }
 
-    /// As [`Family::side`].
+    /// Like [`Family::side`].
     fn find(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>>;
 
-    /// The family.
+    /// Returns the family.
     fn family(&self) -> &Family;
 }
 
@@ -230,7 +233,7 @@ impl Sides for Family {
 }
 
 /// Counts a nonzero value in the buckets of the series. Cell `table` holds the offset of their
-/// newest table. Returns false if the segment has no room for a table.
+/// newest table. Returns false if the segment is too full for a table.
 #[inline]
 pub(crate) fn observe(
     sides: &impl Sides,
@@ -253,7 +256,7 @@ pub(crate) fn observe(
     add_first(sides, cells, table, key, 1, (schema, FINEST), most)
 }
 
-/// Counts a nonzero value `n` times, as [`observe`] does.
+/// Counts a nonzero value `n` times, like [`observe`].
 pub(crate) fn observe_many(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -266,8 +269,8 @@ pub(crate) fn observe_many(
     add_first(family, cells, table, |schema| key_of(value, schema), n, (schema, FINEST), most)
 }
 
-/// Adds `n` to a bucket, which is given by its index in `schema`. If the newest table is finer, one
-/// of that schema is put in front of it.
+/// Adds `n` to a bucket, which is given by its index in `schema`. If the newest table is finer, a
+/// table of this schema is put in front of it.
 pub(crate) fn add(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -285,9 +288,9 @@ pub(crate) fn add(
     add_first(family, cells, table, key, n, (schema, schema), most)
 }
 
-/// Adds `n` to the bucket that `key` returns for the schema of the newest table, if the table is
-/// not at hand or the bucket not in use. The first table gets the schema `first`; a table that is
-/// finer than `finest` is not added to.
+/// Adds `n` to the bucket that `key` returns for the schema of the newest table. Called if the
+/// table is not cached, or the bucket not in use. The first table gets the schema `first`. A table
+/// that is finer than `finest` is not added to.
 #[cold]
 fn add_first(
     sides: &impl Sides,
@@ -329,7 +332,7 @@ fn add_first(
     false
 }
 
-/// The word of a value's bucket.
+/// Returns the word of a value's bucket.
 #[inline]
 fn key_of(value: f64, schema: i8) -> u64 {
     // Zero is in no bucket, so the sign bit is enough.
@@ -356,7 +359,7 @@ pub(crate) fn gather(
     let Some(newest) = family.side(cells, first) else { return finest };
     let mut schema = schema_of(&newest);
     // The newest table is the coarsest, with one exception: a thread reads the tables of a series,
-    // is delayed until they belong to the next series, and then puts its own table in front.
+    // is delayed until they belong to the next series, and then puts its table in front.
     let mut below = newest.link();
     // Bounded, here and below: a damaged list may be circular.
     for _ in 0..MAX_TABLES {
@@ -405,7 +408,7 @@ pub(crate) fn gather(
 pub(crate) fn clear(family: &Family, cells: &SeriesCells<'_>, table: usize) {
     let at = u32::try_from(cells.plain(table).load(Ordering::Acquire)).unwrap_or(0);
     let Some(side) = family.side(cells, at) else { return };
-    // Only the newest stays in use: it is the largest, and has the coarsest schema.
+    // Only the newest stays in use, because it is the largest, with the coarsest schema.
     side.set_link(0);
     empty(&side);
 }
@@ -420,16 +423,16 @@ fn empty(side: &SideAllocation<'_>) {
     }
 }
 
-/// Like [`clear`], for a series in which no thread counts: the newest table gets the schema, and
-/// the others are kept as spares for when it is full.
+/// Like [`clear`], for a series that no thread updates: the newest table gets the schema, and the
+/// others are kept as spares until it is full.
 pub(crate) fn renew(family: &Family, cells: &SeriesCells<'_>, table: usize, schema: i8) {
     let at = u32::try_from(cells.plain(table).load(Ordering::Acquire)).unwrap_or(0);
     let Some(newest) = family.side(cells, at) else { return };
     let others = newest.link();
     clear(family, cells, table);
     set_schema(&newest, schema);
-    // Taken by a swap, as in `take_spare`, which a thread delayed since the previous series may be
-    // about to call.
+    // Taken by a swap, like in `take_spare`: a thread that was delayed since the previous series
+    // may be about to call that.
     let spare = newest.spare().swap(0, Ordering::AcqRel);
     let mut last = None;
     let mut at = others;
@@ -449,12 +452,12 @@ pub(crate) fn renew(family: &Family, cells: &SeriesCells<'_>, table: usize, sche
     newest.spare().store(kept, Ordering::Release);
 }
 
-/// The bound of bucket `index`.
+/// Returns the bound of bucket `index`.
 pub(crate) fn bound(index: i32, schema: i8) -> f64 {
     (f64::from(index) * (-f64::from(schema)).exp2()).exp2()
 }
 
-/// More tables than a series ever has: two of each schema, and some smaller ones.
+/// More tables than a series ever needs: two of each schema, and some smaller ones.
 const MAX_TABLES: usize = 64;
 
 /// Sorts buckets, and adds up those with the same index.
@@ -469,14 +472,15 @@ fn merge(buckets: &mut Vec<(i32, u64)>) {
     });
 }
 
-/// The cells and words of a table. There is one word for each cell, except in a damaged file.
+/// Returns the cells and words of a table. There is one word for each cell, except in a damaged
+/// file.
 #[inline]
 fn buckets<'a>(side: &SideAllocation<'a>) -> Option<(SeriesCells<'a>, &'a [AtomicU64])> {
     let cells = side.cells()?;
     Some((cells, side.words().get(..cells.len()).unwrap_or_default()))
 }
 
-/// The first slot in which a bucket is searched.
+/// Returns the slot where the search for a bucket starts.
 #[inline]
 fn first_slot(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
@@ -524,8 +528,8 @@ fn slot<'a>(side: &SideAllocation<'a>, key: u64, most: u16) -> Option<(SeriesCel
     None
 }
 
-/// Puts a larger or coarser table in front of `full`, unless another thread has done so. Returns
-/// false if the segment has no room.
+/// Puts a larger or coarser table in front of `full`, unless another thread did so. Returns false
+/// if the segment is too full.
 #[cold]
 fn begin(
     family: &Family,
@@ -541,7 +545,7 @@ fn begin(
     let (slots, schema) = match full.map(|full| full.words().len()) {
         None => (first.min(most_slots), schema),
         Some(slots) if slots < usize::from(most_slots) => {
-            // Below 512. After a power loss that took its page, a table has no slots.
+            // Below 512. After a power loss that took its page, a table contains no slots.
             ((slots as u16 * 4).clamp(first.min(most_slots), most_slots), schema)
         }
         Some(_) if schema > *SCHEMAS.start() => (most_slots, schema - 1),
@@ -562,8 +566,8 @@ fn begin(
     true
 }
 
-/// Puts a table of a coarser schema in front of the newest one, unless another thread has changed
-/// that. Returns false if the segment has no room.
+/// Puts a table of a coarser schema in front of the newest one, unless another thread replaced it.
+/// Returns false if the segment is too full.
 fn begin_coarser(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -583,7 +587,7 @@ fn begin_coarser(
     true
 }
 
-/// The greatest distance from zero of the index of a bucket that a float falls into.
+/// Returns the greatest distance from zero of the index of a bucket that a float falls into.
 pub(crate) fn last_index(schema: i8) -> u32 {
     // 2^-1074 to 2^1024.
     match u32::try_from(schema) {
@@ -592,8 +596,8 @@ pub(crate) fn last_index(schema: i8) -> u32 {
     }
 }
 
-/// Takes the first spare table of `full`, if it has `slots` slots, and clears it. The other spares
-/// become spares of the taken table.
+/// Takes the first spare table of `full`, if it contains `slots` slots, and clears it. The other
+/// spares become spares of the taken table.
 fn take_spare(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -613,7 +617,7 @@ fn take_spare(
     Some(at)
 }
 
-/// The number of slots in use.
+/// Returns the number of slots in use.
 fn used<'a>(side: &SideAllocation<'a>) -> &'a AtomicU64 {
     let [_, used] = side.user_data();
     used

@@ -1,8 +1,8 @@
 //! Relayed values: totals that another program counts, and that this one passes on.
 //!
-//! The source may restart, and then counts from zero again. What it counted before is kept, so the
-//! total that a scrape sees only grows. A series has `n` values: one for a counter, the buckets and
-//! the sum for a histogram, the count and the sum for a summary. Its cells are
+//! The source can restart, and then counts from zero again. Its earlier count is kept, so the total
+//! that a scrape sees only grows. A series consists of `n` values: for example, a counter of one
+//! value, a histogram of its buckets and the sum, a summary of the count and the sum. Its cells are
 //!
 //! | cell | meaning |
 //! |---|---|
@@ -10,14 +10,14 @@
 //! | 1 | the time since which the source counts, if known |
 //! | 2 | the [time of the last sample](SampleTime) |
 //! | 3.. | `n` times the last value of the source |
-//! | | `n` times what was counted beside it: before its last restart, or added by others |
+//! | | `n` times the count besides: before the source's last restart, or added by others |
 //! | | `n` times the sum of both, valid while the phase is odd |
 //! | last | the exemplars, if the family keeps them |
 //!
-//! A restart changes all of them, and the process may die at any point in between. So the sums are
-//! written first; then the phase becomes odd, and they are what is shown; then they become what was
-//! counted before, the last values become zero, and the phase even. The next update completes what
-//! a dead process left.
+//! A restart changes all of them, and the process can die at any point in between. So the sums are
+//! written first. Then the phase becomes odd, which makes a scrape show the sums. Then the sums
+//! become the earlier count, the last values become zero, and the phase becomes even. If a process
+//! dies before this is complete, the next update completes it.
 //!
 //! Values of one series that arrive in several threads at once may be stored in any order. Only one
 //! thread at a time notes a restart, or completes one: it holds the lock of the segment.
@@ -50,36 +50,37 @@ pub(crate) struct Relay<'c> {
     growing: usize,
 }
 
-/// What a source says of times.
+/// The times that a source reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// The time since which it counts, in nanoseconds of Unix time; 0 if it says nothing.
+    /// The time since which it counts, in nanoseconds of Unix time; 0 if it is not reported.
     pub(crate) start: u64,
-    /// The time of the sample, 0 if that is not after 1970; `None` if it says nothing.
+    /// The time of the sample, 0 if that is not after 1970; `None` if it is not reported.
     pub(crate) sample: Option<u64>,
-    /// The latest time that can be right. One in the cells that is later came from a clock that was
-    /// ahead, and counts as unknown: otherwise it would lock the series until then.
+    /// The latest time that can be right. If the time in the cells is later, it is from a clock
+    /// that was ahead, and counts as unknown, because otherwise it would lock the series until
+    /// then.
     pub(crate) latest: u64,
     /// Whether totals with different starts are from different senders, which may all be alive.
     pub(crate) by_start: bool,
 }
 
 impl Times {
-    /// The times of an update whose source says nothing.
+    /// The times of an update whose source reports none.
     pub(crate) const UNKNOWN: Self =
         Self { start: 0, sample: None, latest: u64::MAX, by_start: false };
 }
 
-/// What a value is beside the last one.
+/// The relation of a value to the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// One that arrives late, or again.
+    /// The value arrives late, or again.
     Late,
-    /// One of the same run of the source.
+    /// The value is from the same run of the source.
     Same,
-    /// The first one that came after a restart.
+    /// The value is the first after a restart.
     Restarted,
-    /// The total of another sender. The followed sender has this start.
+    /// The total of another sender. This is the start of the followed sender.
     Other(u64),
 }
 
@@ -88,9 +89,9 @@ enum Next {
 pub(crate) enum FollowResult {
     /// It was stored, or arrived late.
     Done,
-    /// A lock cannot be had in time. Nothing was changed.
+    /// The lock is not available in time. Nothing was changed.
     Locked,
-    /// The total of another sender is followed, which has this start. Nothing was changed.
+    /// The total of another sender, with this start, is followed. The cells are unchanged.
     Other(u64),
 }
 
@@ -98,40 +99,40 @@ pub(crate) enum FollowResult {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LastTotal {
     pub(crate) start: u64,
-    /// The time of its sample; 0 if it had none.
+    /// The time of its sample; 0 if unknown.
     pub(crate) time: u64,
     /// One value for each value of the series.
     pub(crate) values: Vec<f64>,
 }
 
-/// What is known of the growth of a source.
+/// How much is known of the growth of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Growth {
-    /// All of it.
+    /// All growth was passed on.
     Known,
     /// The sample arrives late, or again.
     Late,
-    /// Nothing: a lock cannot be had in time.
+    /// None: the lock is not available in time.
     Locked,
-    /// Nothing: the total of another sender is followed, which has this start.
+    /// None: the total of another sender, with this start, is followed.
     Other(u64),
 }
 
 impl<'c> Relay<'c> {
-    /// The number of cells of a series with that many values.
+    /// Returns the number of cells of a series with this many values.
     pub(crate) const fn cells(count: usize) -> usize {
         FIRST + 3 * count
     }
 
-    /// The values of a series, of which the first `growing` are counts. `cells` has at least
-    /// [`Relay::cells`] cells.
+    /// Creates a view of the values of a series. The first `growing` values are counts. `cells`
+    /// contains at least [`Relay::cells`] cells.
     fn new(cells: SeriesCells<'c>, count: usize, growing: usize) -> Self {
         Self { cells, count, growing }
     }
 
-    /// Stores the current values of the source. If it restarted, what it counted before is kept: it
-    /// restarted if it says so, or if a count is less than before. A sample that is not later than
-    /// the last one, or of an earlier run, is left out.
+    /// Stores the current values of the source. If the source restarted, its earlier count is kept.
+    /// A restart is recognized by the reported start, or by a count that decreased. A sample is
+    /// omitted if it is not later than the last one, or is from an earlier run.
     pub(crate) fn follow(
         &self,
         segment: &Segment,
@@ -148,7 +149,7 @@ impl<'c> Relay<'c> {
             _ => {
                 let Ok(_guard) = segment.lock_registration() else { return FollowResult::Locked };
                 self.complete();
-                // Another thread may have noted the same restart meanwhile.
+                // Another thread may have noted the same restart in the meantime.
                 let next = self.compare(times, &value);
                 match next {
                     Next::Late => return FollowResult::Done,
@@ -165,20 +166,20 @@ impl<'c> Relay<'c> {
         FollowResult::Done
     }
 
-    /// Returns the last total of the sender that is followed, and ends its turn: later totals with
-    /// its start are from another sender. `None` if a lock cannot be had in time.
+    /// Returns the last total of the followed sender, and ends its turn: later totals with its
+    /// start are treated like another sender's. `None` if the lock is not available in time.
     pub(crate) fn end_turn(&self, segment: &Segment) -> Option<LastTotal> {
         let _guard = segment.lock_registration().ok()?;
         self.complete();
         let last = self.last_total();
-        // The last values become zero before the next sender's start is stored. A process that dies
-        // in between leaves a start that no sender has: otherwise this sender's next total would
-        // count in full.
+        // The last values become zero before the next sender's start is stored. If the process dies
+        // in between, the remaining start belongs to no sender. Otherwise, this sender's next total
+        // would count in full.
         self.cells.plain(START).store(last.start.saturating_add(1), Ordering::Release);
         Some(last)
     }
 
-    /// Returns the last total of the sender that is followed.
+    /// Returns the last total of the followed sender.
     pub(crate) fn last_total(&self) -> LastTotal {
         let [start, time] = self.turn();
         let values = (0..self.count).map(|i| self.last(i)).collect();
@@ -186,7 +187,7 @@ impl<'c> Relay<'c> {
     }
 
     /// Begins the turn of another sender, after the turn that ended with this last total. Returns
-    /// false, and changes nothing, if a lock cannot be had in time.
+    /// false, without a change, if the lock is not available in time.
     pub(crate) fn begin_turn(
         &self,
         segment: &Segment,
@@ -196,8 +197,8 @@ impl<'c> Relay<'c> {
     ) -> bool {
         let Ok(_guard) = segment.lock_registration() else { return false };
         self.complete();
-        // Another thread may have stored a later total since the turn ended: its sender's place has
-        // this one, from which it grows.
+        // Another thread may have stored a later total since the turn ended: then its sender grows
+        // from that total, and this one from its last total.
         self.keep(|i| last.values.get(i).copied().unwrap_or(0.0));
         // The next sender's clock may show an earlier time.
         self.cells.plain(TIME).store(0, Ordering::Relaxed);
@@ -205,12 +206,12 @@ impl<'c> Relay<'c> {
         true
     }
 
-    /// The start of the sender that is followed, and the time of its last sample; 0 if unknown.
+    /// Returns the start of the followed sender, and the time of its last sample; 0 if unknown.
     pub(crate) fn turn(&self) -> [u64; 2] {
         [START, TIME].map(|cell| self.cells.plain(cell).load(Ordering::Relaxed))
     }
 
-    /// Makes this total the last one of a series that has only the totals of one sender.
+    /// Makes this total the last one of a series that only follows one sender.
     pub(crate) fn replace(&self, total: &LastTotal) {
         // Until the values are complete, they belong to no sender.
         self.cells.plain(START).store(0, Ordering::Relaxed);
@@ -222,13 +223,14 @@ impl<'c> Relay<'c> {
         self.cells.plain(START).store(total.start, Ordering::Release);
     }
 
-    /// Returns the time of the last sample; 0 if there is none, if it is later than `latest`, or if
-    /// a process died while it noted a restart: the next sample completes that.
+    /// Returns the time of the last sample. Returns 0 if there is none, if it is later than
+    /// `latest`, or if a process died while it noted a restart, because the next sample completes
+    /// the restart.
     pub(crate) fn last_sample(&self, latest: u64) -> u64 {
         if self.phase().is_multiple_of(2) { self.time().last(latest) } else { 0 }
     }
 
-    /// Whether these are the last values of the source.
+    /// Whether these equal the last values of the source.
     pub(crate) fn is_last(&self, value: impl Fn(usize) -> f64) -> bool {
         (0..self.count).all(|i| value(i).to_bits() == self.last(i).to_bits())
     }
@@ -254,8 +256,8 @@ impl<'c> Relay<'c> {
         }
     }
 
-    /// Replaces the values, whatever was counted before. Returns false, and changes nothing, if a
-    /// lock cannot be had in time.
+    /// Replaces the values and all earlier counts. Returns false, without a change, if the lock is
+    /// not available in time.
     pub(crate) fn set(
         &self,
         segment: &Segment,
@@ -274,8 +276,8 @@ impl<'c> Relay<'c> {
         true
     }
 
-    /// Adds to the values, beside what the source counts. Returns false, and changes nothing, if a
-    /// lock cannot be had in time.
+    /// Adds to the values, in addition to the source's count. Returns false, without a change, if
+    /// the lock is not available in time.
     pub(crate) fn add(&self, segment: &Segment, value: impl Fn(usize) -> f64) -> bool {
         if !self.is_completed(segment) {
             return false;
@@ -285,9 +287,9 @@ impl<'c> Relay<'c> {
         true
     }
 
-    /// As [`Relay::add`], while another thread may follow the source: a restart that it notes at
-    /// the same time would lose what is added, so this holds the lock. The time of the last sample
-    /// stays, because it is the time of the source.
+    /// Like [`Relay::add`], while another thread may follow the source. This holds the lock,
+    /// because a restart that is noted at the same time would lose the addition. The time of the
+    /// last sample stays, because it is the time of the source.
     pub(crate) fn add_beside(&self, segment: &Segment, value: impl Fn(usize) -> f64) -> bool {
         let Ok(_guard) = segment.lock_registration() else { return false };
         self.complete();
@@ -301,8 +303,9 @@ impl<'c> Relay<'c> {
         }
     }
 
-    /// Passes to `emit` by how much each value has grown since what was followed last: by all of it
-    /// if the source restarted. A sum that is not a number has not grown. Changes nothing.
+    /// Passes the growth of each value since the last followed one to `emit`: the whole value, if
+    /// the source restarted. A sum that is not a number counts as not grown. The cells stay
+    /// unchanged.
     pub(crate) fn growth(
         &self,
         segment: &Segment,
@@ -331,8 +334,8 @@ impl<'c> Relay<'c> {
         Growth::Known
     }
 
-    /// Completes what a dead process left. Returns false if the lock for that cannot be had in
-    /// time.
+    /// Completes the restart that a dead process began. Returns false if the lock for this is not
+    /// available in time.
     fn is_completed(&self, segment: &Segment) -> bool {
         if self.phase().is_multiple_of(2) {
             return true;
@@ -342,8 +345,8 @@ impl<'c> Relay<'c> {
         true
     }
 
-    /// Passes the totals to `emit`, each with or each without a restart of the source, unless it
-    /// restarts again and again meanwhile.
+    /// Passes the totals to `emit`, either all from before or all from after a restart of the
+    /// source, unless the source restarts again and again during the reading.
     fn read(&self, mut emit: impl FnMut(usize, f64)) {
         for _ in 0..4 {
             // Acquire: the values are read after the phase.
@@ -365,8 +368,8 @@ impl<'c> Relay<'c> {
 
     fn store(&self, times: Times, value: impl Fn(usize) -> f64) {
         if times.start != 0 {
-            // Before the values: if this process dies in between, the same values may come again,
-            // and are no restart.
+            // Before the values: if this process dies in between, the sender may repeat the same
+            // values, which then do not look like a restart.
             self.cells.plain(START).store(times.start, Ordering::Release);
         }
         for i in 0..self.count {
@@ -375,7 +378,7 @@ impl<'c> Relay<'c> {
         self.time().store(times.sample);
     }
 
-    /// Notes that the source begins at zero: the values that it had last become those before.
+    /// Notes that the source begins at zero: its last values are added to the earlier count.
     fn keep(&self, last: impl Fn(usize) -> f64) {
         for i in 0..self.count {
             self.put(2, i, last(i) + self.get(1, i));
@@ -384,7 +387,7 @@ impl<'c> Relay<'c> {
         self.complete();
     }
 
-    /// Completes [`Relay::keep`], which may have been begun by a process that died.
+    /// Completes [`Relay::keep`], which a process may have begun before it died.
     fn complete(&self) {
         if self.phase().is_multiple_of(2) {
             return;
@@ -397,8 +400,8 @@ impl<'c> Relay<'c> {
     }
 
     fn advance(&self) {
-        // Release: a reader that sees the phase sees the values before it. The fence orders what is
-        // stored after it for a reader that looks at the phase again.
+        // Release: a reader that sees the phase sees the values before it. The fence orders the
+        // stores after the phase, for a reader that reads the phase again.
         self.cells.plain(PHASE).store(self.phase().wrapping_add(1), Ordering::Release);
         fence(Ordering::Release);
     }
@@ -432,8 +435,8 @@ pub(crate) struct RelayCounter;
 /// `+Inf` last, and the sum.
 pub(crate) struct RelayHistogram(Box<[f64]>);
 
-/// The kind of a relayed summary, with its quantiles. The values are the count and the sum; the
-/// cells after them are those of the quantiles.
+/// The kind of a relayed summary, with its quantiles. The values are the count and the sum,
+/// followed by the cells of the quantiles.
 pub(crate) struct RelaySummary(Box<[f64]>);
 
 impl RelayCounter {
@@ -441,36 +444,36 @@ impl RelayCounter {
     /// The cell of the exemplar.
     pub(crate) const EXEMPLAR: usize = Relay::cells(Self::VALUES);
 
-    /// The value of a series.
+    /// Returns the values of a series.
     pub(crate) fn relay(cells: SeriesCells<'_>) -> Relay<'_> {
         Relay::new(cells, Self::VALUES, Self::VALUES)
     }
 }
 
 impl RelayHistogram {
-    /// The number of values of a series with that many bounds.
+    /// Returns the number of values of a series with this many bounds.
     pub(crate) fn values(bounds: usize) -> usize {
         bounds + 2
     }
 
-    /// The cell of the exemplars of a series with that many bounds.
+    /// Returns the cell of the exemplars of a series with this many bounds.
     pub(crate) const fn exemplars(bounds: usize) -> usize {
         Relay::cells(bounds + 2)
     }
 
-    /// Where the exemplar of a value is: the cell, and the slot.
+    /// Returns the location of the exemplar of a value: the cell, and the slot.
     pub(crate) fn exemplar_of(&self, value: f64) -> (usize, usize) {
         let slot = self.0.partition_point(|bound| *bound < value);
         (Self::exemplars(self.0.len()), slot)
     }
 
-    /// The values of a series with that many bounds.
+    /// Returns the values of a series with this many bounds.
     pub(crate) fn relay(cells: SeriesCells<'_>, bounds: usize) -> Relay<'_> {
         Relay::new(cells, Self::values(bounds), bounds + 1)
     }
 
-    /// Observes a value that is a number `n` times, beside what the source counts. Returns false,
-    /// and changes nothing, if a lock cannot be had in time.
+    /// Observes a numeric value `n` times, in addition to the source's count. Returns false,
+    /// without a change, if the lock is not available in time.
     pub(crate) fn observe_many(
         &self,
         segment: &Segment,
@@ -492,12 +495,12 @@ impl RelayHistogram {
 impl RelaySummary {
     pub(crate) const VALUES: usize = 2;
 
-    /// The values of a series.
+    /// Returns the values of a series.
     pub(crate) fn relay(cells: SeriesCells<'_>) -> Relay<'_> {
         Relay::new(cells, Self::VALUES, 1)
     }
 
-    /// The mean of the observations; `None` if there are none.
+    /// Returns the mean of the observations; `None` if there are none.
     pub(crate) fn mean(cells: &SeriesCells<'_>) -> Option<f64> {
         let mut values = [0.0; Self::VALUES];
         Self::relay(*cells).read(|i, value| values[i] = value);
@@ -514,8 +517,8 @@ impl RelaySummary {
     }
 }
 
-/// Whether the cells of a copied file are of one phase. A series of which that cannot be told is
-/// left out.
+/// Whether the cells of a copied file are of one phase. If this cannot be determined, the series is
+/// omitted.
 #[inline]
 fn is_settled(family: &Family, cells: &SeriesCells<'_>) -> bool {
     let is_settled = family.settle(cells.shared(), PHASE);
@@ -536,13 +539,13 @@ fn numbers(family: &Family, are_valid: fn(&[f64]) -> bool) -> Result<Box<[f64]>,
     Ok(numbers)
 }
 
-/// As [`check`], for a family that may have a cell for exemplars.
+/// Like [`check`], for a family with an optional cell for exemplars.
 fn check_with_exemplars(family: &Family, cells: usize) -> Result<(), Error> {
     let cells = u16::try_from(cells).map_err(|_| damaged(family.schema()))?;
     check_cells(family, cells..=cells.saturating_add(1))
 }
 
-/// Checks the number of cells, which comes from the family's record.
+/// Checks the number of cells against the family's record.
 fn check(family: &Family, cells: usize) -> Result<(), Error> {
     let cells = u16::try_from(cells).map_err(|_| damaged(family.schema()))?;
     check_cells(family, cells..=cells)
@@ -609,7 +612,7 @@ impl MetricKind for RelayHistogram {
             };
             let buckets: &mut [Bucket<'_>] = scope.alloc_iter(bounds.enumerate().map(bucket));
             Self::relay(*cells, self.0.len()).read(|i, value| match buckets.get_mut(i) {
-                // A count is not negative; one of a damaged file becomes 0.
+                // A count is not negative; in a damaged file, a negative count becomes 0.
                 Some(bucket) => bucket.count = value as u64,
                 None => sum = value,
             });
@@ -664,8 +667,8 @@ mod tests {
 
     use super::*;
 
-    /// What is in the cells: last value, before, sum of both, for the two values of a summary; and
-    /// the phase.
+    /// The content of the cells: last value, before, sum of both, for the two values of a summary;
+    /// and the phase.
     type Cells = ([f64; 2], [f64; 2], [f64; 2], u64);
 
     fn store(relay: &Relay<'_>, (last, before, both, phase): Cells) {
@@ -696,7 +699,7 @@ mod tests {
         family.update(|key| key.text("x"), |cells| test(&segment, &RelaySummary::relay(cells)));
     }
 
-    /// A process that notes a restart may die after any of its stores. What is shown stays the
+    /// A process that notes a restart can die after any of its stores. The shown value stays the
     /// same, and the next update counts the source's new value once.
     #[test]
     fn a_death_at_any_point_of_a_restart_loses_nothing_and_counts_nothing_twice() {
@@ -720,7 +723,7 @@ mod tests {
                 if point.0 != [3.0, 0.0] {
                     assert_eq!(shown(relay), both, "{point:?}");
                 }
-                // The same update again, as a sender would that got no response.
+                // Repeats the same update, like a sender that received no response.
                 for _ in 0..2 {
                     let stored = relay.follow(segment, Times::UNKNOWN, |i| [3.0, 4.0][i]);
                     assert_eq!(stored, FollowResult::Done);
@@ -730,7 +733,8 @@ mod tests {
         });
     }
 
-    /// A process may die while it stores a sample, and then the one before it comes again, too.
+    /// A process can die while it stores a sample, and then the sender may repeat the sample before
+    /// it, too.
     #[test]
     fn a_death_before_the_time_of_a_sample_makes_the_one_before_it_late() {
         with_summary(|segment, relay| {
@@ -741,7 +745,7 @@ mod tests {
                 assert_eq!(relay.follow(segment, at(100), |_| last), FollowResult::Done);
                 assert_eq!(relay.last_sample(u64::MAX), 100);
                 let followed = relay.follow(segment, at(200), |_| {
-                    // What the cells contain now is what a death leaves.
+                    // The cells now contain the state that a death leaves.
                     let is_last = relay.is_last(|_| last);
                     assert!(is_last || relay.last_sample(u64::MAX) == 101, "{next}");
                     next
@@ -752,7 +756,7 @@ mod tests {
         });
     }
 
-    /// A process may die while another sender takes over.
+    /// A process can die while another sender takes over.
     #[test]
     fn a_death_between_two_turns_counts_no_total_in_full_again() {
         with_summary(|segment, relay| {

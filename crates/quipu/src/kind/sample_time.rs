@@ -1,13 +1,13 @@
-//! The time of the last sample of a series, in one of its cells, by which the series keeps the
-//! order of its samples.
+//! The time of the last sample of a series, in one of its cells. The series uses this time to keep
+//! the order of its samples.
 //!
-//! The time is in nanoseconds of Unix time. Each update without a time raises it by a nanosecond:
-//! a series that gets the same value again changes, so it is not idle. A series that had no sample
-//! with a time thus has a time shortly after 1970.
+//! The time is in nanoseconds of Unix time. Each update without a time raises it by a nanosecond,
+//! because a series that gets the same value again is not idle and must change. So a series whose
+//! samples carry no time shows a time shortly after 1970.
 //!
-//! The time of a sample is stored after its value. While the value is stored, the cell has a time
-//! past the last sample, so a process may die at any point: both samples may come again, the last
-//! one is late, and the next one is stored once more.
+//! The time of a sample is stored after its value. While the value is stored, the cell contains a
+//! time past the last sample. So a process can die at any point: if the sender repeats both
+//! samples, the last one is late, and the next one is stored once more.
 
 use std::sync::atomic::fence;
 
@@ -18,8 +18,9 @@ use quipu_segment::sync::{AtomicU64, Ordering};
 pub(crate) struct SampleTime<'c>(pub(crate) &'c AtomicU64);
 
 impl SampleTime<'_> {
-    /// Returns the time of the last sample; 0 if there is none. A time after `latest` came from a
-    /// clock that was ahead, and is unknown: otherwise it would lock the series until then.
+    /// Returns the time of the last sample; 0 if there is none. A time after `latest` is from a
+    /// clock that was ahead, and counts as unknown, because otherwise it would lock the series
+    /// until then.
     #[inline]
     pub(crate) fn last(self, latest: u64) -> u64 {
         // Acquire: the values are at least as new as the time.
@@ -27,19 +28,19 @@ impl SampleTime<'_> {
         if time > latest { 0 } else { time }
     }
 
-    /// Raises the time past the last sample, before the value becomes that of the next one, or of
-    /// an update without a time.
+    /// Raises the time past the last sample, before the value changes to the next sample or to an
+    /// update without a time.
     #[inline]
     pub(crate) fn pass(self, next: Option<u64>) {
         let passed = self.0.load(Ordering::Relaxed).saturating_add(1);
         if next.is_none_or(|next| next > passed) {
             self.0.store(passed, Ordering::Relaxed);
-            // The values are stored after it.
+            // The values are stored after this.
             fence(Ordering::Release);
         }
     }
 
-    /// Stores the time of a sample, after its value: the same sample may come again.
+    /// Stores the time of a sample, after its value, because the sender may repeat the same sample.
     #[inline]
     pub(crate) fn store(self, sample: Option<u64>) {
         if let Some(sample) = sample {
@@ -47,8 +48,8 @@ impl SampleTime<'_> {
         }
     }
 
-    /// Makes a time the last one, before the increment with that time is added. Returns false if it
-    /// is not later.
+    /// Raises the time to this one, before the increment with this time is added. Returns false if
+    /// the time is not later.
     pub(crate) fn advance(self, time: u64, latest: u64) -> bool {
         let is_later = |last: u64| (time > last || last > latest).then_some(time);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_later).is_ok()

@@ -1,4 +1,4 @@
-//! State sets: some named states, each of which is on or off.
+//! State sets: some named states, which are on or off.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,8 +15,8 @@ use crate::label::{LabelValue, LabelWriter};
 use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Value};
 
-/// A set of states. An enum that derives [`LabelValue`] names them; those of a `StateSet<&str>` are
-/// named by [`Description::states`]. All states are off initially.
+/// A set of states. An enum that derives [`LabelValue`] names them; for a `StateSet<&str>`, you
+/// name the states with [`Description::states`]. All states are off initially.
 ///
 /// ```
 /// use quipu::{LabelValue, Registry, StateSet, Description};
@@ -55,8 +55,8 @@ impl fmt::Debug for StateSetKind {
 }
 
 impl<S: LabelValue> StateSet<S> {
-    /// Turns this state on, and all others off. A value that is not one of the states, such as
-    /// another text, turns all off.
+    /// Turns this state on, and all others off. A value that is not one of the states, such as an
+    /// unknown string, turns all off.
     ///
     /// ```
     /// use quipu::{Description, Registry, StateSet};
@@ -72,16 +72,16 @@ impl<S: LabelValue> StateSet<S> {
         self.set_index(self.index(state).unwrap_or(usize::MAX));
     }
 
-    /// Turns the state with index `on` on, and all others off: for states whose names are known at
-    /// run time only. An index without a state turns all off.
+    /// Turns the state with index `on` on, and all others off. Use this for states whose names are
+    /// only known at run time. An index without a state turns all off.
     pub fn set_index(&self, on: usize) {
         for i in 0..self.bound.cells().len() {
             self.bound.cells().plain(i).store(u64::from(i == on), Ordering::Relaxed);
         }
     }
 
-    /// Turns one state on or off, and leaves the others as they are. A value that is not one of the
-    /// states changes nothing.
+    /// Turns one state on or off, and keeps the others. A value that is not one of the states is
+    /// ignored.
     pub fn set_one(&self, state: &S, on: bool) {
         if let Some(index) = self.index(state) {
             self.bound.cells().plain(index).store(u64::from(on), Ordering::Relaxed);
@@ -155,12 +155,13 @@ impl MetricKind for StateSetKind {
         let schema = family.schema();
         let names = std::str::from_utf8(&schema.settings).map_err(|_| damaged(schema))?;
         let states: Box<[String]> = names.split('\0').map(str::to_owned).collect();
-        // A label with an empty value is none, so the samples of such a state would have no label.
+        // A label with an empty value counts as missing, so the samples of such a state would lack
+        // the label.
         if states.len() != usize::from(schema.cells) || states.iter().any(String::is_empty) {
             return Err(damaged(schema));
         }
         let texts: Vec<&str> = states.iter().map(String::as_str).collect();
-        // Two states of one name would be two series of one.
+        // Two states with the same name would be two series with the same labels.
         let indices = StringSet::new(&texts).map_err(|_| damaged(schema))?;
         Ok(Self { states, indices: [Some(indices)] })
     }

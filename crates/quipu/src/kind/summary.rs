@@ -1,10 +1,10 @@
 //! Summaries: quantiles over a sliding window, and a count and a sum of all observations.
 //!
-//! The quantiles come from exponential buckets that are 2.2 % wide: a quantile is off by at most
-//! 1.1 %, whatever the distribution (Masson, Rim, Lee: "DDSketch", 2019, gives the same guarantee
-//! by the same means). The window is divided into five ages with buckets of their own, which are
-//! used in turn: an age is cleared when its turn comes again. An observation at that very moment
-//! may be lost from the quantiles, but never from count and sum.
+//! The quantiles are computed from exponential buckets that are 2.2 % wide: a quantile is off by at
+//! most 1.1 %, whatever the distribution (Masson, Rim, Lee: "DDSketch", 2019, gives the same
+//! guarantee by the same means). The window is divided into five ages with separate buckets, which
+//! are used in turn: an age is cleared when its turn starts again. An observation at this very
+//! moment can be lost from the quantiles, but never from count and sum.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::snapshot::{self, Value};
 
 /// Shows quantiles of its observations within a sliding window.
 ///
-/// Quantiles of several machines cannot be combined; the buckets of a [`Histogram`] can. Processes
-/// that share the segment observe into the same window.
+/// You cannot combine the quantiles of several machines; use a [`Histogram`] for this, because its
+/// buckets can be added. Processes that share the segment observe into the same window.
 ///
 /// [`Histogram`]: crate::Histogram
 ///
@@ -52,20 +52,20 @@ pub struct Summary {
 /// Summaries by label.
 pub type SummaryFamily<L> = Family<Summary, L>;
 
-/// What all series of a summary share.
+/// The settings that all series of a summary share.
 #[derive(Debug)]
 pub struct SummaryLayout {
     quantiles: Box<[f64]>,
     /// The nanoseconds of an age: at least a millisecond.
     width: u64,
-    /// Anchored to the segment, so that all processes have the same ticks.
+    /// Anchored to the segment, because all processes must agree on the ticks.
     clock: CoarseClock,
 }
 
 pub(crate) const SUM: usize = 0;
 pub(crate) const COUNT: usize = 1;
-/// The first cell of the ages. Each age has three: the number of its tick, the offset of its newest
-/// table of buckets, and the count of observations that were zero.
+/// The first cell of the ages. Each age takes three cells: the number of its tick, the offset of
+/// its newest table of buckets, and the count of observations that were zero.
 const FIRST_AGE: usize = 2;
 const AGE_CELLS: usize = 3;
 const TICK: usize = 0;
@@ -125,16 +125,16 @@ impl SummaryLayout {
         }
     }
 
-    /// Clears the current age if its turn has come again, unless another thread does. Returns its
+    /// Clears the current age if its turn starts again, unless another thread does. Returns its
     /// first cell.
     #[cold]
     fn turn(&self, family: &series::Family, cells: &SeriesCells<'_>) -> usize {
-        // This process' cheap clock may not have noticed yet that the machine was suspended.
+        // This process' cheap clock may lag behind after the machine was suspended.
         let tick = self.tick(self.clock.settle());
         let age = FIRST_AGE + (tick % AGES) as usize * AGE_CELLS;
         let mark = cells.plain(age + TICK);
         let seen = mark.load(Ordering::Acquire);
-        // If the age already has a later tick, a late thread counts there. A tick far ahead is
+        // If the age already carries a later tick, a late thread counts there. A tick far ahead is
         // invalid.
         let is_over = seen < tick || seen > tick + AGES;
         if is_over && mark.compare_exchange(seen, tick, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -181,7 +181,7 @@ impl SummaryLayout {
         let mut coarsest = SCHEMA;
         let mut zeros = 0_u64;
         all.clear();
-        // Two rounds: the ages may have different schemas, and the first round finds the coarsest.
+        // Two rounds: the ages can use different schemas, and the first round finds the coarsest.
         for round in 0..2 {
             for age in 0..AGES as usize {
                 let age = FIRST_AGE + age * AGE_CELLS;
@@ -209,15 +209,15 @@ impl SummaryLayout {
     }
 }
 
-/// The value that stands for a bucket. The key of a bucket is twice its index, shifted away from
-/// zero by [`OFFSET`], and mirrored for values below zero, so that keys are in the order of the
-/// values.
+/// Returns the value that stands for a bucket. The key of a bucket is twice its index, shifted away
+/// from zero by [`OFFSET`], and mirrored for values below zero. This gives keys and values the same
+/// order.
 fn middle(key: i32, schema: i8) -> f64 {
     if key == 0 {
         return 0.0;
     }
     let index = (key.abs() - OFFSET) / 2;
-    // The harmonic mean of the bounds: it has the same relative error to both.
+    // The harmonic mean of the bounds, because its relative error to both is the same.
     let (low, high) = (native::bound(index - 1, schema), native::bound(index, schema));
     (2.0 * low * (high / (low + high))).copysign(key.into())
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::histogram::Histogram;
 use super::summary::Summary;
 
-/// Observes the seconds since its start when it is dropped.
+/// Observes the seconds since its start when you drop it.
 ///
 /// ```
 /// use quipu::{Description, Histogram, HistogramFamily, Registry};
@@ -54,7 +54,7 @@ impl<'h> Timer<'h> {
         self.observe()
     }
 
-    /// Ends the timer without observing.
+    /// Ends the timer without an observation.
     pub fn discard(mut self) {
         self.discarded = true;
     }

@@ -1,5 +1,5 @@
-//! What the kinds of counters have in common: a total, and after it an exemplar and the time of the
-//! last increment, in families that keep them.
+//! The common part of all counters: a total, followed by an exemplar and the time of the last
+//! increment, in families that keep them.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::snapshot::{self, Number, Value};
 
 /// A counter.
 pub trait Total: 'static {
-    /// [`MetricKind::NUMBER`] of its kind.
+    /// The [`MetricKind::NUMBER`] of its kind.
     const NUMBER: u8;
     /// The cells that hold floats, as bits.
     const FLOATS: u64;
@@ -33,7 +33,7 @@ pub struct TotalKind<T>(PhantomData<fn() -> T>);
 
 /// Writes the cells of a counter into the schema of a family.
 pub(super) fn describe<T: Total>(description: &Description, schema: &mut Schema) {
-    // A counter has one or two cells before its exemplar.
+    // A counter uses one or two cells before its exemplar.
     schema.cells = T::EXEMPLAR as u16 + u16::from(description.exemplars);
     schema.floats = T::FLOATS;
     schema.additive = true;

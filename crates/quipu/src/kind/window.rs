@@ -11,8 +11,8 @@ use crate::scope::{Register, Scope};
 use crate::snapshot;
 
 /// Counts events, and shows how many there were within [`Description::window`], by default one
-/// minute. In a file, the window continues after a restart. Processes that share the segment count
-/// in the same window.
+/// minute. You can keep the window in a file, where it continues after a restart. Processes that
+/// share the segment count in the same window.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +34,7 @@ const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
 /// The number of buckets of a window without [`Description::accuracy`].
 const BUCKETS: u32 = 300;
 
-/// What an error calls it, and the settings that it uses.
+/// The name of a window in errors, and the settings that it uses.
 const USED: (&str, &[Setting]) = ("a window", &[Setting::Window, Setting::Accuracy]);
 
 impl Window {
@@ -50,7 +50,7 @@ impl Window {
         self.add(1);
     }
 
-    /// The number of events in the window.
+    /// Returns the number of events in the window.
     pub fn count(&self) -> u64 {
         self.0.count()
     }

@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-/// The bounds of classic buckets, in ascending order, without `+Inf`. It dereferences to a slice.
+/// The bounds of classic buckets, in ascending order, without `+Inf`. This type dereferences to a
+/// slice.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Bounds {
     all: Box<[f64]>,
@@ -29,14 +30,14 @@ impl Bounds {
         Self { all, few }
     }
 
-    /// The bucket of a value: the first whose bound is not below it. NaN is in the last one, that
-    /// of `+Inf`.
+    /// Returns the bucket of a value: the first whose bound is not below the value. NaN is in the
+    /// last one, which is the `+Inf` bucket.
     #[inline]
     pub(super) fn bucket(&self, value: f64) -> usize {
         if self.all.len() >= FEW {
             return self.bucket_of_many(value);
         }
-        // More only for NaN, which is not up to any bound.
+        // More only for NaN, because NaN is not less than or equal to any bound.
         self.rank(value, self.all.len()).min(self.all.len())
     }
 

@@ -12,17 +12,17 @@ use crate::kind::metric_kind::{MetricKind, Scratch, add_count, are_bounds, damag
 use crate::kind::native::{self, NativeGrowth, Sides};
 use crate::snapshot::{self, Bucket, HistogramValue, Value};
 
-/// The layout of a histogram's cells: the sum; the classic buckets with `+Inf` last; if it has
-/// native buckets, the zero bucket and the offset of their newest table; the exemplar cell, if it
-/// keeps exemplars; and the time of the last sample, if it keeps that. Without classic buckets,
-/// the cell of `+Inf` counts NaN.
+/// The layout of a histogram's cells: the sum; the classic buckets with `+Inf` last; with native
+/// buckets, the zero bucket and the offset of their newest table; the exemplar cell, if it keeps
+/// exemplars; and the time of the last sample, if it keeps that time. Without classic buckets, the
+/// cell of `+Inf` counts NaN.
 ///
 /// A histogram in lanes, with fewer than 16 bounds and no native buckets, is *paired*: each bucket
 /// is a pair of a sum and a count, and a scrape adds up the sums. This layout takes nearly twice
 /// the memory, but an observation is one addition to a pair, and does not wait for the last
-/// addition to a common sum. Without restartable sequences, it is two atomic additions, like in the
-/// other layout. An unused cell follows the exemplar cell, because the pairs of the next series
-/// have to be aligned.
+/// addition to a common sum. Without restartable sequences, this is two atomic additions, like in
+/// the other layout. An unused cell follows the exemplar cell, because the pairs of the next series
+/// must be aligned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistogramLayout {
     bounds: Bounds,
@@ -91,7 +91,7 @@ impl HistogramLayout {
         })
     }
 
-    /// Changes a schema to the paired layout, if the family is in lanes and has few buckets.
+    /// Changes a schema to the paired layout, if the family is in lanes and uses few buckets.
     pub(super) fn pair(schema: &mut Schema) {
         let Some(layout) = Self::from_schema(schema) else { return };
         let paired = Self { is_paired: true, ..layout };
@@ -103,8 +103,9 @@ impl HistogramLayout {
         }
     }
 
-    /// Changes a schema to one of which the cells alone are read, the sums of all pairs in the
-    /// first: without exponential buckets, if there are classic ones.
+    /// Reduces a schema to a layout whose cells can be read without side allocations. The first
+    /// cell holds the sums of all pairs. Exponential buckets are dropped, if there are classic
+    /// ones.
     pub(crate) fn reduce(schema: &mut Schema) {
         let Some(layout) = Self::from_schema(schema) else { return };
         let native = layout.native.filter(|_| layout.bounds.is_empty());
@@ -160,17 +161,17 @@ impl HistogramLayout {
         self.native.is_none() && self.bounds.len() < FEW && !self.times
     }
 
-    /// The cell with the count of an existing classic bucket.
+    /// Returns the cell with the count of an existing classic bucket.
     fn count_cell(&self, bucket: usize) -> usize {
         FIRST_BUCKET + (bucket << u32::from(self.is_paired))
     }
 
-    /// The cell with the count of a classic bucket, if there is such a bucket.
+    /// Returns the cell with the count of a classic bucket, if there is such a bucket.
     pub(crate) fn bucket_cell(&self, bucket: usize) -> Option<usize> {
         (bucket <= self.bounds.len()).then(|| self.count_cell(bucket))
     }
 
-    /// The cells that add up to the sum.
+    /// Returns the cells that add up to the sum.
     pub(crate) fn sum_cells(&self) -> impl Iterator<Item = usize> + use<> {
         let sums = if self.is_paired { self.bounds.len() + 1 } else { 1 };
         (0..sums).map(|pair| SUM + 2 * pair)
@@ -219,7 +220,7 @@ impl HistogramLayout {
         self.is_paired
     }
 
-    /// Never inlined: callers that observe in pairs would save registers for this.
+    /// Never inlined: otherwise, callers that observe in pairs would save registers for this path.
     #[inline(never)]
     fn observe_classic(&self, cells: &SeriesCells<'_>, value: f64) {
         cells.add(FIRST_BUCKET + self.bounds.bucket(value), 1);
@@ -233,8 +234,8 @@ impl HistogramLayout {
     }
 
     /// Observes a value in native buckets, and in classic ones, if there are any. Never inlined, so
-    /// that callers save no registers for it when they observe in classic buckets alone (84
-    /// instructions if this is called from one function with them, 77 if not).
+    /// callers that observe in classic buckets only save no registers for this (84 instructions if
+    /// it is called from one function with them, 77 if not).
     #[inline(never)]
     fn observe_native(
         &self,
@@ -251,7 +252,8 @@ impl HistogramLayout {
             self.count_classic(cells, value);
         }
         let (table, schema) = (self.table(), native.schema);
-        // If there is no room for a table, count it as zero, so that the total stays right.
+        // If there is no room for a table, count the value as zero, because the total must stay
+        // right.
         if value.abs() <= native.zero_threshold
             || !native::observe(sides, cells, table, value, schema, native.buckets)
         {
@@ -260,7 +262,7 @@ impl HistogramLayout {
         cells.add_float(SUM, value);
     }
 
-    /// The bounds, without `+Inf`.
+    /// Returns the bounds, without `+Inf`.
     pub(crate) fn bounds(&self) -> &[f64] {
         &self.bounds
     }
@@ -297,7 +299,8 @@ impl HistogramLayout {
         }
     }
 
-    /// Adds counts of native buckets, which may be in another schema than those before, and a sum.
+    /// Adds counts of native buckets, which can use another schema than the existing ones, and a
+    /// sum.
     pub(crate) fn add_native(
         &self,
         family: &Family,
@@ -320,8 +323,8 @@ impl HistogramLayout {
         add_count(cells, self.zero(), zero);
     }
 
-    /// Makes the native buckets and the sum those of a source. If one of them is less than it was,
-    /// all of them start over, as the source did.
+    /// Sets the native buckets and the sum to the values of a source. If one of them decreased, all
+    /// of them start over, because the source restarted.
     pub(crate) fn follow_native(
         &self,
         family: &Family,
@@ -353,9 +356,9 @@ impl HistogramLayout {
         self.add_native(family, cells, &missing, sum - self.sum(cells));
     }
 
-    /// What the native buckets of a source have grown by since these cells followed it, in the
-    /// coarser of both schemas: `most` observations in all. They are all that it has if it
-    /// restarted.
+    /// Returns how much the native buckets of a source have grown since these cells followed it, in
+    /// the coarser of both schemas: `most` observations in all. If the source restarted, this is
+    /// everything that it counts.
     pub(crate) fn native_growth(
         &self,
         family: &Family,
@@ -396,12 +399,12 @@ impl HistogramLayout {
         self.add_native(family, cells, given, sum);
     }
 
-    /// The sum of all observations.
+    /// Returns the sum of all observations.
     pub(super) fn sum(&self, cells: &SeriesCells<'_>) -> f64 {
         if self.is_paired { cells.sum_of_pairs() } else { cells.sum_float(SUM) }
     }
 
-    /// The number of observations.
+    /// Returns the number of observations.
     pub(crate) fn count(&self, family: &Family, cells: &SeriesCells<'_>) -> u64 {
         let classic = (0..=self.bounds.len())
             .fold(0_u64, |sum, bucket| sum.saturating_add(cells.sum(self.count_cell(bucket))));
@@ -436,12 +439,12 @@ impl HistogramLayout {
         self.zero() + 1
     }
 
-    /// The cell for exemplars; an index out of range if it keeps none.
+    /// Returns the cell for exemplars; an index out of range if it keeps none.
     pub(crate) fn exemplar(&self) -> usize {
         if self.exemplars { self.kept() } else { usize::MAX }
     }
 
-    /// The cell for the time of the last sample or increment, if it keeps that.
+    /// Returns the cell for the time of the last sample or increment, if it keeps that time.
     pub(crate) fn time(&self) -> Option<usize> {
         self.times.then(|| self.cells() - 1)
     }
@@ -451,7 +454,7 @@ impl HistogramLayout {
         if self.is_paired { self.kept() + 2 * kept } else { self.kept() + kept }
     }
 
-    /// The first cell after the buckets.
+    /// Returns the first cell after the buckets.
     fn kept(&self) -> usize {
         if self.is_paired {
             return 2 * (self.bounds.len() + 1);
@@ -459,12 +462,12 @@ impl HistogramLayout {
         self.zero() + 2 * usize::from(self.native.is_some())
     }
 
-    /// Whether it has classic buckets.
+    /// Whether there are classic buckets.
     pub(crate) fn is_classic(&self) -> bool {
         !self.bounds.is_empty() || self.native.is_none()
     }
 
-    /// The classic bucket of a value.
+    /// Returns the classic bucket of a value.
     #[inline]
     pub(crate) fn bucket(&self, value: f64) -> usize {
         self.bounds.bucket(value)
@@ -575,5 +578,5 @@ pub(crate) const KEEPS_EXEMPLARS: u8 = 1;
 pub(crate) const KEEPS_TIMES: u8 = 2;
 /// The allowed limits for native buckets.
 const NATIVE_BUCKETS: std::ops::RangeInclusive<u16> = 8..=384;
-/// The maximum number of bounds, so that all cells fit in a lane.
+/// The maximum number of bounds. All cells of this many bounds fit in a lane.
 pub(crate) const MAX_BOUNDS: usize = 500;

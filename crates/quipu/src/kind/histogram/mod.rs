@@ -63,8 +63,8 @@ impl Histogram {
         exemplar::kept(family, cells, self.layout.exemplar(), self.layout.bucket(value))
     }
 
-    /// Keeps an exemplar for the bucket of `value`, without counting: for callers that have already
-    /// observed it.
+    /// Keeps an exemplar for the bucket of `value`, without counting: use this if you already
+    /// observed the value.
     pub fn set_exemplar(&self, value: f64, exemplar: &[(&str, &str)]) {
         let slot = self.layout.bucket(value);
         let (family, cells) = (self.bound.family(), self.bound.cells());
@@ -94,8 +94,8 @@ impl<L: LabelGroup> Family<Histogram, L> {
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let layout = &*self.kind;
         if layout.is_paired() {
-            // Not `observe`, which passes a reference to the cells to other functions: then the
-            // cells are written to the stack first (84 instructions instead of 66).
+            // Not `observe`, which passes a reference to the cells to other functions, because then
+            // the cells are written to the stack first (84 instructions instead of 66).
             let act = |cells: SeriesCells<'_>| layout.observe_pair(&cells, value);
             return self.family.update_dense(Self::key(labels), act);
         }

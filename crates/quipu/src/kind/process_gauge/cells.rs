@@ -1,4 +1,4 @@
-//! The cells of a process gauge, and the name of the process that each series has.
+//! The cells of a process gauge, and the name of the process in each series.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::kind::aggregation::Aggregation;
 use crate::kind::metric_kind::{MetricKind, Scratch, damaged};
 use crate::snapshot::{self, Number, Value};
 
-/// What all series of a family share.
+/// The settings that all series of a family share, and this process' name.
 #[derive(Debug)]
 pub struct ProcessGaugeLayout {
     pub(super) aggregation: Aggregation,
@@ -37,7 +37,8 @@ const TOKEN_DIGITS: usize = 10;
 /// The value that stands for no value: a NaN that no arithmetic produces.
 const NO_VALUE: u64 = 0x7ff8_7175_6970_7567;
 
-/// Encodes a value for its cell. A cell of zero has no value, as in a new series.
+/// Encodes a value for its cell. A cell of zero, like in a new series, means that there is no
+/// value.
 #[inline]
 fn encode(value: f64) -> u64 {
     value.to_bits() ^ NO_VALUE
@@ -60,8 +61,8 @@ pub(super) fn read_name(name: &[u8]) -> Option<(u64, u32)> {
     Some((u64::from_str_radix(token, 16).ok()?, u32::from_str_radix(id, 16).ok()?))
 }
 
-/// The token and the ID of the process that a series with these labels belongs to, if each process
-/// has its own.
+/// Returns the token and the ID of the process that owns a series with these labels, if each
+/// process owns one.
 pub(crate) fn process_of(schema: &Schema, labels: &[(&str, &str)]) -> Option<(u64, u32)> {
     let (name, value) = labels.last()?;
     let is_own = schema.kind == ProcessGaugeLayout::NUMBER && NAMES.contains(name);
@@ -74,8 +75,8 @@ impl ProcessGaugeLayout {
         self.aggregation == Aggregation::MostRecent
     }
 
-    /// Writes this process' name after the labels. A process that cannot get a name writes nothing:
-    /// its updates go to the overflow series.
+    /// Writes this process' name after the labels. A process that cannot get a name writes none,
+    /// and its updates are counted in the overflow series.
     #[inline]
     pub(super) fn write(&self, family: &Family, key: &mut KeyWriter<'_>) {
         // Acquire: pairs with the release in `learn`; a thread that sees the generation sees its
@@ -94,8 +95,8 @@ impl ProcessGaugeLayout {
     #[cold]
     fn learn(&self, family: &Family) -> bool {
         let Ok(token) = family.segment().process() else { return false };
-        // Tidy up after ended processes now. Their series then never outnumber those of the living
-        // ones, even if a scrape never runs.
+        // Tidy up after ended processes now. This way their series never outnumber the series of
+        // the living ones, even if a scrape never runs.
         fold::tidy(family, self);
         let name = format!("{token:0TOKEN_DIGITS$x}{:08x}", std::process::id());
         // All threads store the same name.
@@ -169,8 +170,8 @@ impl MetricKind for ProcessGaugeLayout {
         Ok(Self { aggregation, known: AtomicU64::new(0), name: Default::default() })
     }
 
-    /// Emits nothing if the process has set no value. A scrape calls it only if all processes share
-    /// one.
+    /// Emits no value if the process did not set one. A scrape only calls this if all processes
+    /// share one value.
     #[inline]
     fn read(
         &self,
@@ -208,11 +209,11 @@ pub(super) fn cells(aggregation: Aggregation) -> u16 {
     }
 }
 
-/// The label with the name of the process.
+/// Returns the label with the name of the process.
 pub(super) fn label(aggregation: Aggregation) -> &'static str {
     let is_shown = matches!(aggregation, Aggregation::All | Aggregation::LiveAll);
     NAMES[usize::from(!is_shown)]
 }
 
-/// The names of this label: one that formats show, and one that they hide.
+/// The names of this label: the first is shown by formats, and the second is hidden.
 const NAMES: [&str; 2] = ["pid", "quipu_process"];

@@ -1,15 +1,16 @@
-//! The reader of process gauges: combines the values that the processes of a segment have set.
+//! The reader of process gauges: combines the values that the processes of a segment set.
 //!
-//! A scrape reads all series of a family, groups them by all labels except that of the process, and
-//! reduces each group to the values that are shown. On the way, it folds the series that ended
-//! processes have left. For a sum, a minimum or a maximum, one such series in each group absorbs
-//! the others; for the other aggregations, those that no longer count are removed. So, except with
-//! [`Aggregation::All`], a group has at most one series more than there are living processes.
+//! A scrape reads all series of a family, groups them by all labels except the label of the
+//! process, and reduces each group to the values that are shown. On the way, it folds the series
+//! that ended processes left behind. For a sum, a minimum or a maximum, one such series in each
+//! group absorbs the others; for the other aggregations, series that no longer count are removed.
+//! So, except with [`Aggregation::All`], a group contains at most one series more than there are
+//! living processes.
 //!
-//! Folding requires the family's folding lock, which the death of its owner releases. Absorbing a
+//! Folding requires the family's folding lock, which is released when its owner dies. Absorbing a
 //! value twice does no harm to a minimum or a maximum. For a sum, the result is logged before it is
-//! stored: see [`absorb`]. A scrape does not wait for the owner of the lock, which may be stopped,
-//! and shows the sum as it will be once the fold completes.
+//! stored: see [`absorb`]. A scrape does not wait for the owner of the lock, because it may be
+//! stopped, and shows the sum as it will be once the fold completes.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,12 +31,12 @@ use crate::snapshot::{Number, Series, Texts, Timestamp, Value};
 #[derive(Default)]
 pub(crate) struct Processes {
     entries: Vec<ProcessEntry>,
-    /// The texts of the entries, followed by those of the shown series.
+    /// The strings of the entries, followed by the strings of the shown series.
     texts: Vec<u8>,
     shown: Vec<ShownSeries>,
     /// The processes checked so far, and whether each is alive, sorted by token.
     liveness: Vec<(u64, bool)>,
-    /// The buffer for the texts of a walk over the family.
+    /// The buffer for the strings of a walk over the family.
     buffer: Vec<u8>,
     /// The tokens of the ended processes of one family.
     ended: Vec<u64>,
@@ -48,9 +49,9 @@ struct ProcessEntry {
     overflow: bool,
     escape_free: bool,
     is_alive: bool,
-    /// The texts of all labels but that of the process.
+    /// The strings of all labels except the label of the process.
     label_texts: Range<usize>,
-    /// All texts.
+    /// All strings.
     texts: Range<usize>,
     token: u64,
     id: u32,
@@ -59,10 +60,10 @@ struct ProcessEntry {
     /// With [`Aggregation::LiveMostRecent`]: when the value was set.
     time: u64,
     /// With [`Aggregation::Sum`]: the token of the process whose series this one is absorbing, or
-    /// 0; and the value once it has absorbed that series.
+    /// 0; and the value after this.
     absorbing: u64,
     pending_sum: Option<f64>,
-    /// Whether another series has absorbed this one.
+    /// Whether another series absorbed this one.
     is_absorbed: bool,
     /// Whether its cells moved while a file was copied.
     has_moved: bool,
@@ -83,7 +84,8 @@ struct ShownSeries {
 const MAX_ENDED: usize = 64;
 /// The maximum number of reads of a family that another thread folds.
 const MAX_READINGS: usize = 4;
-/// That of a family in the copy of a file. Each is short, but the thread that folds does not wait.
+/// The same maximum for a family in the copy of a file. Each read is short, but the thread that
+/// folds does not wait.
 const MAX_READINGS_OF_COPY: usize = 16;
 /// Families with fewer series are not tidied when a process starts.
 const MIN_TIDIED: u64 = 64;
@@ -94,7 +96,7 @@ impl Processes {
         self.liveness.clear();
     }
 
-    /// The shown series with this index.
+    /// Returns the shown series with this index.
     pub(crate) fn series(&self, number: usize) -> Option<Series<'_>> {
         let shown = self.shown.get(number)?;
         Some(Series {
@@ -120,7 +122,7 @@ impl Processes {
         self.reduce(aggregation);
     }
 
-    /// Reads a family in which one series absorbs those of ended processes.
+    /// Reads a family where one series absorbs the series of ended processes.
     fn read_folded(&mut self, family: &Family, aggregation: Aggregation) {
         if family.is_copy() {
             return self.read_copy(family, aggregation);
@@ -135,22 +137,22 @@ impl Processes {
         self.fold(family, aggregation);
     }
 
-    /// Reads a family from which the series of ended processes are removed.
+    /// Reads a family where the series of ended processes are removed.
     fn read_without_leftovers(&mut self, family: &Family, aggregation: Aggregation) {
         self.read(family, aggregation);
         if self.has_leftovers(aggregation)
             && let Some(_folding) = family.try_folding()
         {
-            // Another thread may have removed what was read.
+            // Another thread may have removed some series since the first reading.
             self.read(family, aggregation);
             self.fold(family, aggregation);
         }
     }
 
-    /// Reads a family while another thread folds its series, or is stopped while it does. A single
-    /// reading is not a consistent snapshot: it may read one series before that one absorbs
-    /// another, and the other after its value was cleared. So this retries until two readings
-    /// agree.
+    /// Reads a family while another thread folds its series, or is stopped in the middle of a fold.
+    /// A single reading is not a consistent snapshot: it can read one series before this series
+    /// absorbs another, and the other after its value was cleared. So this retries until two
+    /// readings agree.
     fn read_during_fold(&mut self, family: &Family, aggregation: Aggregation) {
         let mut before = None;
         for _ in 0..MAX_READINGS {
@@ -165,9 +167,10 @@ impl Processes {
     }
 
     /// Reads a family in the copy of a file, which the processes of the file may have folded while
-    /// it was copied. If no value of an ended process moved, they are of one moment. Else this
-    /// reads the file until two readings agree, or leaves out what moved. A family of which a part
-    /// is not read again is left out: values may have gone from one part to the other.
+    /// it was copied. If no value of an ended process moved, the copy is consistent. Otherwise,
+    /// this reads the file until two readings agree, or omits the values that moved. If a part of a
+    /// family cannot be read again, all of it is omitted, because values can move from one part to
+    /// another.
     fn read_copy(&mut self, family: &Family, aggregation: Aggregation) {
         self.read(family, aggregation);
         let mut is_settled = !self.entries.iter().any(|entry| !entry.is_alive && entry.has_moved);
@@ -176,8 +179,8 @@ impl Processes {
             if is_settled {
                 break;
             }
-            // After they are read, `read` asks again which processes live: no value of those was
-            // folded before.
+            // `read` runs after the values were copied, and asks again which processes live. No
+            // value of a process that still lives was folded before.
             self.liveness.clear();
             if !family.read_again() {
                 return self.leave_out(family, |_| true);
@@ -192,7 +195,7 @@ impl Processes {
         self.complete(aggregation);
     }
 
-    /// Leaves out the groups with such an entry.
+    /// Omits the groups with such an entry.
     fn leave_out(&mut self, family: &Family, is_such: impl Fn(&ProcessEntry) -> bool) {
         let mut begin = 0;
         while begin < self.entries.len() {
@@ -206,7 +209,7 @@ impl Processes {
         }
     }
 
-    /// A number that differs if values of ended processes differ.
+    /// Returns a digest that changes when values of ended processes change.
     fn digest_of_ended(&self) -> u64 {
         let ended = self.entries.iter().filter(|entry| !entry.is_alive);
         let left = ended.fold(DefaultHasher::new(), |mut hasher, entry| {
@@ -217,7 +220,7 @@ impl Processes {
         left.finish()
     }
 
-    /// As `finish` does, but for this reading only.
+    /// Like `finish`, but for this reading only.
     fn complete(&mut self, aggregation: Aggregation) {
         for i in 0..self.entries.len() {
             let token = self.entries[i].absorbing;
@@ -239,7 +242,7 @@ impl Processes {
         let Self { entries, texts, liveness, buffer, .. } = self;
         let is_copy = family.is_copy();
         let _ = family.walk(&mut Cursor::default(), buffer, |view| {
-            // What a file says of its texts is not believed.
+            // The strings in a file are untrusted.
             let (own_texts, escape_free) = match is_copy {
                 true => Texts::new(view.texts).checked(),
                 false => (Cow::Borrowed(view.texts), view.escape_free),
@@ -278,8 +281,8 @@ impl Processes {
                 (entry.token, entry.id) = (token, id);
                 entry.is_alive = is_alive(family, liveness, token);
                 match aggregation {
-                    // Acquire, here and below: pairs with the release of the time; the value is the
-                    // one set then, or a later one.
+                    // Acquire, here and below: pairs with the release of the time; the value
+                    // belongs to this time, or is a later one.
                     Aggregation::LiveMostRecent => {
                         entry.time = view.cells.plain(TIME).load(Ordering::Acquire);
                     }
@@ -311,7 +314,7 @@ impl Processes {
         });
     }
 
-    /// The entries of the group that starts at `begin`.
+    /// Returns the entries of the group that starts at `begin`.
     fn group(&self, begin: usize) -> Range<usize> {
         let first = &self.entries[begin];
         let others = self.entries[begin..].iter();
@@ -323,7 +326,7 @@ impl Processes {
             && self.texts[one.label_texts.clone()] == self.texts[other.label_texts.clone()]
     }
 
-    /// Whether ended processes have left more series than are kept.
+    /// Whether ended processes left more series than are kept.
     fn has_leftovers(&mut self, aggregation: Aggregation) -> bool {
         let ended = self.entries.iter().filter(|entry| !entry.is_alive);
         match aggregation {
@@ -334,7 +337,7 @@ impl Processes {
                 self.ended.dedup();
                 self.ended.len() > MAX_ENDED
             }
-            // These are folded whenever they are read, if the lock is free.
+            // For these, series are folded whenever they are read, if the lock is free.
             Aggregation::Min | Aggregation::Max | Aggregation::Sum => false,
             _ => self.entries.iter().any(|entry| !entry.is_alive),
         }
@@ -359,7 +362,7 @@ impl Processes {
             let group = self.group(begin);
             begin = group.end;
             if self.entries[group.clone()].iter().any(|entry| entry.absorbing != 0) {
-                // Its process died while it folded, and `finish` could not complete that.
+                // Its process died during a fold, and `finish` could not complete this.
                 continue;
             }
             let Some(heir) = group.clone().find(|&i| !self.entries[i].is_alive) else { continue };
@@ -383,7 +386,7 @@ impl Processes {
         self.remove(family, |entry| entry.is_absorbed);
     }
 
-    /// The cells of an entry; `None` if its series was removed meanwhile.
+    /// Returns the cells of an entry; `None` if its series was removed in the meantime.
     fn cells_of<'f>(
         &self,
         family: &'f Family,
@@ -393,7 +396,7 @@ impl Processes {
         family.find(|key| key.series(entry.group, &self.texts[entry.texts.clone()]))
     }
 
-    /// Completes the fold of a process that died with the lock.
+    /// Completes the fold of a process that died as the owner of the lock.
     fn finish(&mut self, family: &Family) {
         for i in 0..self.entries.len() {
             let token = self.entries[i].absorbing;
@@ -413,7 +416,7 @@ impl Processes {
         }
     }
 
-    /// All entries of an entry's group.
+    /// Returns all entries of an entry's group.
     fn group_of(&self, entry: usize) -> Range<usize> {
         let is_same = |other: &&ProcessEntry| self.is_same_group(&self.entries[entry], other);
         let before = self.entries[..entry].iter().rev().take_while(is_same).count();
@@ -449,7 +452,8 @@ impl Processes {
             if is_each || self.entries[group.start].overflow {
                 for i in group.clone() {
                     let entry = &self.entries[i];
-                    // Of processes with the same ID, show only the one that started last.
+                    // If several processes used the same ID, show only the process that started
+                    // last.
                     let is_last = !self.entries[i + 1..group.end]
                         .iter()
                         .take_while(|other| other.id == entry.id)
@@ -491,7 +495,7 @@ impl Processes {
     }
 }
 
-/// Folds the series of ended processes, if the family has many series and the lock is free.
+/// Folds the series of ended processes, if the family contains many series and the lock is free.
 pub(crate) fn tidy(family: &Family, layout: &ProcessGaugeLayout) {
     if layout.is_shared() || family.len() < MIN_TIDIED {
         return;
@@ -506,7 +510,8 @@ pub(crate) fn tidy(family: &Family, layout: &ProcessGaugeLayout) {
 }
 
 /// Reads the time and the value of a series of a copy again, if they moved. Returns whether they
-/// are its own: the process may have removed it meanwhile, and have another one in its record.
+/// belong to this series: its process may have removed it, and another series may have taken over
+/// the record.
 fn read_in_order(family: &Family, view: &View<'_>) -> bool {
     let readings = family.readings();
     family.read_in_order(&view.cells, &[TIME, VALUE]);
@@ -525,7 +530,7 @@ fn is_alive(family: &Family, known: &mut Vec<(u64, bool)>, token: u64) -> bool {
     }
 }
 
-/// The minimum, the maximum, or the sum of two values.
+/// Returns the minimum, the maximum, or the sum of two values.
 fn join(aggregation: Aggregation, one: Option<f64>, other: Option<f64>) -> Option<f64> {
     let (Some(a), Some(b)) = (one, other) else { return one.or(other) };
     Some(match aggregation {
@@ -535,13 +540,13 @@ fn join(aggregation: Aggregation, one: Option<f64>, other: Option<f64>) -> Optio
     })
 }
 
-/// Takes the value of one ended process' series (`from`) into that of another (`to`). `joined` is
-/// the encoded result, and `token` the process of `from`. Requires the lock.
+/// Takes the value of one ended process' series (`from`) into the series of another (`to`).
+/// `joined` is the encoded result, and `token` the process of `from`. Requires the lock.
 ///
-/// A sum is logged first, with the process whose value it includes. A later owner of the lock that
-/// finds this log entry knows that an earlier one died, and repeats all stores: they are
-/// idempotent, since nothing else changes the cells of ended processes. The log entry is cleared
-/// last, after the value in `from`, so that no value is absorbed twice.
+/// A sum is logged first, with the process whose value it includes. If a later owner of the lock
+/// finds this log entry, it knows that an earlier one died, and repeats all stores. This is safe,
+/// because the stores are idempotent and no other thread changes the cells of ended processes. The
+/// log entry is cleared last, after the value in `from`, so no value is absorbed twice.
 fn absorb(
     aggregation: Aggregation,
     to: &SeriesCells<'_>,
@@ -551,8 +556,8 @@ fn absorb(
 ) {
     if aggregation == Aggregation::Sum {
         to.plain(PENDING_SUM).store(joined, Ordering::Relaxed);
-        // Release, here and below: the stores stay in this order, since the process may die between
-        // any two.
+        // Release, here and below: the stores stay in this order, because the process can die
+        // between any two.
         to.plain(ABSORBED_PROCESS).store(token, Ordering::Release);
         finish_absorbing(to, Some(from), joined);
     } else {
@@ -577,28 +582,28 @@ mod tests {
 
     use super::*;
 
-    /// A family of sums.
+    /// Creates a family of sums.
     fn sums(segment: &Segment) -> Family {
         let labels = vec![Label { name: "quipu_process".into(), values: None }];
         let schema = Schema { name: "sum".into(), cells: 3, labels, ..Schema::default() };
         segment.family(&schema).unwrap()
     }
 
-    /// The cells of the series of a process with this token, which is not alive.
+    /// Returns the cells of the series of a process with this token, which is not alive.
     fn cells_of(family: &Family, token: u64) -> ClaimedCells<'_> {
         let name = format!("{token:010x}{:08x}", 5);
         family.update_shown(|key| key.text(&name), |_| {});
         family.find(|key| key.text(&name)).unwrap().unwrap()
     }
 
-    /// The values that a family of sums shows.
+    /// Returns the values that a family of sums shows.
     fn shown(family: &Family) -> Vec<f64> {
         let mut processes = Processes::default();
         processes.combine(family, Aggregation::Sum);
         processes.shown.iter().map(|shown| shown.value).collect()
     }
 
-    /// A segment in a file of its own, and the path of that file.
+    /// Creates a segment in a new file, and returns the path of this file.
     #[cfg(all(unix, not(miri)))]
     fn shared() -> (tempfile::TempDir, std::path::PathBuf, Segment) {
         let directory = tempfile::tempdir().unwrap();
@@ -635,7 +640,7 @@ mod tests {
         assert_eq!((shown(&family), family.len()), (vec![3.0], 1));
     }
 
-    /// The offset of the word in a file that is this one, if there is only one.
+    /// Returns the offset of the word in a file that equals this one, if there is only one.
     #[cfg(all(unix, not(miri)))]
     fn offset_of(path: &std::path::Path, word: u64) -> u64 {
         let bytes = std::fs::read(path).unwrap();
@@ -647,13 +652,13 @@ mod tests {
     }
 
     /// A file is copied while one series is taken into another, between the readings of the two.
-    /// Only so much of it is read again that the reading ends at any place.
+    /// Only a part of the file is read again, and the reading can end at any place.
     #[test]
     #[cfg(all(unix, not(miri)))]
     fn a_copy_that_is_read_again_in_part_shows_no_sum_of_ended_processes() {
         let (_directory, path, segment) = shared();
         let family = sums(&segment);
-        // The last two lie in a large block, after which small readings come.
+        // The last two lie in a large block, which is followed by small readings.
         let all: Vec<_> = (70..520).map(|token| cells_of(&family, token)).collect();
         let (from, to) = (&all[448], &all[449]);
         let values = [1.0, 2.0, 3.0].map(|value| encode_value(Some(value)));
@@ -738,8 +743,8 @@ mod tests {
         assert!(copy.left_out() >= reused as u64, "{} of {reused}", copy.left_out());
     }
 
-    /// A file is copied while one series is taken into another: at any moment of the copying, all
-    /// of the stores are made, or some of them and the others later.
+    /// A file is copied while one series is taken into another. At any moment of the copying,
+    /// either all stores are done, or some of them are done and the others follow.
     #[test]
     #[cfg(all(unix, not(miri)))]
     fn a_copy_shows_a_sum_once_at_any_moment_of_a_fold() {
@@ -790,7 +795,7 @@ mod tests {
                         make(&stores[some..]);
                     }
                 });
-                // Those that came after the copying.
+                // The stores after the copying.
                 make(&stores);
                 let shown = shown(&copy.families().unwrap()[0]);
                 assert_eq!(shown, [3.0], "{some} stores at {begin}, the others at {end}");

@@ -1,8 +1,8 @@
 //! Gauges with a value for each process, which a scrape combines.
 //!
-//! The series of a process has an additional label with the name of the process: its ID, and
-//! its token, which no other process of the segment has had, so that reuse of the ID does no harm.
-//! `fold.rs` reads these series.
+//! The series of a process carries an additional label with the name of the process: its ID, and
+//! its token. No other process of the segment ever uses the same token, so the system can reuse the
+//! ID without harm. `fold.rs` reads these series.
 
 mod cells;
 mod fold;
@@ -28,17 +28,17 @@ pub(crate) use fold::Processes;
 
 use cells::{NAME_LENGTH, VALUE};
 
-/// A gauge that has a value for each process of a shared segment. A scrape of any of the processes
-/// combines the values as [`Description::aggregation`] says.
+/// A gauge with a separate value for each process of a shared segment. You can scrape any of the
+/// processes: the scrape combines the values according to [`Description::aggregation`].
 ///
-/// A process has no value until it sets one. With [`Aggregation::MostRecent`], there is a single
-/// value that all processes set, like that of a [`Gauge`](crate::Gauge).
+/// A process does not take part until it sets a value. With [`Aggregation::MostRecent`], there is a
+/// single value that all processes set, like the value of a [`Gauge`](crate::Gauge).
 ///
-/// A scrape merges or removes the values of processes that have ended. It recognizes them by a lock
-/// that the system releases, not by their IDs. With [`Aggregation::All`], it keeps the values of
-/// the 64 ended processes that started last.
+/// A scrape merges or removes the values of ended processes. It recognizes them by a lock that the
+/// system releases, not by their IDs, because the system reuses IDs. With [`Aggregation::All`], it
+/// keeps the values of the 64 ended processes that started last.
 ///
-/// In a child of a fork, a handle from before the fork sets the child's own value.
+/// In a child of a fork, a handle from before the fork sets the child's value.
 ///
 /// ```
 /// use quipu::{Aggregation, Description, ProcessGauge, Registry};
@@ -54,7 +54,7 @@ pub struct ProcessGauge(Handle);
 
 /// Gauges with a value for each process, by label.
 ///
-/// [`Family::len`] counts the series of every process, and [`Family::retain`] visits each of them.
+/// [`Family::len`] counts the series of all processes, and [`Family::retain`] visits each of them.
 ///
 /// ```
 /// use quipu::{Aggregation, Description, ProcessGaugeFamily, Registry};
@@ -123,8 +123,9 @@ impl ProcessGauge {
         self.set(now());
     }
 
-    /// Whether the handle's series was removed. If so, values set through it are no longer shown.
-    /// Always false if each process has its own series, which setting a value creates again.
+    /// Whether the handle's series was removed. If so, values that you set through it are no longer
+    /// shown. This is always false if each process owns a series, because setting a value creates
+    /// the series again.
     #[inline]
     pub fn is_removed(&self) -> bool {
         match &self.0 {
@@ -133,7 +134,7 @@ impl ProcessGauge {
         }
     }
 
-    /// Returns this process' value; 0 if it has set none.
+    /// Returns this process' value; 0 if it is not set.
     pub fn get(&self) -> f64 {
         match &self.0 {
             Handle::Shared(bound) => {
@@ -191,8 +192,8 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
         found.ok().flatten().map(|cells| self.kind.get(&cells))
     }
 
-    /// Changes the cells of this process' series of these labels, which is created if there is
-    /// none.
+    /// Changes the cells of this process' series of these labels, and creates the series if it does
+    /// not exist.
     #[inline(always)]
     fn update_own<K>(&self, labels: &K, act: impl Fn(SeriesCells<'_>))
     where
