@@ -1,4 +1,4 @@
-//! Unix sockets with a path. A process that is killed leaves its path behind. The next process can
+//! Unix sockets with a path. A process that is killed cannot remove its path. The next process can
 //! bind there, because a path without a listener is replaced.
 //!
 //! Used by `serve_unix`, the daemon, and the bindings. Linux only.

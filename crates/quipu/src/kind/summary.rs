@@ -129,7 +129,7 @@ impl SummaryLayout {
     /// first cell.
     #[cold]
     fn turn(&self, family: &series::Family, cells: &SeriesCells<'_>) -> usize {
-        // This process' cheap clock may lag behind after the machine was suspended.
+        // This process' cheap clock may be late after the machine was suspended.
         let tick = self.tick(self.clock.settle());
         let age = FIRST_AGE + (tick % AGES) as usize * AGE_CELLS;
         let mark = cells.plain(age + TICK);

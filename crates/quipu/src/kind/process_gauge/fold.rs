@@ -2,7 +2,7 @@
 //!
 //! A scrape reads all series of a family, groups them by all labels except the label of the
 //! process, and reduces each group to the values that are shown. On the way, it folds the series
-//! that ended processes left behind. For a sum, a minimum or a maximum, one such series in each
+//! that remain from ended processes. For a sum, a minimum or a maximum, one such series in each
 //! group absorbs the others; for the other aggregations, series that no longer count are removed.
 //! So, except with [`Aggregation::All`], a group contains at most one series more than there are
 //! living processes.
