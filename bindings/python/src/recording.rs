@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::error::RecordingError;
 use crate::segment::Segment;
 
-/// The metrics to record, and the memory for them.
+/// The metrics to record, and the memory limit.
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct RecordingOptions(quipu::RecordingOptions);
 
