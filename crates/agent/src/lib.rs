@@ -48,13 +48,13 @@ use quipu_sources::places::Names;
 use quipu_sources::recorded::SourceSnapshot;
 use table::Table;
 
-pub use merged::{About, Conflict, Filter, LeftOut, MergedFamilies};
+pub use merged::{About, Conflict, Filter, MergedFamilies, OmittedSeries};
 pub use pattern::Pattern;
 pub use readings::{AgentReadings, Reading, ReadingRequest};
 pub use settings::SegmentFlags;
 #[doc(hidden)]
 pub use source::read_segment;
-pub use walk::All;
+pub use walk::PageWalk;
 
 /// The settings of the agent.
 #[derive(Debug, Clone, Default)]
@@ -195,7 +195,7 @@ impl Thread {
         let mut merged = MergedFamilies::merge(&self.shown, sources);
         merged.directories = self.table.directories(Instant::now());
         merged.is_part = is_part;
-        merged.left_out = Arc::clone(&self.readings.0.left_out);
+        merged.omitted = Arc::clone(&self.readings.0.omitted);
         let merged = Arc::new(merged);
         self.table.log(&merged.conflicts);
         let mut status = self.table.status(&merged);

@@ -54,7 +54,7 @@ pub struct MergedFamilies {
     /// The newest family of the daemon at the time of the merge.
     newest: u64,
     /// The series that were omitted when all families were last shown.
-    pub left_out: Arc<LeftOut>,
+    pub omitted: Arc<OmittedSeries>,
 }
 
 /// The families of one name.
@@ -115,22 +115,22 @@ pub struct Conflict {
     /// The kind of the second source.
     pub origin: Origin,
     /// Whether the family of the second source is omitted when all sources are shown.
-    pub is_left_out: bool,
+    pub is_omitted: bool,
 }
 
 impl Conflict {
     /// Returns the outcome for the two families, and a remedy.
     pub fn result(&self) -> &'static str {
-        match (self.is_left_out, self.origin) {
-            (true, Origin::File) => LEFT_OUT_OF_FILE,
-            (true, _) => "that of the second is left out; rename one of the two",
+        match (self.is_omitted, self.origin) {
+            (true, Origin::File) => OMITTED_FROM_FILE,
+            (true, _) => "that of the second is omitted; rename one of the two",
             (false, _) if self.about == About::Help => "both are shown, with the help of the first",
             (false, _) => "both are shown, with the type of the first",
         }
     }
 }
 
-const LEFT_OUT_OF_FILE: &str = "that of the second is left out; /metrics?segment= with its name shows \
+const OMITTED_FROM_FILE: &str = "that of the second is omitted; /metrics?segment= with its name shows \
                                 it, and renaming one of the two shows both";
 
 /// The subject of a contradiction between two sources.
@@ -143,7 +143,7 @@ pub enum About {
     /// The names of samples, for example of a counter `x` and a gauge `x_total`.
     Samples,
     /// The values of a series, because both sources contain a series with the same name and labels.
-    /// These series are counted when they are shown: see [`LeftOut`].
+    /// These series are counted when they are shown: see [`OmittedSeries`].
     Series,
 }
 
@@ -165,9 +165,9 @@ impl About {
 /// The numbers of file series and of target series that were omitted when all families were last
 /// shown, because another series already has their names and labels.
 #[derive(Debug, Default)]
-pub struct LeftOut([AtomicUsize; 2]);
+pub struct OmittedSeries([AtomicUsize; 2]);
 
-impl LeftOut {
+impl OmittedSeries {
     /// Stores the current numbers, and logs the first omitted series.
     pub(super) fn note(&self, counts: [usize; 2], first: Option<&(String, String)>) {
         // Relaxed: each number is independent.
@@ -177,7 +177,7 @@ impl LeftOut {
             warn!(
                 name = %printable(name),
                 source = %printable(source),
-                "a series has the name and labels of another one, and is left out"
+                "a series has the name and labels of another one, and is omitted"
             );
         }
     }
@@ -370,12 +370,12 @@ fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Ve
                 entry.name.push_str(&escaped);
             }
             let part = Part { source: number, family: at, bare };
-            entry.add(kind, &family.help, part, sources, |about, with, is_left_out| {
+            entry.add(kind, &family.help, part, sources, |about, with, is_omitted| {
                 let sources = [&sources[with].name, &source.name].map(String::clone);
                 let (name, origin) = (format!("{}{suffix}", family.name), source.origin);
                 // The daemon is first, so its own families do not contradict anything.
                 if origin != Origin::Daemon {
-                    conflicts.push(Conflict { name, about, sources, origin, is_left_out });
+                    conflicts.push(Conflict { name, about, sources, origin, is_omitted });
                 }
             });
         }
@@ -494,7 +494,7 @@ fn hide_samples(
             let name = format!("{name}{}", suffix(group.kind, bare));
             let (about, origin) = (About::Samples, sources[source].origin);
             let sources = [first, source].map(|number| sources[number].name.clone());
-            conflicts.push(Conflict { name, about, sources, origin, is_left_out: true });
+            conflicts.push(Conflict { name, about, sources, origin, is_omitted: true });
         } else {
             for name in ShownNames::for_family(name, group.kind) {
                 shown.entry(name).or_insert(source);
@@ -611,7 +611,7 @@ mod tests {
         assert_eq!(sources(2), ["web/2", "mail"]);
         let results = merged.conflicts.iter().map(Conflict::result);
         let both = "both are shown, with the help of the first";
-        assert_eq!(results.collect::<Vec<_>>(), [LEFT_OUT_OF_FILE, LEFT_OUT_OF_FILE, both]);
+        assert_eq!(results.collect::<Vec<_>>(), [OMITTED_FROM_FILE, OMITTED_FROM_FILE, both]);
         let of = |source: &str, names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
             text(&merged, Filter { source: Some(source.into()), names, ..Filter::default() })
@@ -638,7 +638,7 @@ mod tests {
         let merged = MergedFamilies::merge(&Registry::new(), sources.collect());
         let sources = names.map(str::to_owned);
         let (name, about, origin) = ("a_total".to_owned(), About::Samples, Origin::File);
-        let expected = Conflict { name, about, sources, origin, is_left_out: true };
+        let expected = Conflict { name, about, sources, origin, is_omitted: true };
         assert_eq!(merged.conflicts, [expected]);
     }
 

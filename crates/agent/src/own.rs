@@ -18,7 +18,7 @@ pub(super) struct Status {
     pub(super) conflicts: [usize; About::ALL.len()],
     /// The number of conflicts of targets, in the same order.
     pub(super) target_conflicts: [usize; About::ALL.len()],
-    pub(super) left_out: usize,
+    pub(super) omitted: usize,
     /// The numbers of complete and of incomplete looks.
     pub(super) looks: [u64; 2],
     /// The number of failed readings of a source.
@@ -75,8 +75,8 @@ impl Collector for Own {
                 "quipu_scrape_target_conflicts",
                 "Families and series of targets that contradict others, by what they differ in.",
             );
-            let left_out = self.readings.0.left_out.count(Origin::Target);
-            show_conflicts(name, help, status.target_conflicts, left_out, sink);
+            let omitted = self.readings.0.omitted.count(Origin::Target);
+            show_conflicts(name, help, status.target_conflicts, omitted, sink);
         }
         if !self.has_files {
             return;
@@ -94,7 +94,7 @@ impl Collector for Own {
             Kind::Gauge,
             "quipu_segments_left_out",
             "Segment files and directories that are not watched, since there are too many.",
-            status.left_out.into(),
+            status.omitted.into(),
         );
         one(
             Kind::Counter,
@@ -128,8 +128,8 @@ impl Collector for Own {
             "quipu_segments_conflicts",
             "Families and series of watched files that contradict others, by what they differ in.",
         );
-        let left_out = self.readings.0.left_out.count(Origin::File);
-        show_conflicts(name, help, status.conflicts, left_out, sink);
+        let omitted = self.readings.0.omitted.count(Origin::File);
+        show_conflicts(name, help, status.conflicts, omitted, sink);
         let segments =
             FamilyHeader::new(Kind::Info, "quipu_segments", "A watched segment file or directory.");
         let mut segments = sink.begin(segments, ["segment", "path", "kind", "instance"]);
@@ -170,7 +170,7 @@ impl Collector for Own {
         each(
             "quipu_segments_series_left_out",
             "Series of the segment file that changed again and again while they were read, and are left out.",
-            &|one| Some(one.header?.left_out.into()),
+            &|one| Some(one.header?.omitted.into()),
         );
     }
 }
@@ -180,10 +180,10 @@ fn show_conflicts(
     name: &str,
     help: &str,
     mut counts: [usize; About::ALL.len()],
-    left_out: usize,
+    omitted: usize,
     sink: &mut dyn Sink,
 ) {
-    counts[About::Series as usize] = left_out;
+    counts[About::Series as usize] = omitted;
     let mut conflicts = sink.gauge(name, help, ["about"]);
     for (about, count) in About::ALL.iter().zip(counts) {
         conflicts.sample([about.name()], count);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{Sleep, sleep_until};
 
-use super::merged::{LeftOut, MergedFamilies};
+use super::merged::{MergedFamilies, OmittedSeries};
 use super::own::Status;
 use quipu_sources::apart::STALE;
 
@@ -34,7 +34,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     /// The counts of omitted series. All readings share them.
-    pub(super) left_out: Arc<LeftOut>,
+    pub(super) omitted: Arc<OmittedSeries>,
     /// Whether the next reading panics.
     #[cfg(test)]
     pub(super) has_flaw: AtomicBool,
@@ -98,7 +98,7 @@ impl AgentReadings {
             wake,
             state: Mutex::default(),
             changed: Condvar::new(),
-            left_out: Arc::default(),
+            omitted: Arc::default(),
             #[cfg(test)]
             has_flaw: AtomicBool::default(),
         }))

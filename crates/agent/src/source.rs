@@ -120,7 +120,7 @@ impl Source {
             Kind::Segment => Reader::Segment(None),
             Kind::Directory => {
                 let warned = |warning: &Warning| {
-                    warn!(%warning, "a watched file is left out, in whole or in part");
+                    warn!(%warning, "a watched file is omitted, in whole or in part");
                 };
                 let directories = Directories::new([&entry.path]).below(&entry.root);
                 let directories = directories.on_warning(warned);
@@ -331,7 +331,7 @@ impl Source {
             Ok(recorder) => {
                 if let (Some(flaw), false) = (recorder.flaw(), self.has_flaw) {
                     let (path, flaw) = (printable(&self.entry.path), printable(flaw));
-                    warn!(%path, what = %flaw, "a part of a watched file is left out");
+                    warn!(%path, what = %flaw, "a part of a watched file is omitted");
                     self.has_flaw = true;
                 }
                 let (families, series) = recorder.finish();
@@ -350,7 +350,7 @@ impl Source {
                 let (Fault::Contents(reason) | Fault::Other(reason)) = fault;
                 if self.fault.as_ref() != Some(&reason) {
                     let path = printable(&self.entry.path);
-                    warn!(%path, what = %reason, "a watched file is left out");
+                    warn!(%path, what = %reason, "a watched file is omitted");
                 }
                 self.fault = Some(reason);
             }

@@ -36,7 +36,7 @@ pub(super) struct Table {
     /// The number of the next source.
     next: u64,
     /// The number of sources omitted at the last look because there were too many.
-    left_out: usize,
+    omitted: usize,
     /// Unreadable files that gave way to others: their fingerprints, and the times when they gave
     /// way.
     refused: HashMap<u64, Instant>,
@@ -73,7 +73,7 @@ impl Table {
             options,
             patterns,
             next: 0,
-            left_out: 0,
+            omitted: 0,
             refused: HashMap::new(),
             conflicts: BTreeSet::new(),
             was_cut: false,
@@ -135,11 +135,11 @@ impl Table {
         self.note_look(is_incomplete);
         self.add(entries);
         self.prepare(Instant::now() + PATIENCE);
-        is_cut |= self.left_out > 0;
+        is_cut |= self.omitted > 0;
         if is_cut && !self.was_cut {
             warn!(
                 watched = self.count(),
-                left_out = self.left_out,
+                omitted = self.omitted,
                 "there are more files than are watched; see --segments-count"
             );
         }
@@ -164,7 +164,7 @@ impl Table {
         // Two places can lead to the same file.
         let new = entries.into_iter().filter(|(_, entry)| paths.insert(entry.path.clone()));
         let mut new: Vec<(usize, SourceEntry)> = new.collect();
-        self.left_out = self.select(&mut new);
+        self.omitted = self.select(&mut new);
         let mut numbers: HashMap<String, u64> = HashMap::new();
         for (at, mut entry) in new {
             if !names.insert(entry.name.clone()) {
@@ -227,13 +227,13 @@ impl Table {
         let candidates: Vec<Candidate<'_>> = watched_ones.chain(new_ones).collect();
         let is_chosen = selection::choose(&candidates, most);
 
-        let (mut leaving, mut refused, mut left_out) = (HashSet::new(), Vec::new(), 0);
+        let (mut leaving, mut refused, mut omitted) = (HashSet::new(), Vec::new(), 0);
         for (((rank, _), source), is_chosen) in watched.iter().zip(&is_chosen) {
             if *is_chosen {
                 continue;
             }
             leaving.insert(source.number);
-            left_out += usize::from(*rank != Rank::Gone);
+            omitted += usize::from(*rank != Rank::Gone);
             if *rank == Rank::Unreadable {
                 refused.push(fingerprint(&source.entry));
             }
@@ -241,7 +241,7 @@ impl Table {
         let mut of_new = is_chosen[watched.len()..].iter();
         let before = new.len();
         new.retain(|_| of_new.next() == Some(&true));
-        left_out += before - new.len();
+        omitted += before - new.len();
         if self.refused.len() + refused.len() > MAX_REFUSED {
             self.refused.clear();
         }
@@ -254,7 +254,7 @@ impl Table {
                 files.leaving.insert(one.number);
             }
         }
-        left_out
+        omitted
     }
 
     /// Counts a look, and logs the first of several incomplete looks.
@@ -341,7 +341,7 @@ impl Table {
             sources: sources.into_iter().map(|(_, row)| row).collect(),
             conflicts: count(Origin::File),
             target_conflicts: count(Origin::Target),
-            left_out: self.left_out,
+            omitted: self.omitted,
             looks: self.looks,
             failures: sum(|place| place.failures),
             unwatched: sum(|place| place.unwatched as u64) as usize,
@@ -433,7 +433,7 @@ mod tests {
 
     /// Returns the number of sources of each place, and the number of unwatched files.
     fn counts(table: &Table) -> (Vec<usize>, usize) {
-        (table.places.iter().map(|place| place.states.len()).collect(), table.left_out)
+        (table.places.iter().map(|place| place.states.len()).collect(), table.omitted)
     }
 
     #[test]
@@ -480,8 +480,8 @@ mod tests {
     fn each_of_many_conflicts_is_new_once() {
         let conflict = |number: usize| {
             let (about, origin) = (About::Help, Origin::File);
-            let (sources, is_left_out) = (Default::default(), false);
-            Conflict { name: number.to_string(), about, sources, origin, is_left_out }
+            let (sources, is_omitted) = (Default::default(), false);
+            Conflict { name: number.to_string(), about, sources, origin, is_omitted }
         };
         let all: Vec<Conflict> = (0..2 * MAX_LOGGED).map(conflict).collect();
         let mut known = BTreeSet::new();

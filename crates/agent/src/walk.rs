@@ -54,7 +54,7 @@ struct PassedSeries {
     hashes: HashSet<u64, SeededState>,
     /// The numbers of series omitted so far, under all names, by their origin, and the name and
     /// source of the first one.
-    left_out: [usize; 2],
+    omitted: [usize; 2],
     first: Option<(String, String)>,
 }
 
@@ -175,7 +175,7 @@ impl<S: Sink + ?Sized> Sink for Distinct<'_, S> {
             && !passed.insert(family, series)
         {
             let of = usize::from(*origin == Origin::Target);
-            passed.left_out[of] += 1;
+            passed.omitted[of] += 1;
             passed.first.get_or_insert_with(|| (family.name.to_owned(), (*source).to_owned()));
             return;
         }
@@ -185,17 +185,17 @@ impl<S: Sink + ?Sized> Sink for Distinct<'_, S> {
 
 /// A walk over everything that is shown.
 #[derive(Debug)]
-pub struct All {
-    own: Own,
+pub struct PageWalk {
+    own: OwnFamilies,
     /// Whether the sources' series of the current family are next.
     is_joining: bool,
-    current: Current,
+    current: CurrentFamily,
     walk: Walk,
 }
 
 /// The current family of the daemon.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Current {
+enum CurrentFamily {
     /// The family is shown unchanged.
     #[default]
     Alone,
@@ -208,7 +208,7 @@ enum Current {
 
 /// The remaining families of the daemon.
 #[derive(Debug)]
-enum Own {
+enum OwnFamilies {
     /// The families in its segment.
     InSegment(Box<snapshot::Walk>),
     /// The collected families, with the index of the current family, and of its next series.
@@ -216,7 +216,7 @@ enum Own {
     Nothing,
 }
 
-impl All {
+impl PageWalk {
     /// Begins a walk over the families of a registry and the merged families. `names` selects
     /// families or samples; if it is empty, all are selected.
     ///
@@ -231,13 +231,13 @@ impl All {
         own.only((!names.is_empty()).then(|| names.into()));
         let filter = Filter { names: names.into(), ..Filter::default() };
         let walk = Walk::over(merged, filter);
-        let (own, current) = (Own::InSegment(Box::new(own)), Current::default());
+        let (own, current) = (OwnFamilies::InSegment(Box::new(own)), CurrentFamily::default());
         Ok(Self { own, is_joining: false, current, walk })
     }
 
     /// Begins a walk over the families of sources, without the daemon.
     pub fn of_sources(merged: &Arc<MergedFamilies>, filter: Filter) -> Self {
-        let (own, current) = (Own::Nothing, Current::default());
+        let (own, current) = (OwnFamilies::Nothing, CurrentFamily::default());
         Self { own, is_joining: false, current, walk: Walk::over(merged, filter) }
     }
 
@@ -247,31 +247,31 @@ impl All {
     pub fn step_own<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
         loop {
             if self.is_joining
-                && let Current::Shared(own_family) = self.current
+                && let CurrentFamily::Shared(own_family) = self.current
             {
                 if self.walk.pass(own_family.name, sink, &is_full) {
                     return true;
                 }
                 self.walk.place.end();
-                (self.is_joining, self.current) = (false, Current::Alone);
+                (self.is_joining, self.current) = (false, CurrentFamily::Alone);
             }
             let Self { own, is_joining, current, walk } = self;
             match own {
                 // The collected families need no copy here, because there is no family to join.
-                Own::InSegment(families) if walk.merged.names.is_empty() => {
+                OwnFamilies::InSegment(families) if walk.merged.names.is_empty() => {
                     let is_more = families.step(sink, is_full);
                     if !is_more {
-                        *own = Own::Nothing;
+                        *own = OwnFamilies::Nothing;
                     }
                     return is_more;
                 }
-                Own::InSegment(families) => {
-                    let mut beside = Beside { sink, current, walk };
+                OwnFamilies::InSegment(families) => {
+                    let mut shared = SharedFamilySink { sink, current, walk };
                     let is_more = families.families(
-                        &mut beside,
-                        |beside| is_full(beside.sink),
-                        |beside, is_last| {
-                            *is_joining = beside.is_shared() && is_last();
+                        &mut shared,
+                        |shared| is_full(shared.sink),
+                        |shared, is_last| {
+                            *is_joining = shared.is_shared() && is_last();
                             *is_joining
                         },
                     );
@@ -279,32 +279,32 @@ impl All {
                         // Copy them, because they are few.
                         let mut recorder = Recorder::unchecked();
                         while families.step(&mut recorder, |_| false) {}
-                        *own = Own::Collected(recorder.finish().0, 0, 0);
+                        *own = OwnFamilies::Collected(recorder.finish().0, 0, 0);
                     }
                     if is_more && !*is_joining {
                         return true;
                     }
                 }
-                Own::Collected(families, at, series) => {
+                OwnFamilies::Collected(families, at, series) => {
                     let Some(family) = families.get(*at) else {
                         walk.place.end();
-                        *own = Own::Nothing;
+                        *own = OwnFamilies::Nothing;
                         return false;
                     };
-                    let mut beside = Beside { sink, current, walk };
+                    let mut shared = SharedFamilySink { sink, current, walk };
                     let RecordedFamily { name, help, kind, bare, .. } = family;
                     let shown = ShownMetadata { name, help, kind: *kind, bare: *bare };
-                    let is_full = |beside: &Beside<'_, S>| is_full(beside.sink);
-                    let next = family.pass(&Labels::new(), shown, *series, &mut beside, is_full);
+                    let is_full = |shared: &SharedFamilySink<'_, S>| is_full(shared.sink);
+                    let next = family.pass(&Labels::new(), shown, *series, &mut shared, is_full);
                     if let Some(next) = next {
                         *series = next;
                         return true;
                     }
                     (*at, *series) = (*at + 1, 0);
                     let is_same = |next: &RecordedFamily| next.name == *name && next.bare == *bare;
-                    *is_joining = !families.get(*at).is_some_and(is_same) && beside.is_shared();
+                    *is_joining = !families.get(*at).is_some_and(is_same) && shared.is_shared();
                 }
-                Own::Nothing => return false,
+                OwnFamilies::Nothing => return false,
             }
         }
     }
@@ -319,7 +319,7 @@ impl All {
         let is_more = self.walk.step(sink, is_full);
         let Walk { merged, filter, place, .. } = &self.walk;
         if !is_more && filter.names.is_empty() && !filter.is_part() {
-            merged.left_out.note(place.passed.left_out, place.passed.first.as_ref());
+            merged.omitted.note(place.passed.omitted, place.passed.first.as_ref());
         }
         is_more
     }
@@ -327,37 +327,41 @@ impl All {
 
 /// A sink that passes on families of the daemon, in their shown form next to the families of
 /// sources.
-struct Beside<'w, S: ?Sized> {
+struct SharedFamilySink<'w, S: ?Sized> {
     sink: &'w mut S,
-    current: &'w mut Current,
+    current: &'w mut CurrentFamily,
     walk: &'w mut Walk,
 }
 
-impl<S: ?Sized> Beside<'_, S> {
+impl<S: ?Sized> SharedFamilySink<'_, S> {
     /// Returns whether sources contain series of the current family.
     fn is_shared(&self) -> bool {
-        let Current::Shared(own_family) = *self.current else { return false };
+        let CurrentFamily::Shared(own_family) = *self.current else { return false };
         self.walk.merged.names[own_family.name].is_shared
     }
 }
 
-impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
+impl<S: Sink + ?Sized> Sink for SharedFamilySink<'_, S> {
     fn family(&mut self, family: &FamilyHeader<'_>) {
         let Walk { merged, place, done, .. } = &mut *self.walk;
         let current = match merged.may_share(family) {
-            false => Current::Alone,
-            true => merged.own_family(family).map_or(Current::Late, Current::Shared),
+            false => CurrentFamily::Alone,
+            true => merged.own_family(family).map_or(CurrentFamily::Late, CurrentFamily::Shared),
         };
         if current != *self.current {
             place.end();
             *self.current = match current {
                 // A repeated name is shown unchanged.
-                Current::Shared(own_family) if !done.insert(own_family.name) => Current::Alone,
+                CurrentFamily::Shared(own_family) if !done.insert(own_family.name) => {
+                    CurrentFamily::Alone
+                }
                 current => current,
             };
         }
         match *self.current {
-            Current::Shared(own_family) => self.sink.family(&merged.as_shown(own_family, family)),
+            CurrentFamily::Shared(own_family) => {
+                self.sink.family(&merged.as_shown(own_family, family))
+            }
             _ => self.sink.family(family),
         }
     }
@@ -366,13 +370,13 @@ impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let Walk { merged, place, late, .. } = &mut *self.walk;
         let own_family = match *self.current {
-            Current::Alone => return self.sink.series(family, series),
-            Current::Late => {
+            CurrentFamily::Alone => return self.sink.series(family, series),
+            CurrentFamily::Late => {
                 late.add(family.name, family.kind);
-                *self.current = Current::Alone;
+                *self.current = CurrentFamily::Alone;
                 return self.sink.series(family, series);
             }
-            Current::Shared(own_family) => own_family,
+            CurrentFamily::Shared(own_family) => own_family,
         };
         let family = merged.as_shown(own_family, family);
         if merged.names[own_family.name].is_mixed {
@@ -420,7 +424,7 @@ mod tests {
         escaping: Escaping,
     ) -> String {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut all = All::over(own, merged, &names).unwrap();
+        let mut all = PageWalk::over(own, merged, &names).unwrap();
         let mut encoder = Encoder::new(Format::Text, escaping);
         // A separate step for each series.
         while all.step_own(&mut encoder, |_| true) {}
@@ -455,7 +459,7 @@ mod tests {
                         # TYPE z gauge\nz{segment=\"1\",a=\"\"} 4\n";
         let merged = Arc::new(MergedFamilies::merge(&own, vec![snapshot(Origin::File, 1, &file)]));
         assert_eq!(text(&own, &merged), expected);
-        assert_eq!(merged.left_out.count(Origin::File), 2);
+        assert_eq!(merged.omitted.count(Origin::File), 2);
         let filter = Filter { source: Some("1".to_owned()), ..Filter::default() };
         let mut walk = Walk::over(&merged, filter);
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
@@ -499,13 +503,13 @@ mod tests {
         );
         assert_eq!(text(&own, &merged), all);
         assert_eq!(
-            [Origin::File, Origin::Target].map(|origin| merged.left_out.count(origin)),
+            [Origin::File, Origin::Target].map(|origin| merged.omitted.count(origin)),
             [1, 1]
         );
         assert_eq!(conflicts(&merged), []);
         assert_eq!(shown(&own, &merged, &["jobs_total"], Escaping::default()), jobs);
         assert!(shown(&own, &merged, &["alone"], Escaping::default()).starts_with("# TYPE alone"));
-        assert_eq!(merged.left_out.count(Origin::Target), 1);
+        assert_eq!(merged.omitted.count(Origin::Target), 1);
     }
 
     #[test]

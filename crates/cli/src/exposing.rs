@@ -15,7 +15,7 @@ use quipu::exposition::{
 use quipu::snapshot::{FamilyHeader, FamilyKey, Series, Sink};
 use quipu_segment::printable;
 
-use quipu_agent::{AgentReadings, All, Filter, MergedFamilies, Reading, ReadingRequest};
+use quipu_agent::{AgentReadings, Filter, MergedFamilies, PageWalk, Reading, ReadingRequest};
 use quipu_client::via;
 use quipu_http::{Request, Response, Steps, text};
 use quipu_intake::Inputs;
@@ -45,7 +45,7 @@ enum Stage {
     Waiting(Arc<MergedFamilies>),
     /// The wanted series are being shown. The guard delays replacements until the series of inputs
     /// were shown.
-    Showing(Box<All>, Option<ScrapeGuard<'static>>),
+    Showing(Box<PageWalk>, Option<ScrapeGuard<'static>>),
 }
 
 impl ScrapeSteps {
@@ -119,7 +119,7 @@ impl ScrapeSteps {
             Reading::Families(_) | Reading::Stale => Arc::default(),
         };
         self.stage = if self.filter.is_part() {
-            Stage::Showing(Box::new(All::of_sources(&merged, self.filter.clone())), None)
+            Stage::Showing(Box::new(PageWalk::of_sources(&merged, self.filter.clone())), None)
         } else {
             Stage::Waiting(merged)
         };
@@ -135,9 +135,9 @@ impl ScrapeSteps {
             return false;
         };
         let intake = self.inputs.intake();
-        let all = All::over(intake.registry(), merged, &self.filter.names);
+        let all = PageWalk::over(intake.registry(), merged, &self.filter.names);
         // An invalid segment is impossible here, because it would be rejected when it is opened.
-        let all = all.unwrap_or_else(|_| All::of_sources(merged, self.filter.clone()));
+        let all = all.unwrap_or_else(|_| PageWalk::of_sources(merged, self.filter.clone()));
         self.stage = Stage::Showing(Box::new(all), Some(scraping));
         true
     }

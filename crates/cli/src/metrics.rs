@@ -254,8 +254,8 @@ fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
     scope.gauge_fn(description("input_families_unused", unused), || {
         intake.swept_usage().unused as f64
     })?;
-    let left_out = "Exemplars that were left out since --input-bytes has little room.";
-    scope.counter_fn(description("input_exemplars_left_out", left_out), || {
+    let help = "Exemplars that were left out since --input-bytes has little room.";
+    scope.counter_fn(description("input_exemplars_left_out", help), || {
         intake.swept_usage().exemplars as f64
     })?;
     let free = "Families that were freed, and whose memory waits for new names.";

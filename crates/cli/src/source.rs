@@ -7,7 +7,7 @@ use std::time::Duration;
 use quipu::snapshot::Sink;
 
 use crate::state::State;
-use quipu_agent::{AgentReadings, All, MergedFamilies, Reading};
+use quipu_agent::{AgentReadings, MergedFamilies, PageWalk, Reading};
 use quipu_client::via::Via;
 use quipu_intake::Shared;
 use quipu_intake::gate::ScrapeGuard;
@@ -74,7 +74,7 @@ impl outputs::Source for Source {
             Some(watched) => self.merge(watched),
             None => (Arc::default(), self.enter()),
         };
-        let mut all = All::over(self.state.intake.registry(), &merged, &[])?;
+        let mut all = PageWalk::over(self.state.intake.registry(), &merged, &[])?;
         while all.step_own(&mut sink, |_| false) {}
         drop(scraping);
         while all.step_rest(&mut sink, |_| false) {}

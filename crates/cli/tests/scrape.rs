@@ -316,7 +316,7 @@ fn all_variants_of_a_name_are_shown() {
     assert_eq!(value(&text, "c_total"), Some(1.0), "{text}");
     assert!(!text.contains("a_total{q=\"2\"}") && !text.contains("a_total{r="), "{text}");
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
-    assert!(errors.contains("other.quipu: families are left out"), "{errors}");
+    assert!(errors.contains("other.quipu: families are omitted"), "{errors}");
     assert!(errors.contains("a_total (first in ") && errors.contains("/a.quipu)"), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }

@@ -75,8 +75,8 @@ pub enum InspectFormat {
 pub(crate) const MAX_COPY: u64 = 1 << 30;
 
 /// Returns a message about series that are not shown; `None` if all are shown.
-pub(crate) fn left_out_message(count: u64) -> Option<String> {
-    let message = "series changed again and again while they were read, and are left out";
+pub(crate) fn omitted_message(count: u64) -> Option<String> {
+    let message = "series changed again and again while they were read, and are omitted";
     (count > 0).then(|| format!("{count} {message}"))
 }
 
@@ -100,23 +100,23 @@ pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
     {
         return Err(Error::new(format_args!("{}: {message}", printable(file))));
     }
-    let (shown, left_out) = if *history {
+    let (shown, omitted) = if *history {
         let history = History::read(file, inspection, *last, metric, *format)
             .map_err(|message| Error::new(format_args!("{}: {message}", printable(file))))?;
         (print(|out| history.write(*format, file, out)), None)
     } else {
         let shown = print(|out| write_values(&inspection, *format, file, out));
-        (shown, left_out_message(inspection.left_out()))
+        (shown, omitted_message(inspection.omitted()))
     };
     // Assume no damage if the reader closed the output early.
     let is_sound = shown?.unwrap_or(true);
-    if let Some(message) = &left_out {
+    if let Some(message) = &omitted {
         warn(&format_args!("{}: {message}", printable(file)));
     }
     if !is_sound {
         warn(&format_args!("{}: damaged: only a part of it is shown", printable(file)));
     }
-    Ok(Coverage::part_if(!is_sound || left_out.is_some()))
+    Ok(Coverage::part_if(!is_sound || omitted.is_some()))
 }
 
 fn unreadable(file: &Path, error: &io::Error) -> Error {

@@ -49,7 +49,7 @@ pub(crate) struct Look {
     name: String,
     problems: Vec<String>,
     more_problems: usize,
-    left_out: usize,
+    omitted: usize,
 }
 
 /// A family of series.
@@ -168,8 +168,8 @@ impl Look {
     /// Returns the unreadable files and lines, each in a sentence.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.problems.clone();
-        if self.left_out > 0 {
-            let message = format!("{} series are left out: there are too many", self.left_out);
+        if self.omitted > 0 {
+            let message = format!("{} series are omitted: there are too many", self.omitted);
             problems.push(self.with_target(&message));
         }
         if self.more_problems > 0 {
@@ -228,7 +228,7 @@ impl Look {
             || self.texts.len() >= MAX_TEXTS
             || self.points.len() >= MAX_POINTS;
         if is_full {
-            self.left_out += 1;
+            self.omitted += 1;
             return;
         }
         let begin = self.texts.len();
@@ -249,7 +249,7 @@ impl Look {
             }
             None => {
                 self.texts.truncate(begin);
-                self.left_out += 1;
+                self.omitted += 1;
             }
         }
     }

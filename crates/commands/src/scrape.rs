@@ -53,7 +53,7 @@ Examples:
   quipu scrape --metric queue_length=gauge,max /run/ruby
 
 KIND is counter, gauge, histogram or summary. AGGREGATION is sum (the default), min, max or \
-most_recent. Files and paths that cannot be used are left out, named on standard error, and counted in \
+most_recent. Files and paths that cannot be used are omitted, named on standard error, and counted in \
 quipu_scrape_files_skipped_total; the exit code is 3 then. With --listen, each scrape looks at the \
 paths again.";
 

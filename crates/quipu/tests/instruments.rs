@@ -290,7 +290,7 @@ fn exemplars_are_kept_and_replaced() {
     assert_eq!(
         lines(&registry),
         [r#"c{} 6 # ["trace_id", "de", "span", "f"] 2"#],
-        "an exemplar that is too long is left out"
+        "an exemplar that is too long is omitted"
     );
     let none: Counter = registry.register(about("none")).unwrap();
     none.inc_with_exemplar(1, &[("trace_id", "abc")]);

@@ -435,7 +435,7 @@ fn an_exemplar_of_a_copy_is_whole() {
         n += 7;
         keep(&counter, n);
     };
-    // What was written last stays until the copy is read: nothing is left out.
+    // What was written last stays until the copy is read: nothing is omitted.
     copy_at_each(&path, change, |text| assert_eq!(whole_exemplars(&text), 1, "{text}"));
     // Threads that write all the time.
     let is_over = AtomicBool::new(false);
@@ -544,7 +544,7 @@ fn a_copy_shows_the_counts_of_ended_processes_once() {
                 let text = text_of(copy.clone());
                 let most = started.load(Relaxed);
                 let Some(line) = lines(&text, "g ").pop() else {
-                    assert!(least == 0 || copy.left_out() > 0, "{text}");
+                    assert!(least == 0 || copy.omitted() > 0, "{text}");
                     continue;
                 };
                 let sum: f64 = line.split(' ').nth(1).unwrap().parse().unwrap();

@@ -62,7 +62,7 @@ impl Segment {
     /// reads their words again from the file because they moved during the copy.
     ///
     /// A walk over a family of the copy shows the same as in a process that has the file open. A
-    /// series that keeps changing while it is read is skipped and [counted](Segment::left_out). A
+    /// series that keeps changing while it is read is skipped and [counted](Segment::omitted). A
     /// lookup by labels can miss a series that is just being created.
     ///
     /// Use a copy for one walk over each family, or for a few. The work on one copy is bounded for

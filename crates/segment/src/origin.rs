@@ -38,7 +38,7 @@ pub(crate) struct Origin {
     /// The number of words of side allocations that may still be added up.
     work: AtomicU64,
     /// The number of series that are not shown, because they kept moving.
-    left_out: AtomicU64,
+    omitted: AtomicU64,
     /// The numbers of the hidden families, in ascending order.
     #[allow(
         clippy::disallowed_types,
@@ -70,7 +70,7 @@ impl Origin {
             readings: AtomicU64::new(0),
             budget: AtomicU64::new(MIN_BUDGET + BUDGET * words),
             work: AtomicU64::new(MIN_WORK + WORK * words),
-            left_out: AtomicU64::new(0),
+            omitted: AtomicU64::new(0),
             hidden: Default::default(),
         }
     }
@@ -104,12 +104,12 @@ impl Origin {
 
     /// Counts series that are not shown.
     pub(crate) fn leave_out(&self, series: u64) {
-        self.left_out.fetch_add(series, Ordering::Relaxed);
+        self.omitted.fetch_add(series, Ordering::Relaxed);
     }
 
     /// Returns the number of series that are not shown.
-    pub(crate) fn left_out(&self) -> u64 {
-        self.left_out.load(Ordering::Relaxed)
+    pub(crate) fn omitted(&self) -> u64 {
+        self.omitted.load(Ordering::Relaxed)
     }
 
     /// Hides these families.

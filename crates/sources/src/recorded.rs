@@ -290,7 +290,7 @@ impl Recorder {
         let reason = flaw(family, beside);
         self.is_skipping = reason.is_some();
         if let (Some(reason), None) = (reason, &self.flaw) {
-            self.flaw = Some(format!("the metric {:?} is left out: {reason}", family.name));
+            self.flaw = Some(format!("the metric {:?} is omitted: {reason}", family.name));
         }
     }
 
@@ -747,7 +747,7 @@ mod tests {
         ] {
             let (text, flaw) = of_labels(kind, labels, value);
             assert_eq!(text, "", "{labels:?}");
-            assert!(flaw.unwrap().contains("the metric \"mode\" is left out"), "{labels:?}");
+            assert!(flaw.unwrap().contains("the metric \"mode\" is omitted"), "{labels:?}");
         }
         for (kind, labels, value, line) in [
             (Kind::Gauge, &["le", "quantile"][..], one, "le=\"v\",quantile=\"v\"} 1"),

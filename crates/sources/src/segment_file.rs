@@ -38,7 +38,7 @@ pub struct Header {
     /// The bytes in use.
     pub used: u64,
     /// The number of series that were omitted, because they kept changing during the reading.
-    pub left_out: u64,
+    pub omitted: u64,
 }
 
 impl SegmentFile {
@@ -119,7 +119,7 @@ pub fn visit(path: &Path, file: &File, most: u64, sink: &mut impl Sink) -> Resul
     let copy = Segment::copy_of(path, file, most).map_err(|error| error.to_string())?;
     let (instance, created, used) = (copy.instance(), copy.created(), copy.used());
     Registry::from_segment(copy.clone()).visit(sink).map_err(|error| error.to_string())?;
-    Ok(Header { instance, created, used, left_out: copy.left_out() })
+    Ok(Header { instance, created, used, omitted: copy.omitted() })
 }
 
 /// Returns the device and the inode number of a file.

@@ -7,7 +7,7 @@ use quipu::Registry;
 use quipu::exposition::{Encoder, Escaping, Format};
 
 use super::super::merged::MergedFamilies;
-use super::super::walk::All;
+use super::super::walk::PageWalk;
 use super::*;
 
 /// Creates a scraper of a target that sends these responses, one after the other.
@@ -53,7 +53,7 @@ fn scraper(responses: Vec<String>) -> Scraper {
 fn shown(snapshot: Arc<SourceSnapshot>) -> String {
     let own = Registry::new();
     let merged = Arc::new(MergedFamilies::merge(&own, vec![snapshot]));
-    let mut all = All::over(&own, &merged, &[]).unwrap();
+    let mut all = PageWalk::over(&own, &merged, &[]).unwrap();
     let mut encoder = Encoder::new(Format::Text, Escaping::default());
     while all.step_own(&mut encoder, |_| true) {}
     while all.step_rest(&mut encoder, |_| true) {}

@@ -151,7 +151,7 @@ fn a_damaged_file_hides_no_other() {
     assert!(!has(&daemon, &good("in_use")) && has(&daemon, &good("late")));
     assert_eq!(daemon.sample("quipu_segments_watched{state=\"unreadable\"}"), 5.0);
     // Each fault is logged only once.
-    let faults = || daemon.log().iter().filter(|line| line.contains("is left out")).count();
+    let faults = || daemon.log().iter().filter(|line| line.contains("is omitted")).count();
     assert_eq!(faults(), 5, "{:#?}", daemon.log());
     exposition(&daemon);
     assert_eq!(faults(), 5);
@@ -296,7 +296,7 @@ fn contradictions_are_kept_apart_and_counted() {
     let of = ["name", "about", "first", "second"].map(|field| event[field].as_str().unwrap());
     assert_eq!(of, ["size", "type", "a", "b"]);
     let result = event["result"].as_str().unwrap();
-    assert!(result.starts_with("that of the second is left out; /metrics?segment="), "{event}");
+    assert!(result.starts_with("that of the second is omitted; /metrics?segment="), "{event}");
     // Received metrics are shown together with the metrics of files.
     let body = b"# TYPE sent gauge\nsent 1\n";
     assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 204);

@@ -139,7 +139,7 @@ fn labels_take_precedence_over_common_attributes() {
     for receiver in [&url, &receiver.url] {
         let labels = format!("receiver=\"{receiver}/v1/metrics\",reason=\"invalid\"");
         let name = format!("quipu_otlp_output_points_dropped_total{{{labels}}}");
-        wait_until("one is left out", || daemon.sample(&name) > 0.0);
+        wait_until("one is omitted", || daemon.sample(&name) > 0.0);
     }
     let given = "deployment.zone=\"a, b\"";
     let east = "service.namespace=\"east\",service.name=\"shop\"";

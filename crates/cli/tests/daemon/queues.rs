@@ -77,7 +77,7 @@ fn a_queue_brings_all_samples_of_an_outage_over_kills() {
 }
 
 #[test]
-fn no_snapshot_is_left_out_while_a_receiver_fails() {
+fn no_snapshot_is_omitted_while_a_receiver_fails() {
     let home = Home::new();
     let is_up = Arc::new(Mutex::new(false));
     let up = Arc::clone(&is_up);
@@ -109,7 +109,7 @@ fn no_snapshot_is_left_out_while_a_receiver_fails() {
 
 /// After a start, the first request may take several seconds, and this receiver does not respond.
 #[test]
-fn no_snapshot_is_left_out_while_a_request_gets_no_response() {
+fn no_snapshot_is_omitted_while_a_request_gets_no_response() {
     let home = Home::new();
     let is_up = Arc::new((Mutex::new(false), Condvar::new()));
     let up = Arc::clone(&is_up);

@@ -274,7 +274,7 @@ fn a_file_that_is_cut_or_removed_ends_only_its_own_recording() {
 }
 
 #[test]
-fn files_of_others_are_left_out() {
+fn files_of_others_are_omitted() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
 

@@ -94,7 +94,7 @@ impl Serialize for Document<'_> {
         object.serialize_field("other_bytes", &report.other_bytes())?;
         object.serialize_field("families", &Families(self))?;
         // Both are complete, because the walk over the series is over.
-        object.serialize_field("left_out", &self.inspection.left_out())?;
+        object.serialize_field("left_out", &self.inspection.omitted())?;
         let mut damage = self.damage.borrow_mut();
         damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
         damage.dedup();

@@ -9,8 +9,8 @@ use quipu::snapshot::{ALONE, Decoder, Value, each_series};
 use quipu_segment::inspect::{FamilySeen, HeaderSeen, Inspection, Report};
 use quipu_segment::printable;
 
-use super::left_out_message;
 use super::names::{exact, number, series_text};
+use super::omitted_message;
 use super::processes;
 
 /// Writes everything. Returns whether the file is sound.
@@ -48,7 +48,7 @@ pub(super) fn write(
             damage.extend(values(inspection, family, out)?);
         }
     }
-    if let Some(message) = left_out_message(inspection.left_out()) {
+    if let Some(message) = omitted_message(inspection.omitted()) {
         title("left out", out)?;
         writeln!(out, "  {message}")?;
     }

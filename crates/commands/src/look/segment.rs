@@ -12,7 +12,7 @@ use quipu_sources::segment_file;
 
 use super::Look;
 use super::sink::LookSink;
-use crate::inspect::{MAX_COPY, left_out_message};
+use crate::inspect::{MAX_COPY, omitted_message};
 
 /// Passes on the series of a segment file that scrapes show. Returns the number of omitted series,
 /// and the damage.
@@ -22,11 +22,11 @@ pub(crate) fn visit(
     sink: &mut impl Sink,
 ) -> io::Result<(u64, Vec<Damage>)> {
     if let Ok(header) = segment_file::visit(name, &file, MAX_COPY, sink) {
-        return Ok((header.left_out, Vec::new()));
+        return Ok((header.omitted, Vec::new()));
     }
     let inspection = Inspection::of_open_copy(name, file, MAX_COPY)?;
     let damage = visit_inspected(&inspection, sink);
-    Ok((inspection.left_out(), damage))
+    Ok((inspection.omitted(), damage))
 }
 
 /// Adds the series of a segment file. Damaged series are omitted, and reported with the name.
@@ -34,7 +34,7 @@ pub(super) fn read(file: File, name: &Path, look: &mut Look) -> Result<(), Strin
     let visited = visit(file, name, &mut LookSink::new(look));
     let (count, damage) = visited.map_err(|error| error.to_string())?;
     let name = printable(name);
-    if let Some(message) = left_out_message(count) {
+    if let Some(message) = omitted_message(count) {
         look.add_problem(format!("{name}: {message}"));
     }
     if let Some(first) = damage.first() {

@@ -23,7 +23,7 @@ pub(super) struct DedupSink<'a> {
     /// The first omitted names of the current path, with the path that shows them.
     names: Vec<String>,
     /// The number of omitted names of the current path, and of all paths.
-    left_out: usize,
+    omitted: usize,
     repeated: u64,
     /// Whether the current family would make a scraper refuse the whole page.
     is_refused: bool,
@@ -44,7 +44,7 @@ impl<'a> DedupSink<'a> {
             shown: Vec::new(),
             last: None,
             names: Vec::new(),
-            left_out: 0,
+            omitted: 0,
             repeated: 0,
             is_refused: false,
         }
@@ -55,18 +55,18 @@ impl<'a> DedupSink<'a> {
         self.is_segment = is_segment;
         self.shown.push((path, ShownNames::default()));
         self.names.clear();
-        (self.last, self.left_out) = (None, 0);
+        (self.last, self.omitted) = (None, 0);
     }
 
     /// Returns the current path and a message about its omitted families, if there are any.
-    pub(super) fn left_out_message(&self) -> Option<(&str, String)> {
-        let (path, _) = self.shown.last().filter(|_| self.left_out > 0)?;
-        let more = match self.left_out - self.names.len() {
+    pub(super) fn omitted_message(&self) -> Option<(&str, String)> {
+        let (path, _) = self.shown.last().filter(|_| self.omitted > 0)?;
+        let more = match self.omitted - self.names.len() {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
         let message = format!(
-            "{path}: families are left out, since scrapers refuse their labels, or others that \
+            "{path}: families are omitted, since scrapers refuse their labels, or others that \
              come first have their names: {}{more}; scrape each path alone, or rename one of two",
             self.names.join(", ")
         );
@@ -82,7 +82,7 @@ impl<'a> DedupSink<'a> {
 
     /// Records that a family is omitted.
     fn leave_out(&mut self, family: &FamilyHeader<'_>, reason: &str) {
-        (self.left_out, self.repeated) = (self.left_out + 1, self.repeated + 1);
+        (self.omitted, self.repeated) = (self.omitted + 1, self.repeated + 1);
         if self.names.len() < MAX_NAMES {
             let suffix = suffix(family.kind, family.bare);
             self.names.push(format!("{}{suffix} ({reason})", printable(family.name)));
@@ -100,8 +100,8 @@ impl<'a> DedupSink<'a> {
         owner.map(|(path, _)| &**path)
     }
 
-    fn is_left_out(&self) -> bool {
-        self.is_refused || self.last.as_ref().is_some_and(|(.., is_left_out)| *is_left_out)
+    fn is_omitted(&self) -> bool {
+        self.is_refused || self.last.as_ref().is_some_and(|(.., is_omitted)| *is_omitted)
     }
 }
 
@@ -124,13 +124,13 @@ impl Sink for DedupSink<'_> {
                 names.add(family.name, family.kind);
             }
         }
-        if !self.is_left_out() {
+        if !self.is_omitted() {
             self.sink.family(family);
         }
     }
 
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
-        if !self.is_left_out() {
+        if !self.is_omitted() {
             self.sink.series(family, series);
         }
     }
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_that_scrapers_refuse_is_left_out_and_no_other_one() {
+    fn a_family_that_scrapers_refuse_is_omitted_and_no_other_one() {
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
         let mut sink = DedupSink::new(&mut encoder);
         sink.begin("app.quipu".into(), true);
@@ -172,7 +172,7 @@ mod tests {
             let sink: &mut dyn Sink = &mut sink;
             sink.gauge(name, "", [label]).sample(["v"], 1);
         }
-        let (_, message) = sink.left_out_message().unwrap();
+        let (_, message) = sink.omitted_message().unwrap();
         assert!(
             message.contains("bad (a label of it cannot have the name \"__name__\")"),
             "{message}"

@@ -216,7 +216,7 @@ impl Sources {
                     dedup.begin(printable(&source.path).to_string(), true);
                     let read = read(&file, &mut dedup);
                     *is_used |= read.is_ok();
-                    report_left_out(&dedup, reported);
+                    report_omitted(&dedup, reported);
                     read
                 }
                 Err(fault) => Err(fault),
@@ -235,7 +235,7 @@ impl Sources {
             directories.set_opened(opened);
             directories.collect(&mut dedup);
             *is_used |= directories.used_files() > 0;
-            report_left_out(&dedup, reported);
+            report_omitted(&dedup, reported);
         }
         dedup.end(are_several);
     }
@@ -280,8 +280,8 @@ impl SourcePath {
 }
 
 /// Reports the omitted families of the current path, once.
-fn report_left_out(dedup: &DedupSink<'_>, reported: &mut HashSet<String>) {
-    if let Some((path, message)) = dedup.left_out_message()
+fn report_omitted(dedup: &DedupSink<'_>, reported: &mut HashSet<String>) {
+    if let Some((path, message)) = dedup.omitted_message()
         && reported.insert(path.to_owned())
     {
         warn(&message);

@@ -76,19 +76,19 @@ impl Intake {
             return Ok(false);
         }
         let reserve = self.limits.bytes_for_series;
-        let (mut is_kept, mut left_out) = (false, 0);
+        let (mut is_kept, mut omitted) = (false, 0);
         for entry in self.table.of_labels(Role::Shown, name, &labels) {
             if !Class::from_schema(entry.family.schema()).grouped {
                 let mut act = |entry: &FamilyEntry, cells: &SeriesCells<'_>| match keep(
                     entry, cells, exemplar, reserve,
                 ) {
                     Some(kept) => is_kept |= kept,
-                    None => left_out += 1,
+                    None => omitted += 1,
                 };
                 change(&entry, &labels, &mut act);
             }
         }
-        self.used.exemplars.fetch_add(left_out, Ordering::Relaxed);
+        self.used.exemplars.fetch_add(omitted, Ordering::Relaxed);
         Ok(is_kept)
     }
 }

@@ -54,7 +54,7 @@ pub struct Usage {
     /// Those of them that have no series but hidden ones: see
     /// [`Intake::free_unused`](super::Intake::free_unused).
     pub unused: u64,
-    /// Exemplars that were left out since there was no room for them: see
+    /// Exemplars that were omitted since there was no room for them: see
     /// [`Intake::exemplify`](super::Intake::exemplify).
     pub exemplars: u64,
 }

@@ -213,9 +213,9 @@ impl Intake {
     }
 
     /// Takes a value that is complete in itself. `labels` may be in any order; labels with an empty
-    /// value are left out. `start` is the time at which the source began to count from zero, if it
+    /// value are omitted. `start` is the time at which the source began to count from zero, if it
     /// says so: with [`Mode::Follow`], a later start than the last one is a restart of the source,
-    /// and an earlier one a value that arrives late, which is left out. Without it, a total that is
+    /// and an earlier one a value that arrives late, which is omitted. Without it, a total that is
     /// less than the last one is a restart.
     ///
     /// Counters and classic histograms take increments and totals: a series to which some senders

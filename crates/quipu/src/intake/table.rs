@@ -212,7 +212,7 @@ impl FamilyEntry {
 }
 
 impl<'a> SortedLabels<'a> {
-    /// Sorts labels, of which at most `most` may be there. Those without a value are left out,
+    /// Sorts labels, of which at most `most` may be there. Those without a value are omitted,
     /// unless `keeps_empty`.
     pub(super) fn new(
         labels: &'a [(&'a str, &'a str)],

@@ -97,13 +97,13 @@ pub(crate) fn replay_words(
     };
     let geometry = Geometry::unpack(memory.load(head::GEOMETRY));
     let Some(geometry) = geometry else {
-        let reason = "the flight recorder's chunks cannot be: it is left out";
+        let reason = "the flight recorder's chunks cannot be: it is omitted";
         replayed.damage.push((0, reason.to_owned()));
         return replayed;
     };
     if geometry.all_words() > memory.words() {
         let reason =
-            "the flight recorder's chunks do not all lie in its record: the others are left out";
+            "the flight recorder's chunks do not all lie in its record: the others are omitted";
         replayed.damage.push((0, reason.to_owned()));
     }
     let laps = geometry.laps(memory);
@@ -147,8 +147,8 @@ pub(crate) fn replay_words(
         }
         if let Err(at) = ended {
             let reason = match budget {
-                0 => "too many cells in too few bytes: the ticks from there on are left out",
-                _ => "a tick contradicts itself: the rest of its chunk is left out",
+                0 => "too many cells in too few bytes: the ticks from there on are omitted",
+                _ => "a tick contradicts itself: the rest of its chunk is omitted",
             };
             replayed.damage.push((at as u64 * 8, reason.to_owned()));
         }

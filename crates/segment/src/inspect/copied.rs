@@ -66,10 +66,10 @@ impl Inspection {
         self.source.copied().is_some()
     }
 
-    /// Returns the number of series of a copy that are not shown: see [`Segment::left_out`]. The
+    /// Returns the number of series of a copy that are not shown: see [`Segment::omitted`]. The
     /// number grows while you read the families, because a series is counted when it is met.
-    pub fn left_out(&self) -> u64 {
-        self.source.copied().map_or(0, |copied| copied.segment.left_out())
+    pub fn omitted(&self) -> u64 {
+        self.source.copied().map_or(0, |copied| copied.segment.omitted())
     }
 }
 
@@ -113,7 +113,7 @@ impl SegmentCopy {
 
     /// Makes the cells of a series consistent, with the first cell as their sequence word. Returns
     /// false if that fails, or if the cells belong to another series by now. This series is then
-    /// counted in [`Inspection::left_out`].
+    /// counted in [`Inspection::omitted`].
     pub(super) fn settle(&self, cells: Range<u64>, is_dense: bool, id: u64) -> bool {
         let origin = self.origin();
         if !origin.moved.any(cells.clone()) {

@@ -46,7 +46,7 @@ pub struct FamilySeen {
     groups: u32,
     /// Whether its series overlap others and are not read again. This keeps the time of all walks
     /// proportional to the length of the file.
-    is_left_out: bool,
+    is_omitted: bool,
     /// Whether it is not shown, because it changed while it was copied.
     is_unsettled: bool,
     /// The words of its locks.
@@ -95,7 +95,7 @@ pub(super) fn read(source: &Source, record: &RecordHeader, report: &mut Report) 
     let mut family = match FamilySeen::read(source, record) {
         Ok(family) => family,
         Err(reason) => {
-            let reason = format!("the family {:?} is left out: {reason}", record.name);
+            let reason = format!("the family {:?} is omitted: {reason}", record.name);
             return report.add_damage(record.offset, reason);
         }
     };
@@ -104,8 +104,8 @@ pub(super) fn read(source: &Source, record: &RecordHeader, report: &mut Report) 
         copied.leave_out(walked.series.max(1));
         family.is_unsettled = true;
     }
-    family.is_left_out = walked.is_exhausted;
-    if !family.is_left_out && !family.is_unsettled {
+    family.is_omitted = walked.is_exhausted;
+    if !family.is_omitted && !family.is_unsettled {
         (family.series, family.hidden) = (walked.series, walked.hidden);
     }
     (family.series_bytes, family.free_bytes) = (walked.series_words * 8, walked.free_words * 8);
@@ -158,7 +158,7 @@ impl FamilySeen {
             free_bytes: 0,
             first,
             groups,
-            is_left_out: false,
+            is_omitted: false,
             is_unsettled: false,
             lock: keyed(head::LOCK),
             folding: word(at::FOLDING),
@@ -210,7 +210,7 @@ impl FamilySeen {
         visit: impl FnMut(&SeriesSeen<'_>),
     ) -> WalkReport {
         let mut walked = WalkReport::default();
-        if self.is_left_out || self.is_unsettled {
+        if self.is_omitted || self.is_unsettled {
             return walked;
         }
         match self.is_dense {
@@ -279,11 +279,11 @@ impl FamilySeen {
         let mark_words = Dense::mark_words(slots, self.schema.cells);
         let is_there = source.has_words(first, words) && source.has_words(marks, mark_words);
         if lanes == 0 || layout.cpus >= layout.lanes || first == 0 || marks == 0 || !is_there {
-            return self.damage(walked, first, "its series lie outside of the file: left out");
+            return self.damage(walked, first, "its series lie outside of the file: omitted");
         }
         if !source.spend(u64::from(slots) * cells * lanes + mark_words) {
             walked.is_exhausted = true;
-            return self.damage(walked, first, "its series overlap others: left out");
+            return self.damage(walked, first, "its series overlap others: omitted");
         }
         walked.series_words = u64::from(slots) * cells * lanes + mark_words;
         let bases = marks + u64::from(slots).div_ceil(64);
@@ -311,7 +311,7 @@ impl FamilySeen {
                 }
                 if !source.spend(earned.words()) {
                     walked.is_exhausted = true;
-                    return self.damage(walked, earned.first, "its lanes overlap others: left out");
+                    return self.damage(walked, earned.first, "its lanes overlap others: omitted");
                 }
                 walked.series_words += earned.words();
             }
@@ -373,12 +373,12 @@ impl FamilySeen {
                 block >= end && (BLOCK_HEAD..=own).contains(&used) && source.has_words(block, own);
             if !is_sound {
                 let reason = "a block of its series contradicts the layout: the series from there on \
-                            are left out";
+                            are omitted";
                 return self.damage(walked, block, reason);
             }
             if !source.spend(own) {
                 walked.is_exhausted = true;
-                return self.damage(walked, block, "its series overlap others: left out");
+                return self.damage(walked, block, "its series overlap others: omitted");
             }
             walked.free_words = walked.free_words.saturating_add(own);
             let words = block + BLOCK_HEAD..block + used;
@@ -412,7 +412,7 @@ impl FamilySeen {
             }
             if length < header + cells || length > words.end - at {
                 let reason = "the length of a series' record contradicts the layout: the rest of its \
-                            block is left out";
+                            block is omitted";
                 return self.damage(walked, at, reason);
             }
             words.start += length;
@@ -439,7 +439,7 @@ impl FamilySeen {
                 false => self.labels(group, &texts).filter(|_| group < self.groups),
             };
             let Some(labels) = labels else {
-                self.damage(walked, at, "the labels of a series cannot be read: it is left out");
+                self.damage(walked, at, "the labels of a series cannot be read: it is omitted");
                 continue;
             };
             if is_overflow && is_hidden {

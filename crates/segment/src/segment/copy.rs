@@ -82,8 +82,8 @@ impl Segment {
     /// it was read, so its cells could be half of one series and half of another. The number grows
     /// during a walk, because a series is counted when it is met. It is 0 for a segment that is not
     /// a copy.
-    pub fn left_out(&self) -> u64 {
-        self.region.origin().map_or(0, crate::origin::Origin::left_out)
+    pub fn omitted(&self) -> u64 {
+        self.region.origin().map_or(0, crate::origin::Origin::omitted)
     }
 }
 

@@ -190,7 +190,7 @@ impl Family {
         }
     }
 
-    /// Counts a series of a copy that is not shown: see [`Segment::left_out`].
+    /// Counts a series of a copy that is not shown: see [`Segment::omitted`].
     pub fn leave_out(&self) {
         self.inner.segment.region.origin().into_iter().for_each(|origin| origin.leave_out(1));
     }

@@ -130,7 +130,7 @@ fn a_record_that_is_used_again_has_the_cells_of_its_series() {
         let shown = shown(copy, "keyed");
         assert_right(&shown, at);
         let stay = shown.keys().filter(|texts| texts[1..].starts_with(b"stays")).count();
-        assert_eq!((stay, copy.left_out()), (20, 0), "at {at}");
+        assert_eq!((stay, copy.omitted()), (20, 0), "at {at}");
         assert!(shown.len() <= 60, "at {at}");
         assert_eq!(looked_at(&path, copy, "keyed"), shown, "at {at}");
     });
@@ -162,7 +162,7 @@ fn a_reset_family_shows_sums_from_before_or_after() {
 
 /// The budget ends the repeated reads at any place.
 #[test]
-fn a_reset_family_that_is_read_again_in_part_is_left_out() {
+fn a_reset_family_that_is_read_again_in_part_is_omitted() {
     let (_directory, path, segment) = file();
     let schema = Schema { cells: 1, floats: 0, ..schema("dense", vec![]) };
     let family = segment.family(&schema).unwrap();
@@ -182,11 +182,11 @@ fn a_reset_family_that_is_read_again_in_part_is_left_out() {
         });
         let copy = copy.unwrap();
         let looked_at = looked_at(&path, &copy, "dense");
-        let left_out = copy.left_out();
+        let omitted = copy.omitted();
         let shown: Vec<u64> = shown(&copy, "dense").into_values().collect();
         assert_eq!(looked_at.into_values().collect::<Vec<_>>(), shown);
-        assert_eq!(left_out * 2, copy.left_out());
-        assert!(if shown.is_empty() { copy.left_out() > 0 } else { shown == [3] }, "{shown:?}");
+        assert_eq!(omitted * 2, copy.omitted());
+        assert!(if shown.is_empty() { copy.omitted() > 0 } else { shown == [3] }, "{shown:?}");
         !shown.is_empty()
     };
     // Find the least budget that suffices.
@@ -251,7 +251,7 @@ fn side_allocations_are_not_added_up_without_end() {
     let open = File::options().read(true).write(true).open(&path).unwrap();
     let visit = || {
         let copy = Segment::copy_of(&path, &open, 1 << 22).unwrap();
-        let (mut found, mut left_out) = (0, 0);
+        let (mut found, mut omitted) = (0, 0);
         let family = copy.families().unwrap().remove(0);
         let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
             let at = u32::try_from(view.cells.sum(0)).unwrap();
@@ -259,10 +259,10 @@ fn side_allocations_are_not_added_up_without_end() {
             let count = sides.filter(|&at| family.side(&view.cells, at).is_some()).count();
             let is_whole = family.readings() == readings || family.is_there(view.id);
             assert_eq!(is_whole, count == LINKS);
-            (found, left_out) = (found + count as u64, left_out + u64::from(!is_whole));
+            (found, omitted) = (found + count as u64, omitted + u64::from(!is_whole));
             ControlFlow::Continue(())
         });
-        (found, left_out)
+        (found, omitted)
     };
     assert_eq!(visit(), (SERIES * LINKS as u64, 0));
     for at in shown(&segment, "keyed").into_values() {
@@ -270,10 +270,10 @@ fn side_allocations_are_not_added_up_without_end() {
         let sizes = 1 << 15 | 512_u64 << 32;
         open.write_all_at(&sizes.to_le_bytes(), (at + 2) * 8).unwrap();
     }
-    let (found, left_out) = visit();
+    let (found, omitted) = visit();
     // Each states 2^15 words. In total, this is a few times the words of the copy.
     assert!(found << 15 < (1 << 20) + 20 * (1 << 22) / 8, "{found}");
-    assert!(left_out > SERIES / 2, "{left_out}");
+    assert!(omitted > SERIES / 2, "{omitted}");
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn series_that_are_added_meanwhile_hide_none() {
     copy_at_each(&path, 301, change, |copy, at| {
         let shown = shown(copy, "keyed");
         assert_right(&shown, at);
-        assert_eq!(copy.left_out(), 0);
+        assert_eq!(copy.omitted(), 0);
         let stay = shown.keys().filter(|texts| texts[1..].starts_with(b"stays")).count();
         assert_eq!(stay, 20, "at {at}");
         assert_eq!(looked_at(&path, copy, "keyed"), shown, "at {at}");
@@ -336,7 +336,7 @@ fn cells_that_settle_are_of_one_moment() {
                 assert!(values.iter().all(|n| n * 2 == *phase), "{:?} at {at}", series.cells);
                 count += 1;
             });
-            assert_eq!((count, inspection.left_out()), (1, 0), "at {at}");
+            assert_eq!((count, inspection.omitted()), (1, 0), "at {at}");
         }
     });
     assert!(torn > 0, "the test has torn no series");

@@ -238,7 +238,7 @@ fn one_writes_and_the_next_one_takes_over() {
 }
 
 #[test]
-fn what_is_left_out_is_counted() {
+fn what_is_omitted_is_counted() {
     let segment = private();
     let families = ["a", "b", "c"].map(|name| {
         let keyed = segment.family(&schema(name, vec![label("name", None)])).unwrap();

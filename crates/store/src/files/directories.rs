@@ -106,9 +106,9 @@ impl fmt::Display for Warning {
 #[derive(Default)]
 struct ScrapeState {
     workers: Vec<FileBuffers>,
-    /// The number of files that were left out, in whole or in part, by reason.
+    /// The number of files that were omitted, in whole or in part, by reason.
     skipped: BTreeMap<&'static str, u64>,
-    /// The number of entries that were left out because their key cannot be used.
+    /// The number of entries that were omitted because their key cannot be used.
     entries: u64,
     /// The number of files that the last scrape used at least in part.
     used: usize,
@@ -338,7 +338,7 @@ impl Directories {
             let Some(found) = found.get(file as usize) else { continue };
             let message = format!(
                 "{count} of its entries have a key that is damaged or contradicts another entry; \
-                 they are left out"
+                 they are omitted"
             );
             self.warn(&mut state.warned, self.path(found), "key", message);
         }

@@ -131,13 +131,13 @@ impl Families {
         let mut taken: ShownNames = taken.into_iter().collect();
         let mut order: Vec<_> = self.by_name.iter().map(|(name, f)| (name, f.kind)).collect();
         order.sort_by_key(|(name, kind)| (*kind == Kind::Unknown, !is_legacy_name(name)));
-        let mut left_out = Vec::new();
+        let mut omitted = Vec::new();
         for (name, kind) in order {
             if !taken.take(name, kind) {
-                left_out.push(name.clone());
+                omitted.push(name.clone());
             }
         }
-        for name in left_out {
+        for name in omitted {
             let family = self.by_name.remove(&name);
             family.iter().flat_map(|family| &family.series).for_each(|series| bad(series.file));
         }

@@ -6,7 +6,7 @@
 //! is in 500 files is parsed as JSON once. [`FileStore`] is a [`Store`](crate::Store) with one file
 //! per process and metric, which Ruby's client can read.
 //!
-//! Nothing in a directory makes a scrape fail: data that cannot be used is left out, counted in
+//! Nothing in a directory makes a scrape fail: data that cannot be used is omitted, counted in
 //! `quipu_scrape_files_skipped_total`, and reported as a [warning](Warning).
 
 mod below;

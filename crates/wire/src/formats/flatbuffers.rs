@@ -15,7 +15,7 @@
 //! root      where the table is, from here: 32 bits
 //! zeros     to align the rest
 //! vtable    its own size, the table's size, for each field where it is in the table, or 0 when
-//!           the field is left out: 16 bits each
+//!           the field is omitted: 16 bits each
 //! table     how far before it the vtable is: 32 bits; then fields, the schema's first one last
 //! values    their number: 32 bits; then each. Up to 4 zeros that align them to the end
 //! id        its length: 32 bits; then its bytes. Up to 3 zeros

@@ -10,7 +10,7 @@ use quipu::{CounterFamily, Description, GaugeFamily, HistogramFamily, Info, Regi
 use quipu_wire::remote::exposition::read_families;
 
 use super::super::super::merged::MergedFamilies;
-use super::super::super::walk::All;
+use super::super::super::walk::PageWalk;
 use super::super::turns;
 use super::*;
 use quipu_sources::recorded::{Origin, SourceSnapshot};
@@ -44,7 +44,7 @@ fn shown(own: &Registry, bodies: Vec<Body>, format: PageFormat) -> Vec<u8> {
         })
     });
     let merged = Arc::new(MergedFamilies::merge(own, sources.collect()));
-    let mut all = All::over(own, &merged, &[]).unwrap();
+    let mut all = PageWalk::over(own, &merged, &[]).unwrap();
     let mut encoder = Encoder::new(format, Escaping::default());
     // A separate step for each series.
     while all.step_own(&mut encoder, |_| true) {}

@@ -682,7 +682,7 @@ mod tests {
             let copy = copy.unwrap();
             let shown = shown(&copy.families().unwrap()[0]);
             let is_shown = !shown.is_empty();
-            assert!(if is_shown { shown == [3.0] } else { copy.left_out() > 0 }, "{shown:?}");
+            assert!(if is_shown { shown == [3.0] } else { copy.omitted() > 0 }, "{shown:?}");
             seen[usize::from(is_shown)] += 1;
         }
         assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
@@ -740,7 +740,7 @@ mod tests {
             let job = String::from_utf8_lossy(&processes.texts[shown.texts.clone()]);
             assert!(shown.value <= 2.0, "{job:?} has {}", shown.value);
         }
-        assert!(copy.left_out() >= reused as u64, "{} of {reused}", copy.left_out());
+        assert!(copy.omitted() >= reused as u64, "{} of {reused}", copy.omitted());
     }
 
     /// A file is copied while one series is taken into another. At any moment of the copying,
@@ -799,7 +799,7 @@ mod tests {
                 make(&stores);
                 let shown = shown(&copy.families().unwrap()[0]);
                 assert_eq!(shown, [3.0], "{some} stores at {begin}, the others at {end}");
-                assert_eq!(copy.left_out(), 0);
+                assert_eq!(copy.omitted(), 0);
             }
         }
     }

@@ -221,7 +221,7 @@ fn the_splits_of_a_text_into_labels_have_different_hashes() {
 }
 
 #[test]
-fn a_line_that_is_left_out_changes_nothing() {
+fn a_line_that_is_omitted_changes_nothing() {
     assert_eq!(prometheus("a 1 100\na 2 200\n"), ["duplicate", "a Unknown {}1@100"]);
     let text = "# TYPE a counter\na_total 1 # {t=\"b\"} 1\na_total 2 9 # {t=\"c\"} 2\n\
         a_created 4\na_created 5 6\n";
@@ -258,7 +258,7 @@ fn suffixes_of_counters_are_of_openmetrics_alone() {
 }
 
 #[test]
-fn a_creation_that_is_not_a_number_is_left_out() {
+fn a_creation_that_is_not_a_number_is_omitted() {
     let text = "# TYPE a counter\na_total 1\na_created NaN\n";
     assert_eq!(openmetrics(text), ["a Counter {}1"]);
     assert_eq!(openmetrics("# TYPE a histogram\na_created NaN\n"), [""; 0]);
