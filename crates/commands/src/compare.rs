@@ -89,6 +89,8 @@ pub fn run(arguments: &Compare) -> Result<(), Error> {
         let svg = plot::render(&comparison).map_err(|error| failed(&error))?;
         std::fs::write(path, svg).map_err(|error| failed(&error))?;
     }
-    let text = if arguments.json { comparison.to_json() } else { comparison.to_text() };
-    print(|out| out.write_all(text.as_bytes())).map(drop)
+    if arguments.json {
+        return print(|out| comparison.write_json(out)).map(drop);
+    }
+    print(|out| out.write_all(comparison.to_text().as_bytes())).map(drop)
 }

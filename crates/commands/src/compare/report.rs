@@ -1,5 +1,7 @@
 //! The result of a comparison, as a table and as JSON.
 
+use std::io::{self, Write};
+
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -7,7 +9,7 @@ use serde::Serialize;
 use super::measure::{Entry, FormatRefusal};
 use super::sample::Sample;
 use crate::wire::{count, messages};
-use quipu_process::json::escaped;
+use quipu_process::json;
 
 /// The result of a comparison, in the form in which it is printed.
 #[derive(Serialize)]
@@ -103,9 +105,9 @@ impl Comparison {
         format!("{file}: {part}{messages} ({message}), {bytes} of {format}")
     }
 
-    pub(super) fn to_json(&self) -> String {
-        // Serializing numbers and strings cannot fail.
-        escaped(&serde_json::to_string_pretty(self).unwrap_or_default()) + "\n"
+    pub(super) fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
+        json::write(self, out)?;
+        writeln!(out)
     }
 
     pub(super) fn to_text(&self) -> String {

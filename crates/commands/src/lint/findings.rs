@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use quipu_wire::remote::exposition::text::TextLineError;
+use serde::{Serialize, Serializer};
 
 use super::Outcome;
 
@@ -81,12 +82,19 @@ impl Rule {
     }
 }
 
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name())
+    }
+}
+
 /// A fault of a metric.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     /// The name of the family or sample; empty if the fault does not belong to a metric.
     pub(super) metric: String,
     pub(super) rule: Rule,
+    #[serde(rename = "what")]
     pub(super) message: String,
     /// The first line with the fault.
     pub(super) line: Option<u64>,
@@ -95,10 +103,11 @@ pub(super) struct Finding {
 }
 
 /// An unreadable line.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Unreadable {
     pub(super) line: u64,
     pub(super) offset: usize,
+    #[serde(rename = "what")]
     pub(super) message: String,
 }
 

@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use quipu_segment::printable;
-use serde_json::{Value as Json, json};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use super::findings::{Finding, Findings, Unreadable};
 use crate::output::OutputFormat;
-use quipu_process::json::escaped;
+use quipu_process::json;
 
 pub(super) fn write(
     findings: &Findings,
@@ -49,25 +50,23 @@ fn text(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn json(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
-    let lines = findings.lines().iter().map(
-        |Unreadable { line, offset, message }| json!({"line": line, "offset": offset, "what": message}),
-    );
-    let found = findings.all().map(|Finding { metric, rule, message, line, count }| {
-        json!({
-            "metric": metric,
-            "rule": rule.name(),
-            "what": message,
-            "line": line,
-            "count": count,
-        })
-    });
-    let object = json!({
-        "families": findings.families,
-        "series": findings.series,
-        "unreadable": Json::from_iter(lines),
-        "unchecked": findings.unchecked,
-        "findings": Json::from_iter(found),
-        "more": findings.more,
-    });
-    writeln!(out, "{}", escaped(&object))
+    json::write(&Document(findings), out)?;
+    writeln!(out)
+}
+
+/// The whole object.
+struct Document<'f>(&'f Findings);
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(findings) = self;
+        let mut object = serializer.serialize_struct("Findings", 6)?;
+        object.serialize_field("families", &findings.families)?;
+        object.serialize_field("series", &findings.series)?;
+        object.serialize_field("unreadable", &findings.lines())?;
+        object.serialize_field("unchecked", &findings.unchecked)?;
+        object.serialize_field("findings", &Vec::from_iter(findings.all()))?;
+        object.serialize_field("more", &findings.more)?;
+        object.end()
+    }
 }
