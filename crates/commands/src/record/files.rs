@@ -341,7 +341,7 @@ impl Finder {
 
 /// Returns the refusal of a file beyond the limit on their number.
 fn too_many_files() -> Refusal {
-    (State::Omitted, "more files are recorded than may be".to_owned())
+    (State::LeftOut, "more files are recorded than may be".to_owned())
 }
 
 /// Returns the pause after a look with this duration.

@@ -30,7 +30,7 @@ pub enum State {
     /// The limit of the file, its disk or a limit of the process leaves no space for a recording.
     NoRoom,
     /// There are more files than the limit allows.
-    Omitted,
+    LeftOut,
     /// The file is unusable, for example because it is not a segment of this version, or because it
     /// is damaged, truncated, or too large.
     Unusable,
@@ -46,7 +46,7 @@ impl State {
         Self::Joined,
         Self::NotWritable,
         Self::NoRoom,
-        Self::Omitted,
+        Self::LeftOut,
         Self::Unusable,
     ];
 
@@ -60,7 +60,7 @@ impl State {
             Self::Joined => "joined",
             Self::NotWritable => "not_writable",
             Self::NoRoom => "no_room",
-            Self::Omitted => "left_out",
+            Self::LeftOut => "left_out",
             Self::Unusable => "unusable",
         }
     }
@@ -69,7 +69,7 @@ impl State {
     pub fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Recorded | Self::Closed => 0,
-            Self::ByProgram | Self::Exclusive | Self::Joined | Self::Omitted => 10,
+            Self::ByProgram | Self::Exclusive | Self::Joined | Self::LeftOut => 10,
             Self::NotWritable | Self::NoRoom | Self::Unusable => 60,
         })
     }
