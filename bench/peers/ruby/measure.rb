@@ -1,6 +1,6 @@
 # Times code and prints records, one JSON object per line, with the keys of `Record` in
-# bench/src/record.rs. A record is of one run: if you start this program several times, you merge
-# the runs.
+# bench/report/src/record.rs. A record is of one run: if you start this program several times, you
+# merge the runs.
 
 require "json"
 
