@@ -162,7 +162,7 @@ fn take_next(reader: &mut WriteReader<'_>, progress: &mut WriteStep<'_>) -> Opti
         }
         entry => return take(entry, 0, progress),
     };
-    take(reader.again(), taken, progress)
+    take(reader.reread(), taken, progress)
 }
 
 /// Handles an entry, without the first `taken` samples of a series.

@@ -76,11 +76,11 @@ impl Request {
     }
 
     /// Adds an exemplar to the next sample or histogram.
-    pub(super) fn exemplify(&mut self, exemplar: &ExemplarSample<'_, '_>) {
+    pub(super) fn push_exemplar(&mut self, exemplar: &ExemplarSample<'_, '_>) {
         match self {
-            Self::One(one) => one.request.exemplify(exemplar),
+            Self::One(one) => one.request.push_exemplar(exemplar),
             // Cannot fail, because a request is full long before it has no place for more strings.
-            Self::Two(two) => two.exemplify(exemplar).unwrap_or_default(),
+            Self::Two(two) => two.push_exemplar(exemplar).unwrap_or_default(),
         }
     }
 
@@ -125,7 +125,7 @@ pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
         let has_value =
             !series.samples.is_empty() || series.histograms().flatten().next().is_some();
         if has_value {
-            series.exemplars().for_each(|exemplar| out.exemplify(&exemplar));
+            series.exemplars().for_each(|exemplar| out.push_exemplar(&exemplar));
         }
         for sample in series.samples {
             out.push_sample(series.labels, &series.metadata, sample)?;

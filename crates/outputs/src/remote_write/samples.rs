@@ -148,7 +148,7 @@ impl Requests<Samples> {
         let timestamp_ms = i64::try_from(time.0 / 1_000_000).unwrap_or(i64::MAX);
         self.writer.repeated += repeated(&labels);
         let exemplar = ExemplarSample::new(&labels, exemplar.value, timestamp_ms);
-        self.writer.request.exemplify(&exemplar);
+        self.writer.request.push_exemplar(&exemplar);
     }
 
     /// Adds an end mark for a series.

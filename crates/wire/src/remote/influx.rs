@@ -336,6 +336,7 @@ impl<'a> InfluxText<'a> {
 impl InfluxLineError {
     /// Returns the error with a line number that is this much larger. Use this if your input
     /// continues an earlier one.
+    #[doc(hidden)]
     #[must_use]
     pub fn after(self, lines: u64) -> InfluxLineError {
         InfluxLineError { line: self.line + lines, ..self }

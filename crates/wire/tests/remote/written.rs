@@ -220,7 +220,7 @@ fn known_labels_are_not_read() {
             };
             if is_known {
                 count += 1;
-                let Some(Ok(Entry::Series(series))) = reader.again() else { panic!() };
+                let Some(Ok(Entry::Series(series))) = reader.reread() else { panic!() };
                 assert_eq!(owned(series.labels), read[number].0);
             }
             number += 1;
@@ -256,7 +256,7 @@ fn known_labels_of_remote_write_2_are_not_read() {
     assert!(starts.eq([(1.5, TIME, None), (1.5, TIME, Some(9))]));
     let expected = ("What it is.", "bytes", SeriesType::Histogram);
     assert_eq!((metadata.help, metadata.unit, metadata.series_type), expected);
-    let Some(Ok(Entry::Series(series))) = reader.again() else { panic!() };
+    let Some(Ok(Entry::Series(series))) = reader.reread() else { panic!() };
     assert_eq!(owned(series.labels), owned(&[("__name__", "x"), ("b", "2")]));
     assert!(reader.next().is_none());
 }
@@ -303,8 +303,8 @@ fn rewritten(version: WriteVersion, bytes: &[u8]) -> [Vec<u8>; 2] {
         match entry.unwrap() {
             Entry::Series(series) => {
                 for exemplar in series.exemplars() {
-                    one.exemplify(&exemplar);
-                    two.exemplify(&exemplar).unwrap();
+                    one.push_exemplar(&exemplar);
+                    two.push_exemplar(&exemplar).unwrap();
                 }
                 for sample in series.samples {
                     one.push(series.labels, sample.value, sample.timestamp_ms).unwrap();
@@ -375,10 +375,10 @@ fn what_is_read_can_be_written() {
     let labels = [("__name__", "x")];
     let mut request = RemoteWrite2::new();
     // An exemplar belongs only to the next sample, and its value can be zero.
-    request.exemplify(&ExemplarSample::new(&labels, 1.0, TIME)).unwrap();
+    request.push_exemplar(&ExemplarSample::new(&labels, 1.0, TIME)).unwrap();
     request.push(&[], 1.0, TIME).unwrap_err();
     request.push(&labels, 1.0, TIME).unwrap();
-    request.exemplify(&ExemplarSample::new(&[], 0.0, 0)).unwrap();
+    request.push_exemplar(&ExemplarSample::new(&[], 0.0, 0)).unwrap();
     request.push(&labels, 2.0, TIME).unwrap();
     let mut bytes = vec![];
     request.finish(&mut bytes);

@@ -277,7 +277,7 @@ impl<'a> WriteReader<'a> {
     /// # Errors
     ///
     /// Fails like [`WriteReader::next`].
-    pub fn again(&mut self) -> Option<Result<Entry<'_, 'a>, Error>> {
+    pub fn reread(&mut self) -> Option<Result<Entry<'_, 'a>, Error>> {
         if let Some(before) = self.known.take() {
             self.input = before;
         }

@@ -118,7 +118,7 @@ impl RemoteWrite1 {
 
     /// Attaches an exemplar to the next sample or histogram, and only to this one. If adding that
     /// sample fails, the exemplar is dropped.
-    pub fn exemplify(&mut self, exemplar: &ExemplarSample<'_, '_>) {
+    pub fn push_exemplar(&mut self, exemplar: &ExemplarSample<'_, '_>) {
         let ExemplarSample { labels, value, timestamp_ms } = *exemplar;
         let labels_len: usize = labels.iter().map(|label| field_len(label_len(label))).sum();
         let len = labels_len + sample_len(value, timestamp_ms, 0);
@@ -276,7 +276,7 @@ impl RemoteWrite2 {
     /// # Errors
     ///
     /// When the request already contains 2^32 strings. Then no exemplar is attached.
-    pub fn exemplify(&mut self, exemplar: &ExemplarSample<'_, '_>) -> Result<(), Error> {
+    pub fn push_exemplar(&mut self, exemplar: &ExemplarSample<'_, '_>) -> Result<(), Error> {
         let ExemplarSample { labels, value, timestamp_ms } = *exemplar;
         let mut numbers = Vec::new();
         for text in labels.iter().flat_map(|(name, value)| [name, value]) {
