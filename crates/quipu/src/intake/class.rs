@@ -1,10 +1,10 @@
-//! What tells the families of an intake apart beside their schema: the class of
-//! `docs/formats.md`, section 5.5.
+//! Distinguishes the families of an intake beyond their schema: the class of `docs/formats.md`,
+//! section 5.5.
 
 use quipu_segment::series::{Identity, Schema};
 
-/// The label of a family without labels. It makes the family keyed, so that its series can be
-/// removed and can expire.
+/// The label of a family without labels. This label makes the family keyed, because only series of
+/// keyed families can be removed and can expire.
 pub const ALONE: &str = "__none";
 
 const BARE: u8 = 1;
@@ -16,32 +16,33 @@ const ROLE: u32 = 3;
 /// The class of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Class {
-    /// The name of a counter is shown as it is, without `_total`.
+    /// Whether the name of a counter is shown unchanged, without `_total`.
     pub(crate) bare: bool,
     /// Its series belong to groups that are replaced as a whole.
     pub(crate) grouped: bool,
     /// Its only label is [`ALONE`].
     pub(crate) alone: bool,
-    /// What it is for.
+    /// The purpose of the family.
     pub(crate) role: Role,
 }
 
-/// What a family is for. Scrapes show those of one role.
+/// The purpose of a family. Scrapes only show the families of one role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Role {
-    /// It has series that scrapes show.
+    /// It contains series that scrapes show.
     #[default]
     Shown,
-    /// It has the last totals of sources that are followed into a shown family of the same name and
-    /// labels, to which others add.
+    /// It contains the last totals of sources that are followed into a shown family of the same
+    /// name and labels, which other senders add to.
     Beside,
-    /// It has the last totals of sources that are followed into other series.
+    /// It contains the last totals of sources that are followed into other series.
     Apart,
-    /// It has the help that came after the families of its name were made, and no series.
+    /// It contains no series. It stores a help that arrived after the families of its name were
+    /// made.
     Help,
 }
 
-/// The difference of a family from others of its name, in a word.
+/// Returns a word that distinguishes a family from others of the same name, such as "variant".
 pub(crate) fn identity(schema: &Schema) -> &'static str {
     match (schema.identity, Class::from_schema(schema).role) {
         (Identity::Name, _) => "name",
@@ -57,7 +58,7 @@ impl Role {
 }
 
 impl Class {
-    /// That of a schema.
+    /// Returns the class in a schema.
     pub(crate) fn from_schema(schema: &Schema) -> Self {
         if schema.identity != Identity::Variant {
             return Self::default();
@@ -68,7 +69,7 @@ impl Class {
         Self { bare: has(BARE), grouped: has(GROUPED), alone, role }
     }
 
-    /// The number in the schema.
+    /// Returns the number in the schema.
     pub(crate) const fn number(self) -> u8 {
         (self.bare as u8 * BARE)
             | (self.grouped as u8 * GROUPED)

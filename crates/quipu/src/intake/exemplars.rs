@@ -1,4 +1,4 @@
-//! Exemplars from outside, in the cells of their series.
+//! Exemplars that other programs send, in the cells of their series.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::kind::{
 };
 use crate::snapshot::Timestamp;
 
-/// An exemplar from outside.
+/// An exemplar that another program sends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "to be made by literals")]
 pub struct InputExemplar<'a> {
@@ -30,23 +30,23 @@ pub struct InputExemplar<'a> {
 impl Intake {
     /// Keeps an exemplar of the series with these labels; in a histogram, in the bucket of the
     /// exemplar's value. The exemplar replaces the earlier exemplar. If the existing exemplar is
-    /// later, nothing changes, because this exemplar would have been replaced by now.
+    /// later, it stays, because it would have replaced this one by now.
     ///
     /// Returns false if the exemplar was not kept, because
     ///
     /// - there is no such series outside of groups, its family keeps no exemplars, or it is a
     ///   summary;
     /// - the value is NaN, and the series is a counter or a histogram;
-    /// - the labels of the exemplar are too long, a name is used twice, or a name has characters
-    ///   other than letters, digits and underscores;
-    /// - another thread or process is writing an exemplar in the same place, or has recently died
-    ///   while it did;
+    /// - the labels of the exemplar are too long, a name is used twice, or a name contains
+    ///   characters other than letters, digits and underscores;
+    /// - another thread or process is writing an exemplar in the same place, or recently died while
+    ///   writing;
     /// - the exemplar would be the first of its series or bucket, and less of the segment is left
     ///   than [`Limits::bytes_for_series`](super::Limits::bytes_for_series):
     ///   [`Usage::exemplars`](super::Usage::exemplars) counts these.
     ///
-    /// Scrapers see the exemplars of counters and of buckets. Their formats have no place for other
-    /// exemplars, which are in [`Series::exemplar`](crate::snapshot::Series::exemplar).
+    /// Scrapers can see the exemplars of counters and of buckets. Their formats cannot represent
+    /// other exemplars, which you find in [`Series::exemplar`](crate::snapshot::Series::exemplar).
     ///
     /// ```
     /// use quipu::Registry;
@@ -93,7 +93,7 @@ impl Intake {
     }
 }
 
-/// Whether these are names of labels that all formats can show, each of them once.
+/// Whether all formats can show these label names, and each occurs once.
 fn are_distinct(labels: &[(&str, &str)]) -> bool {
     labels.len() <= MAX_LABELS
         && labels.iter().enumerate().all(|(i, (name, _))| {
@@ -102,7 +102,7 @@ fn are_distinct(labels: &[(&str, &str)]) -> bool {
         })
 }
 
-/// Keeps an exemplar. `None` if there is no room for it beside the bytes for series.
+/// Keeps an exemplar. Returns `None` if this would use the bytes that are reserved for series.
 fn keep(
     entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
@@ -112,7 +112,7 @@ fn keep(
     let InputExemplar { labels, value, time } = *exemplar;
     let place = match &entry.kind {
         AnyKind::Gauge(_) | AnyKind::Unknown(_) => (GAUGE_EXEMPLAR, 0),
-        // In no bucket, and not what a counter was raised by.
+        // NaN is in no bucket, and never raises a counter.
         _ if value.is_nan() => return Some(false),
         AnyKind::MixedCounter(_) => (MixedCounter::EXEMPLAR, 0),
         AnyKind::RelayCounter(_) => (RelayCounter::EXEMPLAR, 0),
@@ -123,7 +123,7 @@ fn keep(
     let segment = entry.family.segment();
     let limit = segment.limit();
     let is_scarce = || limit.saturating_sub(segment.used()) < reserve.min(limit / 4);
-    // Series without exemplars have one cell fewer.
+    // Series without exemplars use one cell fewer.
     let has_place = place.0 < cells.len();
     if has_place && is_scarce() && exemplar_takes_memory(&entry.family, cells, place) {
         return None;
@@ -150,7 +150,7 @@ mod tests {
         intake.take(metric, &[], &InputValue::Gauge(1.0), Mode::Set, None).unwrap();
         let of = |value| InputExemplar { labels: &[("id", "7")], value, time: None };
         assert!(intake.exemplify("level", &[], &of(1.0)).unwrap());
-        // Another writer has begun, or has gone on.
+        // Another writer began, or continued.
         let advance = |intake: &Intake| {
             let labels = SortedLabels::new(&[], MAX_LABELS, false).unwrap();
             let entry = intake.table.of_labels(Role::Shown, "level", &labels).into_iter().next();

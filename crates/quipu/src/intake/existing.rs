@@ -1,10 +1,10 @@
-//! Changes by callers that know the name of a metric and not which program made it, such as a
+//! Changes by callers that know the name of a metric but not which program made it, such as a
 //! shell.
 //!
-//! What is in the segment decides. A metric that an application registered under the name takes the
-//! change, with the labels that it was registered with. Otherwise the variant with the same labels
-//! takes it; otherwise a new variant is made, of the type and the buckets that the name has
-//! already. Only a name that is new takes its type from the change.
+//! The existing families decide. If an application registered a metric under the name, this metric
+//! takes the change, with the labels that the application registered. Otherwise, the variant with
+//! the same labels takes it; otherwise a new variant is made, with the existing type and buckets of
+//! the name. Only a new name takes its type from the change.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::error::Error;
 use crate::kind::{AnyKind, MetricKind, MixedCounter, RelayCounter, Total};
 
 impl Intake {
-    /// Changes a series of the metric of that name, whichever program made it. Labels of a metric
-    /// that an application registered have to be there, even if their value is empty.
+    /// Changes a series of the metric with this name, whichever program made it. If an application
+    /// registered the metric, you must pass all of its labels, even labels with an empty value.
     ///
-    /// Returns false if the change went to the overflow series, as it does for the application
-    /// itself: its limit on series is reached, or the segment is full.
+    /// Returns false if the change was counted in the overflow series, like a change by the
+    /// application itself: its limit on series is reached, or the segment is full.
     ///
     /// ```
     /// use quipu::{Description, Registry};
@@ -41,8 +41,8 @@ impl Intake {
     /// ```
     ///
     /// # Errors
-    /// A change that the metric cannot take, with what it is and what to do; and those of
-    /// [`Intake::take`].
+    /// If the metric cannot take the change; the error explains what the metric is and what to do.
+    /// Also the errors of [`Intake::take`].
     pub fn change(
         &mut self,
         metric: Metric<'_>,
@@ -65,7 +65,7 @@ impl Intake {
                 check(entry, name, change)?;
                 let values = values_of(entry.family.schema(), name, &labels)?;
                 let key = |key: &mut KeyWriter<'_>| values.iter().for_each(|value| key.text(value));
-                // Without room for the series, the change goes to the overflow series.
+                // Without room for the series, the change is counted in the overflow series.
                 if let Err(rejection @ Rejection::Collision) = self.make_in(entry, key) {
                     return Err(self.invalid(name, rejection));
                 }
@@ -93,7 +93,7 @@ impl Intake {
         }
     }
 
-    /// Makes a variant that differs from `like` in its labels alone, and changes a series of it.
+    /// Makes a variant that only differs from `like` in its labels, and changes one of its series.
     fn change_beside(
         &mut self,
         like: &Arc<FamilyEntry>,
@@ -133,7 +133,7 @@ impl Intake {
     }
 }
 
-/// Whether an intake makes families of that kind.
+/// Whether an intake makes families of this kind.
 fn can_be_made(kind: u8) -> bool {
     use crate::kind::{GaugeKind, HistogramLayout, SummaryLayout, UnknownKind};
     [
@@ -154,7 +154,7 @@ fn has_labels(entry: &FamilyEntry, labels: &SortedLabels<'_>) -> bool {
         return labels.is_empty();
     }
     let is_there = |name: &str| schema.labels.iter().any(|label| label.name == name);
-    // No name is there twice, on either side.
+    // No name occurs twice, on either side.
     labels.iter().count() == schema.labels.len() && labels.iter().all(|(name, _)| is_there(name))
 }
 
@@ -184,7 +184,7 @@ fn change_in(
     Err(Error::invalid(name, "its series cannot be locked in time: try again"))
 }
 
-/// The values of the labels, in the order of the family's.
+/// Returns the values of the labels, in the order of the family's labels.
 fn values_of<'v>(
     schema: &Schema,
     name: &str,
@@ -227,7 +227,7 @@ fn values_of<'v>(
     values.collect()
 }
 
-/// The most values that an error lists.
+/// The maximum number of values that an error lists.
 const LISTED: usize = 10;
 
 fn label_names(schema: &Schema) -> String {
@@ -319,14 +319,14 @@ fn remedy(entry: &FamilyEntry) -> &'static str {
     }
 }
 
-/// The number, if it is whole and a 64-bit float has it exactly.
+/// Returns the number, if it is whole and a 64-bit float represents it exactly.
 fn whole(n: f64) -> Option<i64> {
-    // The cast saturates, and makes 0 of NaN.
+    // The cast saturates, and converts NaN to 0.
     let whole = n as i64;
     (whole as f64 == n && whole.unsigned_abs() <= 1 << 53).then_some(whole)
 }
 
-/// Changes the cells of a series. `check` let the change through.
+/// Changes the cells of a series. Call this after `check` has accepted the change.
 fn apply(entry: &FamilyEntry, cells: &SeriesCells<'_>, change: &Change<'_>) {
     match (&entry.kind, *change) {
         (AnyKind::Counter(_) | AnyKind::IntGauge(_), Change::Add(n)) => {
@@ -335,7 +335,8 @@ fn apply(entry: &FamilyEntry, cells: &SeriesCells<'_>, change: &Change<'_>) {
         (AnyKind::FloatCounter(_), Change::Add(n)) => cells.add_float(0, n),
         (AnyKind::MixedCounter(_), Change::Add(n)) => MixedCounter::add_to(*cells, n),
         (AnyKind::RelayCounter(_), Change::Add(n)) => {
-            // Without the lock that a death in a restart asks for, nothing is added.
+            // Adding requires a lock if a process died during a restart. Without it, the change is
+            // dropped.
             let _ = RelayCounter::relay(*cells).add_beside(entry.family.segment(), |_| n);
         }
         (AnyKind::IntGauge(_), Change::Set(n)) => {
@@ -358,14 +359,14 @@ fn apply(entry: &FamilyEntry, cells: &SeriesCells<'_>, change: &Change<'_>) {
 }
 
 impl super::input::Buckets<'_> {
-    /// The shape of a new metric.
+    /// Returns the shape of a new metric.
     fn any(&self) -> &Shape {
         match self {
             Self::OrElse(shape) | Self::Only(shape) => shape,
         }
     }
 
-    /// Whether a histogram or a summary may have this shape.
+    /// Whether a histogram or a summary can use this shape.
     fn is_of(&self, entry: &FamilyEntry) -> bool {
         let Self::Only(Shape::Classic(wanted)) = self else {
             return matches!(self, Self::OrElse(_));

@@ -1,11 +1,11 @@
 //! Samples with times: their series keep the order of the samples.
 //!
-//! The invariant: no sample that is not later than the [last one](crate::kind::SampleTime) changes
-//! its series. So a sample that is sent again counts once, also if this process has ended
-//! meanwhile: if it ended between the value and its time, the sample is later than the time in the
-//! cell, and is stored once more. Samples of one series that come in by several threads at once may
-//! be stored in any order. A total that is not less than the last one does not count as a restart
-//! of the source.
+//! The invariant: a sample only changes its series if it is later than the [last
+//! one](crate::kind::SampleTime). So a sample that is sent again counts once, even if this process
+//! ended in the meantime: if it ended between storing the value and its time, the sample is later
+//! than the time in the cell, and is stored once more. Samples of one series that arrive on several
+//! threads at once can be stored in any order. A total that is not less than the last one does not
+//! count as a restart of the source.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use super::{Intake, change, settings};
 use crate::kind::{AnyKind, GAUGE_VALUE, RelayCounter, Times};
 use crate::snapshot::Timestamp;
 
-/// How much older than the last one a sample may be. An older one is refused.
+/// The maximum age of a sample, relative to the last one. An older sample is refused.
 const LATE: Duration = Duration::from_secs(2 * 60 * 60);
 
 impl Intake {
-    /// Takes a sample whose series keeps the order of its samples. Returns false, and changes
-    /// nothing in that series, if the sample begins the order of its series: it is to be put there.
+    /// Takes a sample whose series keeps the order of its samples. Returns false, without a change
+    /// to this series, if the sample begins the order of its series: then the caller puts it there.
     ///
     /// # Errors
-    /// As for [`Intake::take`].
+    /// The errors of [`Intake::take`].
     pub(super) fn take_in_order(
         &mut self,
         metric: &Metric<'_>,
@@ -60,9 +60,9 @@ impl Intake {
         }
     }
 
-    /// Looks for the last sample among all series of these labels. Returns true if it is not before
-    /// this one. Otherwise, removes these series if the metric [replaces](Metric::replaces) those
-    /// of other families than the one with this number.
+    /// Finds the last sample among all series of these labels. Returns true if it is not before
+    /// this one. Otherwise, if the metric [replaces](Metric::replaces), removes these series from
+    /// all families except the family with this number.
     fn begin_order(
         &mut self,
         metric: &Metric<'_>,
@@ -83,7 +83,7 @@ impl Intake {
     }
 
     /// Returns the time of the last sample of the series of these labels that belong to no group, 0
-    /// if there is none; and whether one of them is in another family than `own`.
+    /// if there is none; and whether any of them is in another family than `own`.
     fn last_sample(
         &mut self,
         name: &str,
@@ -106,8 +106,9 @@ impl Intake {
         Ok((last, others))
     }
 
-    /// Removes the series of these labels like [`Intake::remove`], unless one of them has a sample
-    /// of this time or a later time: for a source that states that its series ended.
+    /// Removes the series of these labels like [`Intake::remove`], unless one of them contains a
+    /// sample of this time or a later time. Use this for a source that states that its series
+    /// ended.
     ///
     /// # Errors
     /// [`Rejection::TooNew`], [`Rejection::OutOfOrder`], and [`Rejection::Full`] if the segment
@@ -131,8 +132,8 @@ impl Intake {
     }
 }
 
-/// Puts a sample into its series if that has the time of its last sample. Returns `None`, and
-/// changes nothing, otherwise.
+/// Puts a sample into its series if the series already contains the time of its last sample.
+/// Otherwise, returns `None` and changes no series.
 #[inline]
 pub(super) fn put_next(
     entry: &FamilyEntry,
@@ -159,7 +160,7 @@ pub(super) fn put_next(
     match put(entry, cells, input, mode, times) {
         PutResult::Done => Some(Ok(())),
         PutResult::Locked => Some(Err(Rejection::Full)),
-        // Only `Intake::take` knows what to do.
+        // Only `Intake::take` can handle this.
         _ => None,
     }
 }
@@ -168,18 +169,18 @@ pub(super) fn put_next(
 #[inline]
 fn last_sample(entry: &FamilyEntry, cells: &SeriesCells<'_>, latest: u64) -> u64 {
     match &entry.kind {
-        // The head of the cells is the same for all.
+        // The first cells are the same for all.
         AnyKind::RelayCounter(_) | AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_) => {
             RelayCounter::relay(*cells).last_sample(latest)
         }
-        // Others have the time of the last increment, which says nothing of totals.
+        // Others store the time of the last increment, which is not the time of a total.
         AnyKind::MixedCounter(_) => 0,
         AnyKind::Histogram(layout) if layout.native.is_none() => 0,
         _ => sample_time(entry, cells).map_or(0, |time| time.last(latest)),
     }
 }
 
-/// Whether a value is the last one of its series.
+/// Whether a value equals the last one of its series.
 fn is_last(entry: &FamilyEntry, cells: &SeriesCells<'_>, input: &InputValue<'_>) -> bool {
     match (&entry.kind, input) {
         (_, InputValue::Gauge(n) | InputValue::Unknown(n)) => {
@@ -192,7 +193,7 @@ fn is_last(entry: &FamilyEntry, cells: &SeriesCells<'_>, input: &InputValue<'_>)
     }
 }
 
-/// The result for a sample that is older than the last one by this many nanoseconds.
+/// Returns the result for a sample that is older than the last one by this many nanoseconds.
 fn late(by: u64) -> Result<(), Rejection> {
     if Duration::from_nanos(by) > LATE { Err(Rejection::OutOfOrder) } else { Ok(()) }
 }

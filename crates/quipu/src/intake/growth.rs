@@ -1,12 +1,12 @@
-//! Totals that are followed into series that others add to.
+//! Totals that are followed into series that other senders add to.
 //!
-//! A series that is added to holds a sum alone, which says nothing of the source of a total. So the
-//! last total of each source is in a series that no scrape shows, of a family with another
-//! [`Role`]: what it has grown since is added. The growth is added first and the total stored
-//! second: a process that dies in between adds it again when the source sends its next total, and
-//! never loses it. (A note of what is about to be added would not tell whether it was: others add
-//! to the same cells, on several CPUs' lanes, so their sum says nothing. To know, each addition
-//! would have to go into a log.)
+//! A series that is added to only holds a sum, so it cannot store the last total of a source. This
+//! total is stored in a series that no scrape shows, in a family with another [`Role`], and only
+//! the growth since then is added. The growth is added first and the total stored second: if the
+//! process dies in between, the growth is added again when the source sends its next total, but it
+//! is never lost. (Logging the addition first would not help, because others add to the same cells,
+//! on several CPUs' lanes: their sum does not show whether the addition was made. Each addition
+//! would have to be written to a log.)
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::kind::{Growth, RelaySummary, Times};
 use crate::snapshot::{Native, Timestamp};
 
 impl InputValue<'_> {
-    /// Whether it has counts that [`Intake::follow_into`] can follow: a counter, a histogram or a
-    /// summary.
+    /// Whether [`Intake::follow_into`] can follow this value's counts: it is a counter, a histogram
+    /// or a summary.
     pub fn has_growth(&self) -> bool {
         !matches!(self, Self::Gauge(_) | Self::Unknown(_) | Self::Observation { .. })
     }
 }
 
 impl Intake {
-    /// Follows the total of a source, as [`Intake::take`] does with [`Mode::Follow`], and calls
-    /// `give` with the increment that it has grown by, which is to be added elsewhere: to a sum
-    /// over many sources. The first total of a source has grown from zero. No scrape shows the
-    /// series of the source itself. `give` is not called for a sample that arrives late, or again;
-    /// the increment of a summary has no quantiles.
+    /// Follows the total of a source, like [`Intake::take`] with [`Mode::Follow`], and calls `give`
+    /// with its growth, an increment that you add elsewhere: for example, to a sum over many
+    /// sources. The first total of a source has grown from zero. No scrape shows the series of the
+    /// source itself. `give` is not called for a sample that arrives late, or again. The increment
+    /// of a summary contains no quantiles.
     ///
     /// Clones of one intake may follow the same source at the same time; others, and other
     /// processes that share the segment, must not.
@@ -58,7 +58,8 @@ impl Intake {
     ///
     /// # Errors
     /// [`Rejection::Value`] for a value without counts ([`InputValue::has_growth`]), the errors of
-    /// [`Intake::take`], and that of `give`, after which the source may send the same total again.
+    /// [`Intake::take`], and the error of `give`. If `give` fails, the source can send the same
+    /// total again.
     pub fn follow_into(
         &mut self,
         metric: Metric<'_>,
@@ -82,11 +83,12 @@ impl Intake {
         }
     }
 
-    /// Adds a value to a mean over all values, and sets a gauge to it. The sum and the number of
-    /// the values are in a series that no scrape shows.
+    /// Adds a value to a mean over all values, and sets a gauge to this mean. The sum and the
+    /// number of the values are stored in a series that no scrape shows.
     ///
     /// # Errors
-    /// As for [`Intake::take`]; a value or a weight that is infinite or not a number is refused.
+    /// The errors of [`Intake::take`]; a value or a weight that is infinite or not a number is
+    /// refused.
     pub fn average(
         &mut self,
         metric: Metric<'_>,
@@ -120,7 +122,7 @@ impl Intake {
         })
     }
 
-    /// Follows a total into the series of its name and labels, to which others add.
+    /// Follows a total into the series of its name and labels, which other senders add to.
     pub(super) fn follow_beside(
         &mut self,
         metric: &Metric<'_>,
@@ -133,7 +135,7 @@ impl Intake {
         })
     }
 
-    /// Adds what a source has grown by to the series of its name and labels.
+    /// Adds the growth of a source to the series of its name and labels.
     pub(super) fn add_beside(
         &mut self,
         metric: &Metric<'_>,
@@ -144,10 +146,10 @@ impl Intake {
         if matches!(put, PutResult::Done) { Ok(()) } else { Err(Rejection::Full) }
     }
 
-    /// Follows a native histogram. Its count and its sum are followed as those of a summary, whose
-    /// series has the times of the source, and notices its restarts; another series has the last
-    /// buckets. If they contradict the count, since the source has redrawn its buckets, the count
-    /// is right.
+    /// Follows a native histogram. Its count and its sum are followed like a summary. The series of
+    /// this summary stores the times of the source, and notices its restarts; another series stores
+    /// the last buckets. If the buckets contradict the count, because the source redrew its
+    /// buckets, the count is right.
     fn follow_native(
         &mut self,
         metric: &Metric<'_>,
@@ -158,7 +160,7 @@ impl Intake {
     ) -> Result<(), Rejection> {
         let count = buckets.count();
         let summary = InputValue::Summary { quantiles: &[], count: count as f64, sum };
-        // In one family, also if the source changes its threshold.
+        // In one family, even if the source changes its threshold.
         let zero_threshold = DEFAULT_ZERO_THRESHOLD;
         let total = Native { zero_threshold, exemplars: &[], ..*buckets };
         let total = InputValue::Native { buckets: total, sum };
@@ -237,8 +239,8 @@ impl Intake {
         })
     }
 
-    /// Calls `act` while no clone adds what a source has grown by: no two add the same. What `act`
-    /// calls may do that.
+    /// Calls `act` while no clone adds the growth of a source, so no two threads add the same
+    /// growth. `act` can call functions that use `in_step` again.
     pub(super) fn in_step<R>(&mut self, act: impl FnOnce(&mut Self) -> R) -> R {
         if self.is_in_step {
             return act(self);

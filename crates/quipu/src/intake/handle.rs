@@ -1,13 +1,13 @@
-//! Handles: what was found once for a name and labels, for callers that get the same ones again and
-//! again.
+//! Handles: caches for callers that receive the same names and labels again and again.
 //!
 //! A [`FamilyHandle`] is the family of a metric with certain labels, and a [`Spot`] the place of a
-//! series in it. The handle spares the caller the search for the family, and the spot the search
-//! for the series, each of which costs about as much as the update. Both promise that a value goes
-//! to the series to which [`Intake::take`] would put it, or nowhere: a handle contains nothing of
-//! any series, no family is freed while it is used, and a series that is removed, hidden or made
-//! again is no longer at its spot. A value that goes nowhere changes nothing, and the caller takes
-//! it in the usual way, which makes the series within the limits, or refuses the value.
+//! series in this family. The handle saves the caller the search for the family, and the spot the
+//! search for the series. Each search costs about as much as the update. A value that you put
+//! through them is either stored in the series where [`Intake::take`] would put it, or not stored
+//! at all, because a handle holds no data of any series, no family is freed while it is used, and a
+//! series that is removed, hidden or made again is no longer at its spot. If a value is not stored,
+//! the caller takes it in the usual way, which makes the series within the limits, or refuses the
+//! value.
 
 use std::cell::Cell;
 use std::fmt;
@@ -26,17 +26,17 @@ use super::{Intake, settings};
 use crate::kind::{AnyKind, Times};
 use crate::snapshot::Timestamp;
 
-/// The family of a metric with certain labels. It belongs to the registry of the intake that found
-/// it, and may be used with any intake of that registry.
+/// The family of a metric with certain labels. You can use it with any intake of the registry where
+/// it was found.
 #[derive(Clone)]
 pub struct FamilyHandle(Arc<FamilyEntry>);
 
 impl Intake {
-    /// The family that takes values such as this one, with labels of these names, by
-    /// [`Intake::take_in`]. `None` if there is none yet, and for values that only [`Intake::take`]
-    /// takes: all but gauges, values of unknown type, increments and followed totals of counters,
-    /// counters of groups, and observations. A help that came later is not kept: look for the
-    /// handle once a value was taken.
+    /// Returns the family where [`Intake::take_in`] puts values such as this one, with labels of
+    /// these names. Returns `None` if there is none yet, and for values that only [`Intake::take`]
+    /// accepts: all except gauges, values of unknown type, increments and followed totals of
+    /// counters, counters of groups, and observations. A handle does not keep a help that arrives
+    /// later, so look for the handle after a value was taken.
     ///
     /// ```
     /// use quipu::Registry;
@@ -65,9 +65,9 @@ impl Intake {
         self.handle_of(&metric, &labels, input, mode)
     }
 
-    /// The family that takes values such as this one, and the spot of the series with these labels,
-    /// for [`Intake::take_at`]. `None` as for [`Intake::handle`], and if the series is not there or
-    /// not shown.
+    /// Returns the family for values such as this one, and the spot of the series with these
+    /// labels, for [`Intake::take_at`]. Returns `None` like [`Intake::handle`], and if the series
+    /// does not exist or is not shown.
     ///
     /// ```
     /// use quipu::Registry;
@@ -115,14 +115,14 @@ impl Intake {
         entry.filter(|entry| is_plain(entry, input, mode)).map(FamilyHandle)
     }
 
-    /// Takes a value as [`Intake::take`] does, if its series is there; returns false, and changes
-    /// nothing, if it is not, if the family does not take such values, or if all of the family's
-    /// series are hidden, so that another metric may have taken its name. `values` are those of the
-    /// labels, in the order of the labels' names; a wrong number of them has no series, and neither
-    /// has one that is empty, outside of groups.
+    /// Takes a value like [`Intake::take`], if its series exists. Returns false, without a change,
+    /// if it does not, if the family does not take such values, or if all of the family's series
+    /// are hidden, because another metric may have taken its name. `values` contains the values of
+    /// the labels, in the order of the labels' names. A wrong number of values matches no series,
+    /// and outside of groups, an empty value matches none either.
     ///
     /// # Errors
-    /// As for [`Intake::take`], but never for a limit.
+    /// The errors of [`Intake::take`], but never for a limit.
     #[inline]
     pub fn take_in(
         &mut self,
@@ -132,7 +132,7 @@ impl Intake {
         mode: Mode,
     ) -> Result<bool, Rejection> {
         let entry = &*handle.0;
-        // What is taken shows a series of a group again, which takes a lock.
+        // Taking a value shows a series of a group again, which requires a lock.
         let may_be_hidden =
             entry.family.hidden() > 0 && (entry.class.grouped || entry.is_dormant());
         if may_be_hidden || !is_plain(entry, input, mode) {
@@ -149,15 +149,15 @@ impl Intake {
             );
         match done.get() {
             PutResult::Done => Ok(is_there),
-            // It was not changed. The value has no times, so it is none of the others.
+            // It was not changed. The value carries no times, so it is none of the others.
             _ => Err(Rejection::Full),
         }
     }
 
-    /// Takes a value without times as [`Intake::take`] does, if its series is still at the spot
-    /// that [`Intake::locate`] found in this family. Returns false, and changes nothing, if it is
-    /// not, also if another series is there now, if the family does not take such values, and for a
-    /// value that [`Intake::take`] refuses. It does not keep a help.
+    /// Takes a value without times like [`Intake::take`], if its series is still at the spot that
+    /// [`Intake::locate`] found in this family. Returns false, without a change, if the series is
+    /// gone or another series is there now, if the family does not take such values, or if
+    /// [`Intake::take`] would refuse the value. This does not keep a help.
     #[inline]
     pub fn take_at(
         &self,
@@ -171,9 +171,9 @@ impl Intake {
         })
     }
 
-    /// Takes a sample with a time as [`Intake::take`] does in [`Order::Strict`], if its series is
-    /// still at the spot that [`Intake::locate`] found in this family, and has the time of its last
-    /// sample. Returns false, and changes nothing, as [`Intake::take_at`] does. The times are the
+    /// Takes a sample with a time like [`Intake::take`] in [`Order::Strict`], if its series is
+    /// still at the spot that [`Intake::locate`] found in this family, and stores the time of its
+    /// last sample. Returns false, without a change, like [`Intake::take_at`]. The times are the
     /// start of the source and the time of the sample.
     #[inline]
     pub fn take_next_at(
@@ -199,19 +199,19 @@ impl fmt::Debug for FamilyHandle {
 }
 
 impl FamilyHandle {
-    /// Whether nothing is to be done for the help of its name.
+    /// Whether the help of its name is already kept, or cannot be kept.
     #[inline]
     pub fn has_help(&self) -> bool {
         self.0.has_help()
     }
 
-    /// Begins to fetch the series at a spot into the cache, for callers that will change it soon.
+    /// Prefetches the series at a spot, for callers that will change it soon.
     #[inline]
     pub fn prefetch(&self, spot: Spot) {
         self.0.family.prefetch(spot);
     }
 
-    /// Calls `act` with the series at a spot, if a value of that sort may be put there.
+    /// Calls `act` with the series at a spot, if such a value can be put there.
     #[inline]
     fn put_at(
         &self,
@@ -231,7 +231,7 @@ impl FamilyHandle {
         done
     }
 
-    /// Whether there can be a series with labels of these values.
+    /// Whether there can be a series with these label values.
     #[inline]
     fn takes(&self, values: &[&str]) -> bool {
         let labels = if self.0.class.alone { 0 } else { self.0.family.schema().labels.len() };
@@ -240,13 +240,12 @@ impl FamilyHandle {
     }
 }
 
-/// Whether values of that sort are put into the cells of this family by a few additions or stores,
-/// and need nothing else.
+/// Whether putting such values into the cells of this family only takes a few additions or stores.
 #[inline]
 fn is_plain(entry: &FamilyEntry, input: &InputValue<'_>, mode: Mode) -> bool {
     match (input, &entry.kind) {
         (InputValue::Counter(_), AnyKind::MixedCounter(_)) => mode == Mode::Add,
-        // A group has its series for itself.
+        // The series of a group belong to this group only.
         (InputValue::Counter(_), AnyKind::RelayCounter(_)) => {
             entry.class.grouped || mode == Mode::Follow
         }

@@ -11,7 +11,7 @@ use crate::snapshot::{Kind, Native, Timestamp, Value};
 /// The metric that a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Metric<'a> {
-    /// The name, as the text format shows it. A counter may end in `_total` or not.
+    /// The name, as the text format shows it. A counter can end in `_total` or not.
     pub name: &'a str,
     /// The help; may be empty. The first help that is not empty is kept.
     pub help: &'a str,
@@ -35,7 +35,7 @@ pub struct Metric<'a> {
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.
     pub expiry: Option<Duration>,
-    /// The form in which [observations](InputValue::Observation) are counted.
+    /// The form that [observations](InputValue::Observation) are counted in.
     pub shape: Option<&'a Shape>,
     /// Whether its series keep exemplars: see [`Intake::exemplify`](super::Intake::exemplify). It
     /// counts when the family is made, and costs 8 bytes for each series. Summaries keep none.
@@ -89,8 +89,8 @@ pub enum InputValue<'a> {
     Unknown(f64),
     /// A histogram with classic buckets.
     Histogram {
-        /// Upper bound and number of observations of each bucket alone, by ascending bound. The
-        /// last one is `+Inf`.
+        /// Pairs of an upper bound and the number of observations of this bucket (not cumulative),
+        /// by ascending bound. The last bound is `+Inf`.
         buckets: &'a [(f64, f64)],
         /// The sum of the observations.
         sum: f64,
@@ -116,8 +116,8 @@ pub enum InputValue<'a> {
     Observation {
         /// The value.
         value: f64,
-        /// How often it counts. It is rounded to a whole number at random, so that the expected
-        /// count is right.
+        /// How often the value counts. The weight is rounded to a whole number at random, which
+        /// keeps the expected count right.
         weight: f64,
     },
 }
@@ -162,9 +162,9 @@ impl<'a> StoredSeries<'a> {
 }
 
 /// How a series keeps the order of samples with [times](Metric::time) that are followed or set. The
-/// time of its last sample is in its cells, so the order survives the process. A sample that is the
-/// last one again, or older, changes nothing; one that is older by more than two hours, or more
-/// than ten minutes in the future, is refused.
+/// series stores the time of its last sample in its cells, so the order survives the process. A
+/// sample that repeats or precedes the last one is ignored. A sample that is more than two hours
+/// older, or more than ten minutes in the future, is refused.
 ///
 /// ```
 /// use quipu::Registry;
@@ -185,7 +185,7 @@ impl<'a> StoredSeries<'a> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Order {
-    /// Values are set in the order in which they arrive, and no sample is refused for its time.
+    /// Values are set in the order of their arrival, and no sample is refused for its time.
     #[default]
     Arrival,
     /// Of several values with one time, the last one to arrive counts.
@@ -207,13 +207,14 @@ pub enum Mode {
     Set,
 }
 
-/// The form in which single observations are counted.
+/// The form that single observations are counted in.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Shape {
     /// A histogram with these upper bounds, in ascending order; `+Inf` is added.
     Classic(Vec<f64>),
-    /// A histogram with exponential buckets: the schema (-4 to 8), and the most buckets (8 to 384).
+    /// A histogram with exponential buckets: the schema (-4 to 8), and the maximum number of
+    /// buckets (8 to 384).
     Native(i8, u16),
     /// A summary with these quantiles, over this span of time.
     Summary(Vec<f64>, Duration),
@@ -227,7 +228,7 @@ pub enum Change<'a> {
     Add(f64),
     /// Sets a gauge. A new metric is a gauge.
     Set(f64),
-    /// Observes a value in a histogram or a summary, of which a new one has these buckets.
+    /// Observes a value in a histogram or a summary. A new metric gets these buckets.
     Observe(f64, Buckets<'a>),
 }
 

@@ -1,30 +1,31 @@
 //! The limits of an intake.
 
-/// What an intake makes at most. Values of series that exist are always taken.
+/// The maximum that an intake makes. Values of existing series are always taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The most series, in all families that the intake can put a value into.
+    /// The maximum number of series, in all families that the intake can put a value into.
     pub series: u64,
-    /// The most series that one source may make; see
-    /// [`Intake::set_source`](super::Intake::set_source). A source may exceed it by one for each
-    /// clone that makes a series at the same time.
+    /// The maximum number of series that one source can make; see
+    /// [`Intake::set_source`](super::Intake::set_source). A source can exceed this limit by one for
+    /// each clone that makes a series at the same time.
     pub series_per_source: u64,
-    /// The most families: sets of label names, types and settings under all names.
+    /// The maximum number of families: sets of label names, types and settings under all names.
     pub families: u64,
-    /// The most families that one source may make, in the same way: families are not removed while
-    /// intakes work, so a source that makes up names would leave no room for those of others.
+    /// The maximum number of families that one source can make, in the same way. Families are not
+    /// removed while intakes work, so without this limit, a source that invents names would use up
+    /// the room for all others.
     pub families_per_source: u64,
-    /// The most labels of a series.
+    /// The maximum number of labels of a series.
     pub labels: usize,
-    /// The most bytes of the name of a metric or a label.
+    /// The maximum length of the name of a metric or a label, in bytes.
     pub name_bytes: usize,
-    /// The most bytes of a label's value.
+    /// The maximum length of a label's value, in bytes.
     pub value_bytes: usize,
-    /// Names of metrics that begin with this are refused: those of a program that shows metrics of
-    /// another registry beside what the intake holds.
+    /// The reserved prefix: names of metrics that begin with it are refused. You can use this in a
+    /// program that shows metrics of another registry next to the intake's metrics.
     pub reserved: Option<&'static str>,
-    /// The bytes of the segment that exemplars leave to series, but at most a quarter of those up
-    /// to which it may grow; see [`Intake::exemplify`](super::Intake::exemplify).
+    /// The bytes of the segment that exemplars leave to series, but at most a quarter of the
+    /// segment's maximum size; see [`Intake::exemplify`](super::Intake::exemplify).
     pub bytes_for_series: u64,
 }
 
@@ -44,17 +45,17 @@ impl Default for Limits {
     }
 }
 
-/// What has been used of the limits.
+/// The used part of the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Series.
     pub series: u64,
     /// Families.
     pub families: u64,
-    /// Those of them that have no series but hidden ones: see
+    /// The families that only contain hidden series: see
     /// [`Intake::free_unused`](super::Intake::free_unused).
     pub unused: u64,
-    /// Exemplars that were omitted since there was no room for them: see
+    /// The exemplars that were omitted because there was no room for them: see
     /// [`Intake::exemplify`](super::Intake::exemplify).
     pub exemplars: u64,
 }

@@ -1,10 +1,10 @@
 //! How an intake makes families and series: within the limits, and only if every format can show
 //! them next to the other metrics.
 //!
-//! Two threads must not make two metrics that contradict each other at the same time. So the first
-//! shown series of a family is made under the segment's lock of registration, after a look at the
-//! families that others made until then. Further series of the family need no look, and updates of
-//! known series take no lock.
+//! Two threads must not make two contradicting metrics at the same time. So the first shown series
+//! of a family is made under the segment's registration lock, after a look at the families that
+//! others made before. Further series of the family need no look, and updates of known series take
+//! no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::exposition::{is_legacy_label, underscored_label, underscored_name};
 use crate::names;
 
 impl Intake {
-    /// Checks the names and the values of a series that is new.
+    /// Checks the names and the values of a new series.
     pub(super) fn check_names(
         &mut self,
         name: &str,
@@ -43,7 +43,7 @@ impl Intake {
                 return Err(Rejection::LabelValue);
             }
         }
-        // Series that are apart are not shown.
+        // Series with the role `Apart` are not shown.
         if role == Role::Apart || labels.iter().all(|(name, _)| is_legacy_label(name)) {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl Intake {
         }
     }
 
-    /// The family that has what is wanted, also if another thread made it.
+    /// Finds the family that matches `wanted`, even if another thread made it.
     pub(super) fn family(
         &mut self,
         wanted: &FamilyNeeds<'_>,
@@ -70,7 +70,7 @@ impl Intake {
     }
 
     /// Makes a series of a family, or shows a hidden one again; makes the family if `known` is
-    /// none. Returns the family, and whether the series is new.
+    /// `None`. Returns the family, and whether the series is new.
     pub(super) fn make(
         &mut self,
         known: Option<Arc<FamilyEntry>>,
@@ -148,7 +148,7 @@ impl Intake {
         show_again(&entry.family, key)
     }
 
-    /// Checks that a family may be made.
+    /// Checks that a family can be made.
     fn check_family_room(&self) -> Result<(), Rejection> {
         if self.table.len() as u64 >= self.limits.families {
             return Err(Rejection::Families);
@@ -160,7 +160,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Checks that a series may be made. At the limit, hidden series make room for it.
+    /// Checks that a series can be made. At the limit, hidden series are removed to make room.
     fn check_room(&mut self) -> Result<(), Rejection> {
         if self.is_full() && !self.make_room() {
             return Err(Rejection::Series);
@@ -172,14 +172,14 @@ impl Intake {
         Ok(())
     }
 
-    /// Whether the limit on series is reached, as far as this is known.
+    /// Whether the limit on series is reached, according to the last count.
     pub(super) fn is_full(&self) -> bool {
         self.used.series.load(Ordering::Relaxed) >= self.limits.series
     }
 
     /// Makes room for new series at the limit: counts the series again, because others may have
-    /// removed some, and removes hidden ones for good, like [`Intake::sweep`]. Returns false if it
-    /// finds no room.
+    /// removed some, and removes hidden ones for good, like [`Intake::sweep`]. Returns false if
+    /// this frees no room.
     ///
     /// This looks at all families. So if one look finds no room, only the next one of many calls
     /// looks again.
@@ -190,7 +190,7 @@ impl Intake {
         if !calls.is_multiple_of(families / FAMILIES_EACH + 1) {
             return false;
         }
-        // Families that cannot be read have no series to remove.
+        // Families that cannot be read contain no series to remove.
         let _ = self.table.refresh(self.registry.segment());
         self.count();
         let mut most = if self.is_full() { REMOVED_AT_ONCE } else { 0 };
@@ -199,7 +199,7 @@ impl Intake {
             if most == 0 {
                 break;
             }
-            // The fewer are hidden, the longer the search for one takes.
+            // The fewer series are hidden, the longer the search for one takes.
             if hidden > 0 && hidden >= all / SEARCHED_EACH {
                 let removed = entry.family.forget_hidden(most).unwrap_or(0);
                 most = most.saturating_sub(usize::try_from(removed).unwrap_or(usize::MAX));
@@ -216,12 +216,12 @@ impl Intake {
 
 /// The number of families that a call of [`Intake::make_room`] looks at, on average.
 const FAMILIES_EACH: u64 = 4;
-/// The number of series that the search for a hidden one looks at, on average.
+/// The maximum length of the search for a hidden series, on average.
 const SEARCHED_EACH: u64 = 64;
-/// The most hidden series that make room at once.
+/// The maximum number of hidden series that are removed at once.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// Whether a family has a series, shown or not.
+/// Whether a family contains a series, shown or not.
 fn is_there(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> bool {
     family.change(key, |_| {})
 }
@@ -246,12 +246,12 @@ fn show_again(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> Result<(), R
     Ok(())
 }
 
-/// Steps of making a series, between which a test can let another intake run.
+/// Steps of making a series. Between these steps, a test can let another intake run.
 mod step {
     /// A point that an intake reaches.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) enum Step {
-        /// The intake has found no family that it could use.
+        /// The intake did not find a family that it could use.
         BeforeLock,
         /// The intake holds the lock, and knows all families.
         Locked,

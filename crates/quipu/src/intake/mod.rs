@@ -1,5 +1,5 @@
-//! Metrics from outside: names and labels that are known at run time only. The daemon uses this
-//! module, which may change in any version.
+//! Metrics that other programs send: names and labels are only known at run time. The daemon uses
+//! this module, which may change in any version.
 //!
 //! An [`Intake`] puts values from other programs into families of a registry: increments
 //! ([`Intake::take`] with [`Mode::Add`]), totals of sources that restart ([`Mode::Follow`]), values
@@ -7,11 +7,11 @@
 //! makes families and series when they are first needed, within [`Limits`], and rejects the other
 //! values with a reason.
 //!
-//! Each set of label names under a name is a family of its own (see
-//! [`Description::variant`](crate::Description::variant)), found in a table of the intake, so an
-//! update of an existing series takes no lock and does not allocate. A caller that gets the same
-//! names again and again may look for their family once ([`Intake::handle`]), or for their series
-//! ([`Intake::locate`]).
+//! Each set of label names under a name is a separate family (see
+//! [`Description::variant`](crate::Description::variant)). The intake finds families in a table, so
+//! an update of an existing series takes no lock and does not allocate. If you receive the same
+//! names again and again, you can look for their family once ([`Intake::handle`]), or for their
+//! series ([`Intake::locate`]).
 //!
 //! ```
 //! use quipu::Registry;
@@ -74,8 +74,8 @@ use senders::SentTotal;
 use sources::{SourceHash, Sources};
 use table::{FamilyEntry, FamilyNeeds, SortedLabels, Table};
 
-/// Puts metrics from outside into a registry. Each thread has its own intake; clones share the
-/// registry, the limits and their usage.
+/// Puts metrics that other programs send into a registry. Give each thread a clone: clones share
+/// the registry, the limits and their usage.
 #[derive(Clone)]
 pub struct Intake {
     registry: Registry,
@@ -85,11 +85,11 @@ pub struct Intake {
     source: SourceHash,
     /// Scratch memory for settings.
     settings: Vec<u8>,
-    /// The state of the numbers by which fractions of a weight are rounded.
+    /// The state of the random numbers that decide how fractions of a weight are rounded.
     random: u64,
     /// Whether the intake is adding the growth of a source.
     is_in_step: bool,
-    /// The values of senders that were alive at the same time as another one.
+    /// The number of values from senders that were alive at the same time as another sender.
     overlaps: u64,
 }
 
@@ -99,14 +99,14 @@ impl std::fmt::Debug for Intake {
     }
 }
 
-/// The families and series that all intakes of a registry have made.
+/// The number of families and series that all intakes of a registry made.
 #[derive(Debug, Default)]
 struct IntakeUsage {
     series: AtomicU64,
     /// As of the last sweep.
     families: AtomicU64,
     unused: AtomicU64,
-    /// How often a series was wanted at the limit since there was room.
+    /// How often a series was refused at the limit since there was room.
     without_room: AtomicU64,
     /// Exemplars that were omitted.
     exemplars: AtomicU64,
@@ -116,8 +116,8 @@ struct IntakeUsage {
 }
 
 impl Intake {
-    /// Creates an intake into the families of a registry, and takes over those that earlier intakes
-    /// made.
+    /// Creates an intake into the families of a registry, including the families that earlier
+    /// intakes made.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
@@ -143,8 +143,8 @@ impl Intake {
         Ok(intake)
     }
 
-    /// Explains why the intake has just rejected a value: the text of the [`Rejection`] with the
-    /// names that matter, such as the metric that it collides with or the reserved prefix.
+    /// Explains why the intake has just rejected a value: the message of the [`Rejection`] with the
+    /// names that matter, for example the metric that it collides with or the reserved prefix.
     pub fn explain(&self, rejection: Rejection) -> Explanation<'_> {
         Explanation { intake: self, rejection }
     }
@@ -182,10 +182,12 @@ impl Intake {
         self.source = self.used.sources.find(source);
     }
 
-    /// Hides series that have expired, and counts those that are left. If the limit on series is
-    /// reached, removes hidden ones for good, so that others find room: a counter among them that
-    /// comes back starts at zero. To be called now and then: scrapes hide expired series, too, and
-    /// new series take the room of hidden ones at once, but without scrapes only this hides any.
+    /// Hides expired series, and counts the remaining ones. If the limit on series is reached, this
+    /// removes hidden series for good, because new ones need the room; if a removed counter
+    /// returns, it starts at zero.
+    ///
+    /// Call this now and then. Scrapes hide expired series, too, and new series take the room of
+    /// hidden ones at once. But without scrapes, only this call hides any.
     ///
     /// # Errors
     /// The errors of a segment in a file.
@@ -212,20 +214,20 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes a value that is complete in itself. `labels` may be in any order; labels with an empty
-    /// value are omitted. `start` is the time at which the source began to count from zero, if it
-    /// says so: with [`Mode::Follow`], a later start than the last one is a restart of the source,
-    /// and an earlier one a value that arrives late, which is omitted. Without it, a total that is
-    /// less than the last one is a restart.
+    /// Takes a value that is complete in itself. `labels` can be in any order; labels with an empty
+    /// value are omitted. `start` is the time when the source began to count from zero, if the
+    /// source states it. With [`Mode::Follow`], a later start than the last one is a restart of the
+    /// source, and an earlier start is a value that arrives late, which is omitted. Without a
+    /// start, a total that is less than the last one is a restart.
     ///
-    /// Counters and classic histograms take increments and totals: a series to which some senders
-    /// add grows by what the total of another has grown by.
+    /// Counters and classic histograms take increments and totals. If one sender adds to a series
+    /// and another sends totals, the series also grows by the growth of the totals.
     ///
-    /// A native histogram that is followed passes restarts of its source on: its buckets begin at
-    /// zero again.
+    /// A native histogram that is followed passes restarts of its source on, so its buckets begin
+    /// at zero again.
     ///
     /// # Errors
-    /// [`Rejection`]: the value was rejected, and nothing has changed.
+    /// [`Rejection`]: the value was rejected, and the series are unchanged.
     pub fn take(
         &mut self,
         metric: Metric<'_>,
@@ -268,8 +270,8 @@ impl Intake {
         }
     }
 
-    /// Removes the series of these labels from all families of that name that have them and are not
-    /// [grouped](Metric::grouped). Returns the number of removed series.
+    /// Removes the series of these labels from all families of this name that contain them and are
+    /// not [grouped](Metric::grouped). Returns the number of removed series.
     ///
     /// # Errors
     /// The errors of a segment in a file.
@@ -286,8 +288,8 @@ impl Intake {
         self.remove_from(name, labels, true)
     }
 
-    /// Calls `visit` with every series that was taken with [`Metric::grouped`], hidden ones
-    /// included: for a program that starts, and has to know what its groups hold.
+    /// Calls `visit` with every series that was taken with [`Metric::grouped`], including hidden
+    /// ones. Use this when your program starts and must learn the content of its groups.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
@@ -300,7 +302,8 @@ impl Intake {
             if !class.grouped {
                 continue;
             }
-            // Removes none: the walk of a scrape leaves hidden series out, this one does not.
+            // Removes no series. This uses `retain` because the walk of a scrape omits hidden
+            // series.
             let walked = entry.family.retain(|view| {
                 let names = schema.labels.iter().map(|label| label.name.as_str());
                 let pairs: Vec<(&str, &str)> = names.zip(Texts::new(view.texts)).collect();
@@ -317,7 +320,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Calls `read` with the series of these labels, in each family of that name that has it,
+    /// Calls `read` with the series of these labels, in each family of this name that contains it,
     /// hidden or not. Returns the number of these series.
     ///
     /// # Errors
@@ -350,9 +353,8 @@ impl Intake {
         Ok(count)
     }
 
-    /// Hides the series of these labels that were taken with [`Metric::grouped`]: scrapes leave
-    /// them out until they are taken again, and then they go on from their totals. Returns their
-    /// number.
+    /// Hides the series of these labels that were taken with [`Metric::grouped`]. Scrapes omit them
+    /// until they are taken again; then they continue from their totals. Returns their number.
     ///
     /// # Errors
     /// The errors of a segment in a file.
@@ -363,13 +365,13 @@ impl Intake {
         self.for_each(Role::Shown, name, labels, true, hide)
     }
 
-    /// A number that changes whenever a family is made, by any process. It does not always
-    /// increase.
+    /// Returns a number that changes whenever any process makes a family. This number does not
+    /// always increase.
     pub fn version(&self) -> u64 {
         self.registry.segment().newest()
     }
 
-    /// The type of the family of that name that was made last.
+    /// Returns the type of the newest family of this name.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
@@ -378,8 +380,8 @@ impl Intake {
         Ok(self.table.newest_of(name).map(|entry| entry.kind.snapshot_kind()))
     }
 
-    /// Calls `act` for each family of that role and name that has these labels and is grouped or
-    /// not. Returns how often it returned true.
+    /// Calls `act` for each family of this role, name and labels that is grouped or not. Returns
+    /// how often it returned true.
     fn for_each(
         &mut self,
         role: Role,
@@ -402,9 +404,9 @@ impl Intake {
         Ok(count)
     }
 
-    /// Removes the series of these labels from the families of that name that are grouped or not,
-    /// and the last totals of the sources that were followed into them: they count in full in a new
-    /// series. Returns the number of shown series that it removed.
+    /// Removes the series of these labels from the families of this name that are grouped or not.
+    /// Also removes the last totals of the sources that were followed into them, because they must
+    /// count in full in a new series. Returns the number of removed shown series.
     fn remove_from(
         &mut self,
         name: &str,
@@ -424,9 +426,9 @@ impl Intake {
         Ok(removed)
     }
 
-    /// Makes room for series that were removed.
+    /// Releases the room of removed series.
     fn release(&self, removed: u64) {
-        // Another thread may have counted less meanwhile: the next sweep counts again.
+        // Another thread may have counted less in the meantime: the next sweep counts again.
         let subtract = |series: u64| Some(series.saturating_sub(removed));
         let _ = self.used.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
     }
@@ -445,7 +447,7 @@ impl Intake {
         Times { by_start, ..Moment::now().times(start, metric.time) }
     }
 
-    /// Stores a value in its series of that role.
+    /// Stores a value in its series of this role.
     fn put(
         &mut self,
         metric: &Metric<'_>,
@@ -462,7 +464,7 @@ impl Intake {
         Ok(done)
     }
 
-    /// Calls `act` with the cells of the series of that role that a value belongs to.
+    /// Calls `act` with the cells of the series of this role that a value belongs to.
     fn with_cells(
         &mut self,
         metric: &Metric<'_>,
@@ -534,8 +536,9 @@ impl Intake {
         Ok(())
     }
 
-    /// Keeps the help of a name whose families were made without one. It is not kept if there is no
-    /// room for it; one that a source has no room for may come from another one.
+    /// Keeps the help of a name whose families were made without help. It is not kept if there is
+    /// no room for this. If only this source is at its limit, another source can still provide the
+    /// help.
     fn keep_help(&mut self, entry: &FamilyEntry, metric: &Metric<'_>) {
         let families = self.used.sources.families();
         let has_room = families.is_none_or(|families| families.has_room(self.source));
@@ -543,7 +546,7 @@ impl Intake {
             return;
         }
         let registry = self.registry.clone();
-        // A segment that cannot be read takes no help either.
+        // If the segment cannot be read, it cannot store help either.
         let _ = self.table.refresh(registry.segment());
         if (self.table.len() as u64) < self.limits.families
             && self.table.keep_help(registry.segment(), metric)
@@ -554,11 +557,11 @@ impl Intake {
         entry.set_help();
     }
 
-    /// Removes the series of these labels from the other families, if they are of groups as this
-    /// one, or not: a series that comes with another type or with other buckets replaces the old
-    /// one.
+    /// Removes the series of these labels from the other families, if these are grouped like this
+    /// one, or not grouped like this one. This way, a series with another type or with other
+    /// buckets replaces the old one.
     fn replace_others(&mut self, entry: &FamilyEntry, labels: &SortedLabels<'_>) {
-        // Another thread may have made one of them. If they cannot be read, the next one tries
+        // Another thread may have made one of the others. If this fails, the next value tries
         // again.
         let _ = self.table.refresh(self.registry.segment());
         let class = Class::from_schema(entry.family.schema());
@@ -567,7 +570,7 @@ impl Intake {
             let is_replaced =
                 class.grouped || other.kind.snapshot_kind() == entry.kind.snapshot_kind();
             if is_alike && is_replaced && other.family.id() != entry.family.id() {
-                // If the lock cannot be had in time, the old one stays beside the new one.
+                // If the lock is not available in time, the old series stays next to the new one.
                 if let Ok(true) = other.family.remove(|key| labels.write(key)) {
                     self.release(1);
                 }
@@ -595,15 +598,15 @@ impl Intake {
         Some(InputValue::Observation { value, weight: self.whole(weight) as f64 })
     }
 
-    /// Rounds a weight to a whole number, up as often as its fraction says.
+    /// Rounds a weight to a whole number. The fraction is the probability of rounding up.
     fn whole(&mut self, weight: f64) -> u64 {
-        // `settings::check` bounds it.
+        // `settings::check` limits the weight.
         let whole = weight as u64;
         let fraction = weight - whole as f64;
         if fraction <= 0.0 {
             return whole;
         }
-        // xorshift64 (Marsaglia, 2003): never zero, as it begins with another number.
+        // xorshift64 (Marsaglia, 2003): never zero, because it does not begin with zero.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -612,10 +615,10 @@ impl Intake {
     }
 }
 
-/// The most hidden series of a family that a sweep removes.
+/// The maximum number of hidden series of a family that a sweep removes.
 const FORGOTTEN: usize = 10_000;
 
-/// Changes the cells of a series, if it is there.
+/// Changes the cells of a series, if the series exists.
 #[inline]
 fn change(
     entry: &FamilyEntry,
@@ -624,7 +627,7 @@ fn change(
 ) -> bool {
     let act = std::cell::RefCell::new(act);
     let once = |cells: SeriesCells<'_>| {
-        // The family calls this once, and `act` does not come back here.
+        // The family calls this once, and `act` does not re-enter this function.
         if let Ok(mut act) = act.try_borrow_mut() {
             act(entry, &cells);
         }

@@ -1,14 +1,14 @@
-//! The time of a few updates: to read the clock takes as long as an update.
+//! The time of a few updates, read once, because reading the clock takes as long as an update.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::kind::Times;
 use crate::snapshot::Timestamp;
 
-/// A time, to be used for updates within less than a millisecond.
+/// A time for updates within less than a millisecond.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// The latest time that a source may say, in nanoseconds of Unix time.
+    /// The latest time that a source can state, in nanoseconds of Unix time.
     latest: u64,
 }
 
@@ -22,8 +22,8 @@ impl Moment {
         Self { latest: u64::try_from((now + AHEAD).as_nanos()).unwrap_or(u64::MAX) }
     }
 
-    /// What the source of a total says of times. A time that is far ahead is wrong: a source that
-    /// corrected its clock later would be left out until then.
+    /// Returns the times that the source of a total states. A time that is far ahead is wrong: if
+    /// the source corrected its clock later, its samples would be omitted until then.
     #[inline]
     pub(super) fn times(self, start: Option<Timestamp>, sample: Option<Timestamp>) -> Times {
         let Self { latest } = self;

@@ -1,4 +1,4 @@
-//! How a complete value changes the cells of its series, and by how much a total has grown.
+//! Stores a complete value in the cells of its series, and computes the growth of a total.
 
 use std::sync::atomic::Ordering;
 
@@ -12,20 +12,20 @@ use crate::kind::{
 };
 use crate::snapshot::Native;
 
-/// What became of a value.
+/// The result of putting a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PutResult {
-    /// It was stored.
+    /// The value was stored.
     Done,
-    /// A lock that it needs cannot be had in time.
+    /// A lock is needed, and is not available in time.
     Locked,
-    /// The series is one that others add to, which cannot follow a total.
+    /// Others add to the series, which therefore cannot follow a total.
     Added,
-    /// It is an increment whose time is not later than that of the last one.
+    /// The increment's time is not later than the time of the last increment.
     Again,
     /// An increment with a time, in a family without a cell for the time of the last increment.
     Untimed,
-    /// The total of another sender is followed, which has this start.
+    /// The total of another sender, with this start, is followed.
     Other(u64),
 }
 
@@ -74,10 +74,10 @@ pub(super) fn put(
         (AnyKind::Histogram(layout), InputValue::Native { buckets, sum }) => match mode {
             Mode::Add => layout.add_native(&entry.family, cells, buckets, *sum),
             mode => {
-                // Two threads that follow one source would both add what is missing.
+                // Two threads that follow one source would both add the missing part.
                 let Ok(_guard) = segment.lock_registration() else { return PutResult::Locked };
-                // A later sample may have come while this one waited: fewer counts than that one
-                // has would look like a restart of the source.
+                // A later sample may have arrived while this one waited. Fewer counts than in the
+                // later sample would look like a restart of the source.
                 let last = sample_time(entry, cells).map_or(0, |time| time.last(times.latest));
                 if times.sample.is_some_and(|sample| sample < last) {
                     return PutResult::Done;
@@ -99,7 +99,7 @@ pub(super) fn put(
         (AnyKind::RelayHistogram(kind), InputValue::Observation { value, weight }) => {
             return done(kind.observe_many(segment, cells, *value, *weight as u64));
         }
-        // `settings` chose the kind for the value.
+        // `settings` chose a matching kind for the value.
         _ => {}
     }
     PutResult::Done
@@ -122,7 +122,7 @@ fn put_relayed(
             FollowResult::Other(start) => return PutResult::Other(start),
         },
         Mode::Set => relay.set(segment, times, value),
-        // A push that adds to a group has it for itself.
+        // A push that adds to a group is the only writer of this group.
         Mode::Add if entry.class.grouped => relay.add(segment, value),
         Mode::Add => relay.add_beside(segment, value),
     })
@@ -153,7 +153,8 @@ fn in_time(entry: &FamilyEntry, cells: &SeriesCells<'_>, sample: Option<u64>, ac
     time.store(sample);
 }
 
-/// The time of the last sample or increment of a series that is not relayed, if it keeps that.
+/// Returns the time of the last sample or increment of a series that is not relayed, if the series
+/// stores it.
 #[inline]
 pub(super) fn sample_time<'c>(
     entry: &FamilyEntry,
@@ -162,7 +163,8 @@ pub(super) fn sample_time<'c>(
     entry.time.map(|cell| SampleTime(cells.plain(cell)))
 }
 
-/// By how much a total has grown since it was followed last: a value for each of the series'.
+/// Returns how much a total has grown since the last followed one, as a value for each value of the
+/// series.
 pub(super) fn growth(
     entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
@@ -175,7 +177,7 @@ pub(super) fn growth(
     (known, by)
 }
 
-/// What the buckets of a native histogram have grown by since they were followed last: as
+/// Returns the growth of the buckets of a native histogram since they were followed last, like
 /// `HistogramLayout::native_growth`.
 pub(super) fn native_growth(
     entry: &FamilyEntry,
@@ -188,7 +190,7 @@ pub(super) fn native_growth(
     layout.native_growth(&entry.family, cells, input, most, is_restarted)
 }
 
-/// Calls `act` with the increment that has these values, and the bounds of `input`.
+/// Calls `act` with the increment with these values, and the bounds of `input`.
 pub(super) fn with_increment<R>(
     input: &InputValue<'_>,
     by: &[f64],
@@ -202,14 +204,14 @@ pub(super) fn with_increment<R>(
             act(&InputValue::Histogram { buckets: &counts, sum: value(buckets.len()) })
         }
         InputValue::Summary { .. } => {
-            // Quantiles of several sources have no sum.
+            // Quantiles of several sources cannot be added.
             act(&InputValue::Summary { quantiles: &[], count: value(0), sum: value(1) })
         }
         _ => act(&InputValue::Counter(value(0))),
     }
 }
 
-/// The values of a series that is relayed, if the given value is one for it.
+/// Returns the values of a relayed series, if it can take the given value.
 pub(super) fn relay<'c>(
     entry: &FamilyEntry,
     cells: &SeriesCells<'c>,
@@ -225,7 +227,7 @@ pub(super) fn relay<'c>(
     }
 }
 
-/// A value of a relayed series, by its number.
+/// Returns a value of a relayed series, by its number.
 pub(super) fn value(input: &InputValue<'_>, i: usize) -> f64 {
     match input {
         InputValue::Counter(total) => *total,

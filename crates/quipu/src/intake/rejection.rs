@@ -1,24 +1,24 @@
-//! The reasons for which an intake rejects a value.
+//! The reasons why an intake rejects a value.
 
 use std::fmt;
 
 use super::Intake;
 
-/// The reason for which an intake rejected a value.
+/// The reason why an intake rejected a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// The name is empty, too long, or has a character that no name has.
+    /// The name is empty, too long, or contains an invalid character.
     Name,
     /// The name is reserved.
     Reserved,
-    /// A sample would have the name of another metric's sample, such as `x_sum` of a histogram `x`,
-    /// or the labels of the series would be equal to other labels once escaped.
+    /// A sample would get the same name as another metric's sample, such as `x_sum` of a histogram
+    /// `x`, or the labels of the series would be equal to other labels once escaped.
     Collision,
     /// The name of a label is empty, too long, reserved, or used twice. `le` is reserved in
     /// histograms, and `quantile` in summaries.
     LabelName,
-    /// Two labels would have one name in formats without UTF-8 names, such as `a.b` and `a_b`.
+    /// Two labels would have the same name in formats without UTF-8 names, such as `a.b` and `a_b`.
     LabelsAlike,
     /// The value of a label is too long.
     LabelValue,
@@ -28,7 +28,7 @@ pub enum Rejection {
     Value,
     /// The buckets or the quantiles are out of order, or too many.
     Buckets,
-    /// A sample has the same time as the last sample of its series and another value (see
+    /// A sample repeats the time of the last sample of its series with another value (see
     /// [`Order`](super::Order)), or an increment is not later than the last increment (see
     /// [`Metric::streams`](super::Metric::streams)).
     Duplicate,
@@ -155,7 +155,7 @@ impl fmt::Display for Rejection {
 
 impl std::error::Error for Rejection {}
 
-/// The text of a [`Rejection`] with the names that matter: see [`Intake::explain`].
+/// The message of a [`Rejection`] with the names that matter: see [`Intake::explain`].
 #[derive(Clone, Copy)]
 pub struct Explanation<'i> {
     pub(super) intake: &'i Intake,

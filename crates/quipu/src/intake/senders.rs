@@ -1,23 +1,24 @@
-//! Senders that the labels of a series do not tell apart, as in OpenTelemetry's data model.
+//! Senders that use the same labels, as in OpenTelemetry's data model.
 //!
-//! The start time of a total identifies its sender. A followed series has the totals of one sender,
-//! usually the one that started last. The last totals of up to [`PLACES`] others are in *places*:
-//! series that no scrape shows, with the same labels and [`PLACE`]. So the series is the sum of all
-//! senders, whether one replaced the other or both are alive.
+//! The start time of a total identifies its sender. A followed series stores the totals of one
+//! sender, usually the sender that started last. The last totals of up to [`PLACES`] others are in
+//! *places*: series that no scrape shows, with the same labels and [`PLACE`]. So the series is the
+//! sum of all senders, whether one replaced the other or both are alive.
 //!
 //! | a total with | is |
 //! |---|---|
 //! | the start of the followed sender | followed |
 //! | a later start | the first one of a new sender, which is followed from now on; the last total of the other one goes to a place |
-//! | an earlier start that a place has | from a sender that is alive: its growth is added |
+//! | an earlier start that is in a place | from a sender that is alive: its growth is added |
 //! | any other earlier start | from a sender that was not seen before: all of it is added. If no place is free, the sender may have been forgotten, and its total is refused |
 //!
 //! A sender without samples for [`KEPT`] loses its place.
 //!
-//! An increment has no such identity. It counts if its time is later than that of the last one of
-//! its series. The cells of the series have this time; if its family was made without a cell for
-//! it, a series that no scrape shows holds it, with [`TIME`]. An increment whose time cannot be
-//! kept, for example at a limit on series, counts without this check: it is added at least once.
+//! An increment cannot be identified in this way. It counts if it is later than the last increment
+//! of its series. The cells of the series store the time of the last increment. If its family was
+//! made without a cell for this time, a series that no scrape shows stores it, with [`TIME`]. An
+//! increment whose time cannot be kept, for example at a limit on series, counts without this
+//! check, so it is added at least once.
 
 use std::time::Duration;
 
@@ -30,14 +31,14 @@ use super::table::{FamilyEntry, FamilyNeeds, SortedLabels};
 use super::{Intake, Rejection, change, settings};
 use crate::kind::{LastTotal, Times};
 
-/// The label that tells places apart.
+/// The label that distinguishes places.
 pub(super) const PLACE: &str = "__place";
 /// The label of the time of the last increment. Its families are separate from the families of
 /// places because they expire earlier.
 pub(super) const TIME: &str = "__time";
 /// The place of the time of the last increment.
 const LAST_INCREMENT: (&str, &str) = (TIME, "last");
-/// The senders of a series that are followed at once, in addition to the last one.
+/// The number of senders of a series that are followed at once, in addition to the last one.
 const PLACES: usize = 8;
 /// How long a place is kept without samples.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -59,25 +60,25 @@ pub(super) struct SentTotal<'a> {
 
 /// The place of a sender.
 enum Place {
-    /// It has this place.
+    /// The sender owns this place.
     Own(usize),
-    /// It can have this place.
+    /// The sender can take this place.
     Free(usize),
     /// All places belong to other senders.
     None,
 }
 
 impl Intake {
-    /// The number of values that this intake has taken from senders while another sender with the
-    /// same labels was alive (see [`Metric::streams`]). Clones count for themselves.
+    /// Returns the number of values that this intake took from senders while another sender with
+    /// the same labels was alive (see [`Metric::streams`]). Each clone counts separately.
     pub fn overlaps(&self) -> u64 {
         self.overlaps
     }
 
-    /// Calls `give` unless the [time](Metric::time) of an increment repeats or precedes that of the
-    /// last increment of the same series, for an increment that is added elsewhere. The time is
-    /// kept for 15 minutes, in a series that no scrape shows. If it cannot be kept, for example
-    /// because a limit is reached, `give` is called without this check.
+    /// Calls `give` unless the [time](Metric::time) of an increment repeats or precedes the time of
+    /// the last increment of the same series. Use this for an increment that you add elsewhere. The
+    /// time is kept for 15 minutes, in a series that no scrape shows. If it cannot be kept, for
+    /// example because a limit is reached, `give` is called without this check.
     ///
     /// ```
     /// use quipu::Registry;
@@ -98,8 +99,8 @@ impl Intake {
     /// ```
     ///
     /// # Errors
-    /// [`Rejection::Duplicate`], and the error of `give`, after which the increment may be sent
-    /// again.
+    /// [`Rejection::Duplicate`], and the error of `give`. If `give` fails, you can send the
+    /// increment again.
     pub fn add_once(
         &mut self,
         metric: Metric<'_>,
@@ -108,14 +109,14 @@ impl Intake {
     ) -> Result<(), Rejection> {
         let metric = Metric { streams: true, ..metric };
         let times = self.times(&metric, None, Mode::Add);
-        // The labels that are too many may be dropped where it is added.
+        // The code that adds the increment may drop excess labels.
         match SortedLabels::new(labels, self.limits.labels, false) {
             Ok(labels) => self.give_once(&metric, &labels, times, give),
             Err(_) => give(self),
         }
     }
 
-    /// Adds an increment to a series whose family does not keep the time of the last one.
+    /// Adds an increment to a series whose family does not store the time of the last increment.
     pub(super) fn add_untimed(
         &mut self,
         metric: &Metric<'_>,
@@ -141,7 +142,7 @@ impl Intake {
         if times.sample.is_none() {
             return give(self);
         }
-        // A total that never grows has the time of its last sample.
+        // A total of zero that never grows stores the time of its last sample.
         let zero = InputValue::Counter(0.0);
         let times = Times { start: 0, by_start: false, ..times };
         let hidden = Metric { expiry: Some(KEPT_TIME), ..of_place(metric) };
@@ -159,8 +160,8 @@ impl Intake {
         }
     }
 
-    /// Takes a total of another sender than the one that is followed, which has the start `known`.
-    /// `give` adds an increment to the series, beside what is followed.
+    /// Takes a total of a sender other than the followed one, which has the start `known`. `give`
+    /// adds an increment to the series, in addition to the followed total.
     pub(super) fn take_of_other(
         &mut self,
         sent: &SentTotal<'_>,
@@ -187,7 +188,7 @@ impl Intake {
         })
     }
 
-    /// Adds the growth of a sender that started before the one that is followed.
+    /// Adds the growth of a sender that started before the followed one.
     fn add_growth(
         &mut self,
         sent: &SentTotal<'_>,
@@ -203,14 +204,14 @@ impl Intake {
         let alone = Times { by_start: false, ..times };
         in_place(labels, (PLACE, &place_name(role, place)), |labels| {
             if is_new {
-                // Another sender may have left its total there.
+                // Another sender may have stored its total there.
                 let none = LastTotal { start: times.start, time: 0, values: Vec::new() };
                 self.store_in_place(sent, labels, &none)?;
             }
             self.follow_apart(&of_place(metric), Role::Apart, labels, input, alone, give)
         })?;
-        // A sample from before the start of the followed sender arrives late: its sender may be
-        // gone.
+        // If the sample precedes the start of the followed sender, it arrives late, and its sender
+        // can be gone.
         self.overlaps += u64::from(times.sample.is_none_or(|time| time > known));
         Ok(())
     }
@@ -230,7 +231,7 @@ impl Intake {
             before = relay(entry, cells, input).map(|relay| relay.last_total());
         })?;
         let before = before.ok_or(Rejection::Full)?;
-        // Then the sender will hardly come back.
+        // In this case, the sender is unlikely to return.
         let has_ended = before.time <= times.start;
         let place = match self.place_of(sent, before.start) {
             Place::Own(place) | Place::Free(place) => Some(place),
@@ -273,7 +274,7 @@ impl Intake {
         if is_begun { Ok(()) } else { Err(Rejection::Full) }
     }
 
-    /// The place of the sender with that start.
+    /// Returns the place of the sender with this start.
     fn place_of(&mut self, sent: &SentTotal<'_>, start: u64) -> Place {
         let (mut free, mut oldest) = (None, None);
         for place in 0..PLACES {
@@ -292,8 +293,8 @@ impl Intake {
         free.or(silent.map(|(_, place)| place)).map_or(Place::None, Place::Free)
     }
 
-    /// The start of the sender that has a place, and the time of its last sample. `None` if no
-    /// sender ever had the place.
+    /// Returns the start of the sender that owns a place, and the time of its last sample. `None`
+    /// if the place was never used.
     fn in_that_place(&mut self, sent: &SentTotal<'_>, place: usize) -> Option<[u64; 2]> {
         let SentTotal { metric, role, labels, input, .. } = *sent;
         let registry = self.registry.clone();
@@ -316,7 +317,7 @@ impl Intake {
         found
     }
 
-    /// Stores the last total of the sender that is followed in a place.
+    /// Stores the last total of the followed sender in a place.
     fn store_last(
         &mut self,
         sent: &SentTotal<'_>,
@@ -328,7 +329,7 @@ impl Intake {
         })
     }
 
-    /// Stores a total as the last one of the sender that has a place.
+    /// Stores a total as the last one of the sender that owns a place.
     fn store_in_place(
         &mut self,
         sent: &SentTotal<'_>,
@@ -361,7 +362,7 @@ impl Intake {
         let found = in_place(labels, place, |labels| {
             let entries = self.table.of_labels(Role::Apart, name, labels);
             let remove = |entry: &std::sync::Arc<FamilyEntry>| {
-                // A place that cannot be locked is free after a day.
+                // A place that cannot be locked now becomes free after a day.
                 entry.family.remove(|key| labels.write(key)).unwrap_or(false)
             };
             self.release(entries.iter().filter(|entry| remove(entry)).count() as u64);
@@ -371,13 +372,14 @@ impl Intake {
     }
 }
 
-/// The metric of a place.
+/// Returns the metric of a place.
 fn of_place<'a>(metric: &Metric<'a>) -> Metric<'a> {
     let expiry = Some(KEPT);
     Metric { help: "", expiry, exemplars: false, streams: false, grouped: false, ..*metric }
 }
 
-/// A series that is followed apart from its shown one has places of its own.
+/// The places of a series that is followed apart from its shown one are separate from the places of
+/// the shown one.
 fn place_name(role: Role, place: usize) -> String {
     let prefix = if role == Role::Apart { "apart" } else { "" };
     format!("{prefix}{place}")

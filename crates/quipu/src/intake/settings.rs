@@ -1,4 +1,4 @@
-//! What the family of a value must be: its kind, its cells, and the settings that its record has.
+//! The needs of a value's family: its kind, its cells, and the settings in its record.
 
 use super::class::Class;
 use super::input::{InputValue, Metric, Mode, Shape};
@@ -12,15 +12,16 @@ use crate::kind::{
 };
 use crate::snapshot::{Kind, Native};
 
-/// The most buckets of a native histogram from outside: that of the library.
+/// The maximum number of buckets of a native histogram that other programs send; the same as in the
+/// library.
 const NATIVE_BUCKETS: u16 = 384;
-/// The most exponential buckets that one value may bring.
+/// The maximum number of exponential buckets in one value.
 const INPUT_BUCKETS: usize = 4096;
-/// The most cells of a series.
+/// The maximum number of cells of a series.
 const MAX_CELLS: usize = quipu_segment::series::MAX_CELLS as usize;
 const GAUGE_CELLS: u16 = GAUGE_TIME as u16 + 1;
 const GAUGE_FLOATS: u64 = 1 << GAUGE_VALUE;
-/// A relayed series has no sums that lanes could hold, so none of its cells counts as a float.
+/// A relayed series stores no sums that lanes could hold, so none of its cells counts as a float.
 const RELAY_FLOATS: u64 = 0;
 
 /// Returns the needs of the family of a complete value. Writes the settings into `settings`.
@@ -54,7 +55,7 @@ pub(super) fn family_needs<'a>(
             }
         }
         InputValue::Native { buckets, .. } => {
-            // Sources change their schemas: the tables of one series may be of several.
+            // Sources change their schemas: the tables of one series can use several.
             let shape = (FINEST, NATIVE_BUCKETS, buckets.zero_threshold);
             put_histogram(Some(shape), [].into_iter(), settings);
             (HistogramLayout::NUMBER, NATIVE_CELLS, HistogramLayout::FLOATS)
@@ -68,7 +69,7 @@ pub(super) fn family_needs<'a>(
     wanted(metric, kind, cells, floats, (adds, settings))
 }
 
-/// As [`family_needs`], for single observations.
+/// Like [`family_needs`], for single observations.
 fn of_shape<'a>(
     metric: &Metric<'a>,
     settings: &'a mut Vec<u8>,
@@ -76,7 +77,7 @@ fn of_shape<'a>(
     let (kind, cells, floats) = match metric.shape.ok_or(Rejection::Buckets)? {
         Shape::Classic(bounds) => {
             check_ascending(bounds.iter().copied(), MAX_BOUNDS)?;
-            // The library adds the last one.
+            // The library adds the last bound.
             let bounds = bounds.iter().copied().filter(|bound| *bound != f64::INFINITY);
             put_histogram(None, bounds.clone(), settings);
             let cells = CLASSIC_CELLS + bounds.count();
@@ -111,7 +112,7 @@ fn wanted<'a>(
 ) -> Result<FamilyNeeds<'a>, Rejection> {
     let has_no_exemplars = [SummaryLayout::NUMBER, RelaySummary::NUMBER].contains(&kind);
     let keeps_exemplars = metric.exemplars && !has_no_exemplars;
-    // A native histogram may be followed; the others keep the time of the last increment.
+    // A native histogram can be followed; the others store the time of the last increment.
     let is_native = kind == HistogramLayout::NUMBER && settings.get(1) == Some(&1);
     let may_keep = [HistogramLayout::NUMBER, MixedCounter::NUMBER].contains(&kind);
     let keeps_time = is_native || metric.streams && adds && keeps_exemplars && may_keep;
@@ -132,8 +133,8 @@ fn wanted<'a>(
     Ok(FamilyNeeds { name: metric.name, kind, shown, cells, floats, class, settings })
 }
 
-/// The cell of the time of the last sample or increment, in a family with that many cells, if it
-/// keeps that and is not relayed.
+/// Returns the cell of the time of the last sample or increment, in a family with this number of
+/// cells, if the family stores this time and is not relayed.
 pub(super) fn time_cell(kind: &AnyKind, cells: u16) -> Option<usize> {
     let if_there = |time: usize| (usize::from(cells) > time).then_some(time);
     match kind {
@@ -144,8 +145,8 @@ pub(super) fn time_cell(kind: &AnyKind, cells: u16) -> Option<usize> {
     }
 }
 
-/// The other kind that takes values of the same type, with its settings: a family is added to, or
-/// it follows totals.
+/// Returns the other kind that takes values of the same type, with its settings: a family is added
+/// to, or it follows totals.
 pub(super) fn other_kind(wanted: &FamilyNeeds<'_>) -> Option<(u8, Vec<u8>)> {
     match wanted.kind {
         MixedCounter::NUMBER => Some((RelayCounter::NUMBER, Vec::new())),
@@ -156,7 +157,7 @@ pub(super) fn other_kind(wanted: &FamilyNeeds<'_>) -> Option<(u8, Vec<u8>)> {
             Some((HistogramLayout::NUMBER, settings))
         }
         HistogramLayout::NUMBER => {
-            // A native histogram begins otherwise.
+            // The settings of a native histogram begin differently.
             let head = classic_head();
             let settings = identity(wanted.kind, wanted.settings);
             let bounds = settings.strip_prefix(identity(wanted.kind, &head))?;
@@ -166,14 +167,14 @@ pub(super) fn other_kind(wanted: &FamilyNeeds<'_>) -> Option<(u8, Vec<u8>)> {
     }
 }
 
-/// The settings of a classic histogram before its bounds.
+/// Returns the settings of a classic histogram before its bounds.
 fn classic_head() -> Vec<u8> {
     let mut settings = Vec::new();
     put_histogram(None, [].into_iter(), &mut settings);
     settings
 }
 
-/// The type that formats show for a kind.
+/// Returns the type that formats show for a kind.
 fn shown(kind: u8) -> Kind {
     match kind {
         MixedCounter::NUMBER | RelayCounter::NUMBER => Kind::Counter,
@@ -184,8 +185,8 @@ fn shown(kind: u8) -> Kind {
     }
 }
 
-/// The settings that families of one name differ in: all but whether a histogram keeps exemplars
-/// and times.
+/// Returns the settings that distinguish families of the same name: all except whether a histogram
+/// keeps exemplars and times.
 pub(super) fn identity(kind: u8, settings: &[u8]) -> &[u8] {
     match kind {
         HistogramLayout::NUMBER => settings.get(1..).unwrap_or_default(),
@@ -198,7 +199,7 @@ const CLASSIC_CELLS: usize = 2;
 /// The cells of a native histogram without classic buckets: the sum, NaN, zero, and the table.
 const NATIVE_CELLS: usize = 4;
 
-/// Writes the settings of a histogram, as `docs/formats.md` has them.
+/// Writes the settings of a histogram, in the layout of `docs/formats.md`.
 fn put_histogram(
     native: Option<(i8, u16, f64)>,
     bounds: impl Iterator<Item = f64>,
@@ -216,7 +217,7 @@ fn put_numbers(numbers: impl Iterator<Item = f64>, settings: &mut Vec<u8>) {
     numbers.for_each(|number| settings.extend_from_slice(&number.to_le_bytes()));
 }
 
-/// Checks a value before anything is changed for it.
+/// Checks a value before it changes any cell.
 pub(super) fn check(input: &InputValue<'_>, mode: Mode) -> Result<(), Rejection> {
     let is_count = |count: f64| count >= 0.0 && count.is_finite();
     let adds_nan = |sum: f64| mode == Mode::Add && sum.is_nan();
@@ -267,7 +268,7 @@ fn check_native(buckets: &Native<'_>) -> Result<(), Rejection> {
 fn check_ascending(numbers: impl Iterator<Item = f64>, most: usize) -> Result<(), Rejection> {
     let (mut last, mut count) = (f64::NEG_INFINITY, 0);
     for number in numbers {
-        // NaN is not greater than any number. The first may be -Inf.
+        // NaN is not greater than any number. The first can be -Inf.
         if !(number > last || (count == 0 && number == last)) || count == most {
             return Err(Rejection::Buckets);
         }
@@ -284,5 +285,5 @@ fn check_quantiles(mut quantiles: impl Iterator<Item = f64> + Clone) -> Result<(
 
 /// The greatest weight of an observation.
 const MAX_WEIGHT: f64 = 1e15;
-/// The most quantiles of a summary.
+/// The maximum number of quantiles of a summary.
 const MAX_QUANTILES: usize = 100;

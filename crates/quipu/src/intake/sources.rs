@@ -1,11 +1,11 @@
-//! What each source has made, for the limits on a source.
+//! Counts the families and series that each source made, for the limits on a source.
 //!
-//! A source has a word in each of two rows, found by a secret hash of it. The lesser of both is at
-//! least what it has made, and more only if other sources share both of its words. This is a
-//! count-min sketch (Cormode and Muthukrishnan 2005). It never grows, and threads share it without
-//! a lock. All that sources make goes into it, and nothing is taken out: before the words of all of
-//! them together would be full, each is halved. So a limit may be exceeded in the long run, and no
-//! source is refused for what others have made.
+//! A secret hash of a source selects a word in each of two rows. The lesser of both is at least the
+//! count of the source. It is greater only if other sources share both words. This is a count-min
+//! sketch (Cormode and Muthukrishnan 2005). It never grows, and threads share it without a lock.
+//! Counts are never taken out; instead, all words are halved before the sum of all sources could
+//! fill them. So a source can exceed its limit in the long run, but no source is refused because of
+//! others.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use quipu_segment::hash::SeededState;
 
 use super::limits::Limits;
 
-/// What all sources have made of what is limited.
+/// The counts of all sources, for each limit.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     hash: SeededState,
@@ -31,11 +31,11 @@ pub(super) struct SourceHash(u64);
 pub(super) struct Sketch {
     most: u64,
     rows: [Box<[AtomicU32]>; 2],
-    /// What all sources have made; halved with the words.
+    /// The sum over all sources; halved with the words.
     all: AtomicU64,
 }
 
-/// The words of a row: of the series, which a program has to ask for, and of the families.
+/// The words of a row: of the series, whose limit is optional, and of the families.
 const SERIES_WORDS: usize = 1 << 16;
 const FAMILY_WORDS: usize = 1 << 14;
 
@@ -45,13 +45,13 @@ impl Sources {
         Self {
             hash: SeededState::default(),
             series: sketch(limits.series_per_source, SERIES_WORDS),
-            // A source that may make all of them needs no count.
+            // A source that can make all of them needs no count.
             families: (limits.families_per_source < limits.families)
                 .then(|| Sketch::new(limits.families_per_source, FAMILY_WORDS)),
         }
     }
 
-    /// The source of that name or address.
+    /// Returns the source of this name or address.
     #[inline]
     pub(super) fn find(&self, source: &(impl Hash + ?Sized)) -> SourceHash {
         if self.series.is_none() && self.families.is_none() {
@@ -60,12 +60,12 @@ impl Sources {
         SourceHash(self.hash.hash_one(source))
     }
 
-    /// The series that sources made, if there is a limit.
+    /// Returns the series that sources made, if there is a limit.
     pub(super) fn series(&self) -> Option<&Sketch> {
         self.series.as_ref()
     }
 
-    /// The families that sources made, if there is a limit.
+    /// Returns the families that sources made, if there is a limit.
     pub(super) fn families(&self) -> Option<&Sketch> {
         self.families.as_ref()
     }
@@ -91,7 +91,7 @@ impl Sketch {
             let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         }
         let all = self.all.fetch_add(1, Ordering::Relaxed) + 1;
-        // Relaxed: what other threads add meanwhile is halved, or not.
+        // Relaxed: additions by other threads at the same time are halved, or not.
         if all >= self.fullest()
             && self.all.compare_exchange(all, all / 2, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
@@ -113,7 +113,7 @@ impl Sketch {
     }
 
     fn words(&self, SourceHash(hash): SourceHash) -> impl Iterator<Item = &AtomicU32> {
-        // Truncation is meant: each row takes other bits of the hash.
+        // The truncation is intended: each row uses other bits of the hash.
         let at = [hash as usize, (hash >> 32) as usize];
         self.rows.iter().zip(at).filter_map(|(row, at)| row.get(at % row.len()))
     }
@@ -149,7 +149,7 @@ mod tests {
             (0..40).for_each(|_| families.add(sources.find(&number)));
         }
         let full = (0..count).filter(|number| !families.has_room(sources.find(number))).count();
-        // Two others in both words: one in a hundred.
+        // About 1 % of the sources share both of their words with others.
         assert!(full < count / 20 + 1, "{full}");
     }
 
@@ -158,7 +158,7 @@ mod tests {
         let limits = Limits { families_per_source: 4, ..Limits::default() };
         let sources = Sources::new(&limits);
         let families = sources.families().unwrap();
-        // Each makes one, and goes.
+        // Each source makes one, and leaves.
         let count = if cfg!(miri) { 20_000 } else { 300_000 };
         let mut refused = 0;
         for number in 0..count {
@@ -167,7 +167,7 @@ mod tests {
             families.add(source);
         }
         assert!(refused < count / 50, "{refused}");
-        // A source that makes many at once is still held to its limit.
+        // A source that makes a great number at once still reaches its limit.
         let one = sources.find("one");
         let made = (0..100).filter(|_| {
             families.has_room(one) && {

@@ -1,12 +1,14 @@
-//! The families of a segment that an intake puts values into, found by what a sender says of them.
+//! The families of a segment that an intake puts values into, found by the name, labels and value
+//! of a sender.
 //!
 //! A sender gives a name, a set of labels, and a value. The kind of the value, its settings (such
 //! as bounds) and the names of the labels, sorted, select a family. Several intakes, each with a
-//! table, may use one segment: a table takes in what others made when it does not find a family.
+//! table, can use one segment: if a table does not find a family, it adds the families that others
+//! made.
 //!
-//! Counters and classic histograms have two kinds of family: one that is added to, and one that
-//! follows totals. The first of both that was made takes the values for both, so that a name is one
-//! metric whatever its senders send.
+//! Counters and classic histograms use two kinds of family: one is added to, and one follows
+//! totals. The first of both that was made takes the values for both, because a name is one metric,
+//! whatever its senders send.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -32,14 +34,14 @@ pub(super) struct FamilyEntry {
     pub(super) family: Family,
     pub(super) kind: AnyKind,
     pub(super) class: Class,
-    /// The cell of the time of the last sample or increment, if the family keeps that and is not
-    /// relayed.
+    /// The cell of the time of the last sample or increment, if the family stores this time and is
+    /// not relayed.
     pub(super) time: Option<usize>,
-    /// Whether there is a help for its name, or no room for one.
+    /// Whether the help of its name is kept, or cannot be kept.
     has_help: AtomicBool,
 }
 
-/// What a value needs of its family.
+/// The needs of a value's family.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FamilyNeeds<'a> {
     pub(super) name: &'a str,
@@ -53,7 +55,7 @@ pub(super) struct FamilyNeeds<'a> {
     pub(super) settings: &'a [u8],
 }
 
-/// Labels sorted by name, without those that have no value.
+/// Labels sorted by name, without labels whose value is empty.
 #[derive(Clone, Copy)]
 pub(super) struct SortedLabels<'a> {
     labels: &'a [(&'a str, &'a str)],
@@ -61,15 +63,15 @@ pub(super) struct SortedLabels<'a> {
     count: usize,
 }
 
-/// The most labels that an intake can be set to take.
+/// The maximum number of labels that an intake can be set to take.
 pub(super) const MAX_LABELS: usize = 64;
 
-/// The families by what is wanted of them, and by role, name and label names alone.
+/// Finds the families by the needs of a value, and by role, name and label names only.
 #[derive(Clone, Default)]
 pub(super) struct Table {
     entries: Vec<Arc<FamilyEntry>>,
     by_wanted: HashMap<Box<[u8]>, u32, TableHash>,
-    /// The family that was found last. Most senders put the series of a family together.
+    /// The family that was found last, because most senders put the series of a family together.
     last: usize,
     /// By role, name and label names.
     by_labels: HashMap<Box<[u8]>, Vec<u32>>,
@@ -78,41 +80,41 @@ pub(super) struct Table {
     escaped: HashMap<Box<[u8]>, Vec<u32>, TableHash>,
     /// The newest family of each name.
     by_name: HashMap<Box<str>, u32>,
-    /// The families that applications registered under their name alone.
+    /// The families that applications registered, by name only.
     registered: HashMap<String, Arc<FamilyEntry>>,
     /// The numbers of all families.
     known: HashSet<u64>,
-    /// The names that have a help.
+    /// The names with a help.
     helped: HashSet<Box<str>>,
-    /// The number of families that have nothing but a help.
+    /// The number of families that only store a help.
     helps: usize,
-    /// The names of all samples, each with the families that have it.
+    /// The names of all samples, each with the families that contain it.
     samples: HashMap<String, Vec<Arc<FamilyEntry>>>,
     /// Why the last series that cannot be shown was refused.
     collision: Option<Collision>,
-    /// The newest record of the segment that the table has seen.
+    /// The newest record of the segment that the table knows.
     newest: u64,
-    /// Scratch memory for what is wanted, as bytes.
+    /// Scratch memory for the needs of a value, as bytes.
     bytes: Vec<u8>,
 }
 
 /// Why a series cannot be shown in every format.
 #[derive(Clone)]
 pub(super) enum Collision {
-    /// Two metrics would have samples of one name.
+    /// Two metrics would have samples with the same name.
     Sample {
-        /// The name of the sample, as it is shown.
+        /// The shown name of the sample.
         sample: String,
-        /// The metric that has it.
+        /// The metric that already contains it.
         other: String,
         kind: Kind,
     },
-    /// Two series of a metric could have the same labels.
+    /// Two series of a metric could get the same labels.
     Labels {
-        /// The label names of the series that are shown.
+        /// The label names of the shown series.
         others: String,
     },
-    /// Two labels of the series have one name.
+    /// Two labels of the series would get the same name.
     Alike([String; 2]),
 }
 
@@ -155,7 +157,8 @@ impl fmt::Display for Collision {
 }
 
 impl FamilyEntry {
-    /// `None` if the kind of the family is unknown to this version, or its settings damaged.
+    /// Returns `None` if this version does not know the kind of the family, or if its settings are
+    /// damaged.
     fn new(family: Family) -> Option<Self> {
         let kind = AnyKind::decode(&family).ok()?;
         if let Some(sides) = kind.side_allocations() {
@@ -167,18 +170,18 @@ impl FamilyEntry {
         Some(Self { family, kind, class, time, has_help })
     }
 
-    /// Whether it has a series that is shown.
+    /// Whether the family contains a shown series.
     pub(super) fn has_shown(&self) -> bool {
         self.family.len() > self.family.hidden()
     }
 
-    /// Whether all of its series are hidden, so that another metric may have taken its name.
+    /// Whether all of its series are hidden, so another metric can take its name.
     #[inline]
     pub(super) fn is_dormant(&self) -> bool {
         self.family.hidden() > 0 && self.class.role == Role::Shown && !self.has_shown()
     }
 
-    /// Whether nothing is to be done for the help of its name.
+    /// Whether the help of its name is kept, or cannot be kept.
     #[inline]
     pub(super) fn has_help(&self) -> bool {
         self.has_help.load(Ordering::Relaxed)
@@ -191,12 +194,12 @@ impl FamilyEntry {
         self.class.role == Role::Apart && schema.labels.iter().any(|label| is_place(&label.name))
     }
 
-    /// Notes that nothing is to be done for the help of its name.
+    /// Notes that the help of its name needs no more attention.
     pub(super) fn set_help(&self) {
         self.has_help.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the family has what is wanted: then [`put_wanted`] writes the same bytes for both.
+    /// Whether the family matches `wanted`: then [`put_wanted`] writes the same bytes for both.
     #[inline]
     fn has(&self, wanted: &FamilyNeeds<'_>, labels: &SortedLabels<'_>) -> bool {
         let schema = self.family.schema();
@@ -212,7 +215,7 @@ impl FamilyEntry {
 }
 
 impl<'a> SortedLabels<'a> {
-    /// Sorts labels, of which at most `most` may be there. Those without a value are omitted,
+    /// Sorts labels, and accepts at most `most` of them. Labels with an empty value are omitted,
     /// unless `keeps_empty`.
     pub(super) fn new(
         labels: &'a [(&'a str, &'a str)],
@@ -247,19 +250,19 @@ impl<'a> SortedLabels<'a> {
         Ok(sorted)
     }
 
-    /// The name and the value of a label, by its position.
+    /// Returns the name and the value of a label, by its position.
     #[inline]
     fn label(&self, at: usize) -> (&'a str, &'a str) {
         self.labels[usize::from(self.order[at])]
     }
 
-    /// The labels by name.
+    /// Iterates over the labels by name.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
         (0..self.count).map(|at| self.label(at))
     }
 
-    /// Whether there is none.
+    /// Whether there are no labels.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -276,17 +279,17 @@ impl<'a> SortedLabels<'a> {
 }
 
 impl Table {
-    /// The number of families.
+    /// Returns the number of families.
     pub(super) fn len(&self) -> usize {
         self.entries.len() + self.helps
     }
 
-    /// All families.
+    /// Returns all families.
     pub(super) fn entries(&self) -> &[Arc<FamilyEntry>] {
         &self.entries
     }
 
-    /// The family that has what is wanted, if the table knows it.
+    /// Returns the family that matches `wanted`, if the table contains it.
     #[inline]
     pub(super) fn find(
         &mut self,
@@ -300,12 +303,12 @@ impl Table {
         self.entries.get(self.last)
     }
 
-    /// The newest family of that name.
+    /// Returns the newest family of this name.
     pub(super) fn newest_of(&self, name: &str) -> Option<&Arc<FamilyEntry>> {
         self.entries.get(*self.by_name.get(name)? as usize)
     }
 
-    /// The families of that role and name that have these labels, whatever their kind.
+    /// Returns the families of this role, name and labels, whatever their kind.
     pub(super) fn of_labels(
         &self,
         role: Role,
@@ -318,8 +321,8 @@ impl Table {
         found.map(|&at| Arc::clone(&self.entries[at as usize])).collect()
     }
 
-    /// The family that an application registered under a name, with or without the `_total` that
-    /// formats add to counters.
+    /// Returns the family that an application registered under a name, with or without the `_total`
+    /// that formats add to counters.
     pub(super) fn registered_as(&self, name: &str) -> Option<Arc<FamilyEntry>> {
         let found = self.registered.get(name).or_else(|| {
             let counter = self.registered.get(name.strip_suffix("_total")?);
@@ -328,8 +331,8 @@ impl Table {
         found.cloned()
     }
 
-    /// The families of single series that are shown under a name, in the order in which they were
-    /// made.
+    /// Returns the families of single series that are shown under a name, in the order of their
+    /// creation.
     pub(super) fn variants_of(&self, name: &str) -> Vec<Arc<FamilyEntry>> {
         let is_of = |entry: &&Arc<FamilyEntry>| {
             let (schema, kind) = (entry.family.schema(), entry.kind.snapshot_kind());
@@ -342,7 +345,7 @@ impl Table {
         self.entries.iter().filter(is_of).cloned().collect()
     }
 
-    /// Takes in the families that others made.
+    /// Adds the families that others made.
     pub(super) fn refresh(&mut self, segment: &Segment) -> Result<(), Error> {
         if segment.newest() == self.newest {
             return Ok(());
@@ -360,8 +363,8 @@ impl Table {
         Ok(())
     }
 
-    /// Checks that a family of that name, type and label names can be shown: no metric that is
-    /// shown has samples of its names, or series that are its own once names are escaped.
+    /// Checks that a family of this name, type and label names can be shown: no shown metric
+    /// contains samples of its names, or series with equal labels once names are escaped.
     pub(super) fn check_shown<'n>(
         &mut self,
         name: &str,
@@ -392,7 +395,7 @@ impl Table {
         }
     }
 
-    /// A family of that name that is shown and has other labels, which are the same once escaped.
+    /// Returns a shown family of this name with different labels that become equal once escaped.
     fn same_labels(&self, name: &str, labels: &[&str]) -> Option<Collision> {
         let is_plain = labels.iter().all(|label| is_legacy_label(label));
         if is_plain && self.escaped.is_empty() {
@@ -400,7 +403,7 @@ impl Table {
         }
         let key = escaped_key(name, labels.iter().copied());
         let escaped = self.escaped.get(&*key).into_iter().flatten();
-        // These have no label that is escaped.
+        // These families have no escaped label.
         let plain = self.by_labels.get(&*key).filter(|_| !is_plain).into_iter().flatten();
         let found = escaped.chain(plain).find_map(|&at| {
             let entry = self.entries.get(at as usize)?;
@@ -417,7 +420,7 @@ impl Table {
         Rejection::LabelsAlike
     }
 
-    /// Makes the family that is wanted.
+    /// Makes the family that matches `wanted`.
     pub(super) fn make(
         &mut self,
         registration: &RegistrationGuard<'_>,
@@ -435,7 +438,7 @@ impl Table {
             cells: wanted.cells,
             floats: wanted.floats,
             pairs: 0,
-            // Sums go on when they come back; a value that was set does not.
+            // Sums continue when they return; a value that was set does not.
             additive: !is_set(wanted.kind),
             labels: match labels.is_empty() {
                 true => vec![named(ALONE)],
@@ -451,19 +454,19 @@ impl Table {
         self.put(family).then_some(()).ok_or(Rejection::Full)
     }
 
-    /// Why the last series that cannot be shown was refused.
+    /// Returns why the last series that cannot be shown was refused.
     pub(super) fn collision(&self) -> Option<&Collision> {
         self.collision.as_ref()
     }
 
-    /// Whether a family of that name has a help.
+    /// Whether a family of this name contains a help.
     pub(super) fn has_help(&self, name: &str) -> bool {
         self.helped.contains(name)
     }
 
-    /// Keeps the help of a name whose families were made without one, in a family without series:
-    /// what the record of a family says never changes. If there is no room, it is not kept. Returns
-    /// whether it is kept, and was not before.
+    /// Keeps the help of a name whose families were made without help, in a family without series,
+    /// because the record of an existing family never changes. If there is no room, the help is not
+    /// kept. Returns true if this call kept it.
     pub(super) fn keep_help(&mut self, segment: &Segment, about: &super::Metric<'_>) -> bool {
         if self.has_help(about.name) {
             return false;
@@ -480,9 +483,10 @@ impl Table {
         segment.family(&schema).is_ok_and(|family| self.put(family))
     }
 
-    /// Returns false if the kind of the family is unknown to this version, or its settings damaged.
+    /// Returns false if this version does not know the kind of the family, or if its settings are
+    /// damaged.
     fn put(&mut self, family: Family) -> bool {
-        // A family that this table made comes again with the next refresh.
+        // The next refresh returns a family that this table made, too.
         if self.known.contains(&family.id()) {
             return true;
         }
@@ -499,7 +503,7 @@ impl Table {
         if self.helped.contains(&*schema.name) {
             entry.set_help();
         }
-        // The segment has far fewer records than 2^32.
+        // The segment contains far fewer records than 2^32.
         let at = self.entries.len() as u32;
         let entry = Arc::new(entry);
         self.put_first(&entry, at);
@@ -518,13 +522,13 @@ impl Table {
             self.by_name.entry(name).or_insert(at);
         }
         self.entries.push(entry);
-        // What was found last may no longer be the first one for what it is wanted for.
+        // The family that was found last may no longer be the first match.
         self.last = usize::MAX;
         true
     }
 
-    /// Makes a family the one for what it is wanted for: also for the values of the other kind of
-    /// its type, unless a family of that kind was made before it.
+    /// Makes a family the match for its needs. This includes values of the other kind of its type,
+    /// unless a family of that kind was made before it.
     fn put_first(&mut self, entry: &FamilyEntry, at: u32) {
         let (schema, class) = (entry.family.schema(), entry.class);
         let mut wanted = FamilyNeeds {
@@ -550,8 +554,7 @@ impl Table {
         put_wanted(wanted, label_names(entry.family.schema()), &mut self.bytes);
         let before = self.by_wanted.get(&*self.bytes);
         let before = before.and_then(|&before| self.entries.get(before as usize));
-        // All tables agree which one is the first. A record that another family had may lie before
-        // older ones.
+        // All tables agree which one is the first. A reused record can lie before older ones.
         let age = |entry: &FamilyEntry| (entry.family.created(), entry.family.id());
         if before.is_none_or(|before| age(before) > age(entry)) {
             self.by_wanted.insert(self.bytes.as_slice().into(), at);
@@ -559,7 +562,7 @@ impl Table {
     }
 
     fn put_registered(&mut self, family: Family) {
-        // One of a kind that this version does not know takes no change.
+        // A family of a kind that this version does not know takes no change.
         let Some(entry) = FamilyEntry::new(family) else { return };
         let entry = Arc::new(entry);
         self.take_samples(&entry);
@@ -575,7 +578,7 @@ impl Table {
     }
 }
 
-/// Writes what is wanted as bytes: different families have different ones.
+/// Writes `wanted` as bytes. Different families give different bytes.
 #[inline]
 fn put_wanted<'n>(
     wanted: &FamilyNeeds<'_>,
@@ -590,7 +593,7 @@ fn put_wanted<'n>(
     put_names(wanted.name, names, out);
 }
 
-/// A name and escaped label names, in the form of the keys of [`Table::by_labels`].
+/// Returns a name and escaped label names, in the form of the keys of [`Table::by_labels`].
 fn escaped_key<'n>(name: &str, labels: impl Iterator<Item = &'n str>) -> Box<[u8]> {
     let mut labels: Vec<_> = labels.map(underscored_label).collect();
     labels.sort_unstable();
@@ -599,7 +602,7 @@ fn escaped_key<'n>(name: &str, labels: impl Iterator<Item = &'n str>) -> Box<[u8
     bytes.into()
 }
 
-/// The names of the labels that are shown.
+/// Returns the names of the shown labels.
 pub(super) fn label_names(schema: &Schema) -> impl Iterator<Item = &str> + Clone {
     let is_alone = Class::from_schema(schema).alone;
     let names = schema.labels.iter().map(|label| &*label.name);
@@ -621,7 +624,7 @@ fn put_names<'n>(name: &str, names: impl Iterator<Item = &'n str>, out: &mut Vec
     names.for_each(put);
 }
 
-/// The name of a metric without a suffix that the formats add.
+/// Returns the name of a metric without a suffix that the formats add.
 fn base_of(name: &str, kind: Kind) -> &str {
     if kind == Kind::Counter { counter_stem(name) } else { name }
 }
@@ -636,7 +639,7 @@ fn is_set(kind: u8) -> bool {
     kind == GaugeKind::NUMBER || kind == UnknownKind::NUMBER
 }
 
-/// Hashes the bytes of what is wanted with rapidhash and random secrets: no sender can choose names
+/// Hashes the bytes of `wanted` with rapidhash and random secrets, so no sender can choose names
 /// that collide. (The hash of the standard library takes twice as long.)
 #[derive(Clone, Copy)]
 pub(super) struct TableHash(RapidSecrets);
@@ -646,7 +649,8 @@ pub(super) struct Hash(RapidSecrets, u64);
 
 impl Default for TableHash {
     fn default() -> Self {
-        // The standard library's hasher is the source of random numbers that each system has.
+        // The standard library's hasher is a source of random numbers that is available on each
+        // system.
         Self(RapidSecrets::seed(RandomState::new().hash_one(0_u8)))
     }
 }

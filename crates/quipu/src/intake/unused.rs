@@ -1,8 +1,8 @@
-//! Names that are no longer used: their families are freed, so that others find room.
+//! Frees families whose names are no longer used, because new families need the room.
 //!
-//! A family that comes to have no series keeps its name and its memory, and counts toward
-//! [`Limits::families`](super::Limits::families), until this is called. It is for a program that
-//! starts: while intakes work, each of their threads has families at hand.
+//! A family without series keeps its name and its memory, and counts toward
+//! [`Limits::families`](super::Limits::families), until you call this. It is meant for a program
+//! that starts: while intakes work, each of their threads caches families.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::error::Error;
 use crate::registry::Registry;
 
 impl Intake {
-    /// Frees the families that intakes made and that are no longer used, hidden series included:
-    /// those whose series all have expired and did not change for that long, and those that have
-    /// none. A counter of one of them that comes back starts at zero. Returns the number
-    /// of freed families. Their memory is used again for new ones of the same kind and settings.
+    /// Frees the families that intakes made and that are no longer used, including their hidden
+    /// series: families whose series all expired and did not change for this long, and families
+    /// without series. If a counter of such a family returns, it starts at zero. Returns the number
+    /// of freed families. New families of the same kind and settings reuse their memory.
     ///
-    /// Call it before the segment's families are used in any other way: handles to a family that
-    /// was freed, intakes among them, could change another one.
+    /// Call this before you use the segment's families in any other way, because handles to a freed
+    /// family, including handles in intakes, could change another one.
     ///
     /// ```
     /// use std::time::Duration;
@@ -42,8 +42,8 @@ impl Intake {
     /// ```
     ///
     /// # Errors
-    /// A segment that other processes may have open, or children of a fork; inconsistent families;
-    /// the errors of the disk.
+    /// If other processes, or children of a fork, may have the segment open; if families are
+    /// inconsistent; or on errors of the disk.
     pub fn free_unused(registry: &Registry, least: Duration) -> Result<u64, Error> {
         let segment = registry.segment();
         let fail = |error| Error::segment("", error);
@@ -61,9 +61,9 @@ impl Intake {
             ours.iter().filter(|one| is_kept(one)).map(|(_, family)| name(family)).collect();
         let is_unused = |(role, family): (Role, &Family)| match role {
             Role::Shown => family.is_unused(least),
-            // What a source has grown by since its last total is added to a series that is there.
+            // The growth of a source since its last total is added to an existing series.
             Role::Beside => !kept.contains(&family.schema().name) && family.is_unused(least),
-            // The sum to which it is added may have any name.
+            // The sum that it is added to can have any name.
             Role::Apart => family.is_empty(),
             Role::Help => !kept.contains(&family.schema().name),
         };
@@ -72,8 +72,8 @@ impl Intake {
         segment.free_families(&unused).map_err(fail)
     }
 
-    /// The number of families that were [freed](Intake::free_unused), and whose memory no other
-    /// family has taken since.
+    /// Returns the number of families that were [freed](Intake::free_unused), and whose memory no
+    /// other family reuses yet.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
