@@ -70,7 +70,7 @@ impl Compressor {
     /// Creates a compressor; `None` for no compression, or if it cannot be allocated.
     pub fn new(compression: Compression) -> Option<Self> {
         match compression {
-            // A low level: scrapes are frequent, and their text is repetitive.
+            // A low level, because scrapes are frequent and their pages repetitive.
             #[cfg(feature = "gzip")]
             Compression::Gzip => Some(Self(CompressionStream::Gzip(
                 flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()),

@@ -12,7 +12,7 @@ use crate::snapshot::{FamilyHeader, FamilyKey, Kind, Label, Series, Sink, Texts,
 /// of a registry, up to some megabytes, for the next scrape in the same format.
 ///
 /// A scraper refuses a whole page because of one bad family or series. The encoder omits those, so
-/// that the rest of the page stays readable, and [`Encoder::finish`] counts them in the metric
+/// you still get the rest of the page. [`Encoder::finish`] counts the omitted series in the metric
 /// `quipu_series_omitted`, by [`Rule`](super::Rule).
 ///
 /// ```
@@ -66,16 +66,16 @@ impl Encoder {
         };
     }
 
-    /// Makes the text formats write bucket bounds with `put`: for programs whose series continue
-    /// those of a library that formats bounds differently than Go.
+    /// Makes the line-based formats write bucket bounds with `put`. Use this if your series
+    /// continue the series of a library that formats bounds differently than Go.
     #[doc(hidden)]
     pub fn bounds(&mut self, put: fn(f64, &mut Vec<u8>)) {
         self.style.put_bound = Some(put);
         self.families.forget();
     }
 
-    /// Writes the header of a family now, even if the family has no series; without this call, its
-    /// first series writes it. Only text formats have headers. The family must have been passed to
+    /// Writes the header of a family now, even if the family is empty; without this call, its first
+    /// series writes the header. Only line-based formats use headers. You must pass the family to
     /// [`Sink::family`] before.
     #[doc(hidden)]
     pub fn header(&mut self, family: &FamilyHeader<'_>) {
@@ -85,7 +85,8 @@ impl Encoder {
         }
     }
 
-    /// The bytes written so far. A protobuf message is appended only when its family is complete.
+    /// Returns the bytes written so far. A protobuf message is appended only when its family is
+    /// complete.
     pub fn buffer(&self) -> &[u8] {
         &self.out
     }
@@ -96,19 +97,19 @@ impl Encoder {
         &mut self.out
     }
 
-    /// The number of bytes of the protobuf message that is not complete yet.
+    /// Returns the number of bytes of the protobuf message that is not complete yet.
     #[doc(hidden)]
     pub fn pending(&self) -> usize {
         self.protobuf.pending()
     }
 
-    /// Returns the memory of the families that are kept as they were rendered, in bytes.
+    /// Returns the memory of the rendered families in the cache, in bytes.
     #[doc(hidden)]
     pub fn cached(&self) -> usize {
         self.families.size()
     }
 
-    /// The series that are omitted so far.
+    /// Returns the series that are omitted so far.
     pub fn omissions(&self) -> &Omissions {
         self.page.omissions()
     }
@@ -123,7 +124,7 @@ impl Encoder {
         }
     }
 
-    /// Writes the metric `quipu_series_omitted`, unless a source of the page has it.
+    /// Writes the metric `quipu_series_omitted`, unless a source of the page already provides it.
     fn count_omissions(&mut self) {
         let mut texts = Vec::new();
         let counts = self.page.omissions().counts();
@@ -182,11 +183,11 @@ impl Sink for Encoder {
 
     #[inline(always)]
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
-        // It has rendered nothing for another format than text.
+        // This only finds a rendered counter in line-based formats.
         if self.families.current.text.rendered_counter(series, &mut self.out) {
             return;
         }
-        // A copy, so that the parts of the original stay in registers.
+        // A copy, because then the parts of the original can stay in registers.
         let series = *series;
         self.any_series(family, &series);
     }

@@ -1,15 +1,16 @@
-//! Escaping: of names, for readers that accept legacy names only, and of quoted texts.
+//! Escaping of names, for readers that only accept legacy names, and of quoted strings.
 //!
-//! The schemes for names are those of `prometheus/common`. Where its code differs from its
-//! specification, this follows the code: digits of `values` are lower-case, and `dots` turns each
-//! character other than dots and underscores into two underscores.
+//! The schemes for names follow `prometheus/common`. Where its code differs from its specification,
+//! this follows the code: digits of `values` are lower-case, and `dots` turns each character other
+//! than dots and underscores into two underscores.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::error::named;
 
-/// How names are escaped that contain other characters than ASCII letters, digits, `_` and `:`.
+/// How names are escaped that contain other characters than ASCII letters, digits, `_` and `:`. You
+/// usually get this from [`negotiate`](super::negotiate), because the scraper asks for a scheme.
 ///
 /// ```
 /// use quipu::exposition::{Escaping, Format};
@@ -103,7 +104,7 @@ pub(super) fn put_metric_name(name: &str, suffix: &str, escaping: Escaping, out:
     escape(name.char_indices().chain(behind), true, escaping, &mut Bytes(out));
 }
 
-/// Like [`escape_name`], for the name of a label, in which a colon is escaped.
+/// Like [`escape_name`], for the name of a label, where a colon is escaped, too.
 pub(super) fn put_label_name(name: &str, escaping: Escaping, out: &mut Vec<u8>) {
     if is_unescaped(is_legacy_label(name), escaping) {
         out.extend_from_slice(name.as_bytes());
@@ -123,12 +124,12 @@ pub(super) fn is_same_label(one: &str, other: &str, escaping: Escaping) -> bool 
     written[0] == written[1]
 }
 
-/// Whether the name of a metric is written as it is, without escapes and quotes.
+/// Whether the name of a metric is written unchanged, without escapes and quotes.
 pub(super) fn is_unchanged(name: &str, escaping: Escaping) -> bool {
     escaping != Escaping::Dots && is_legacy_name(name)
 }
 
-/// The name of a metric with underscores for all characters that old readers do not accept.
+/// Returns the name of a metric with underscores for all characters that old readers do not accept.
 pub(crate) fn underscored_name(name: &str) -> Cow<'_, str> {
     if is_legacy_name(name) {
         return name.into();
@@ -148,7 +149,7 @@ pub(crate) fn underscored_label(name: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Whether escaping leaves a name as it is.
+/// Whether escaping keeps a name unchanged.
 fn is_unescaped(is_legacy_name: bool, escaping: Escaping) -> bool {
     escaping == Escaping::AllowUtf8 || (is_legacy_name && escaping != Escaping::Dots)
 }
@@ -179,7 +180,7 @@ fn escape(
     }
 }
 
-/// Writes text to a vector of bytes.
+/// Writes strings to a vector of bytes.
 struct Bytes<'o>(&'o mut Vec<u8>);
 
 impl Write for Bytes<'_> {
@@ -189,8 +190,8 @@ impl Write for Bytes<'_> {
     }
 }
 
-/// Appends a text, escaped for quotes: label values, quoted names, and OpenMetrics' help texts. The
-/// caller writes the quotes.
+/// Appends a string, escaped for quotes: label values, quoted names, and help strings in
+/// OpenMetrics. The caller writes the quotes.
 pub(super) fn put_quoted(text: &str, out: &mut Vec<u8>) {
     put_quoted_bytes(text.as_bytes(), out);
 }
@@ -200,12 +201,12 @@ pub(super) fn put_quoted_bytes(text: &[u8], out: &mut Vec<u8>) {
     put_escaped(text, |byte| matches!(byte, b'"' | b'\\' | b'\n'), out);
 }
 
-/// Appends a help text for Prometheus' text formats, in which quotes are not escaped.
+/// Appends a help string for Prometheus' formats, where quotes are not escaped.
 pub(super) fn put_help(text: &str, out: &mut Vec<u8>) {
     put_escaped(text.as_bytes(), |byte| matches!(byte, b'\\' | b'\n'), out);
 }
 
-/// Appends a text with a backslash before each special byte; a line feed becomes `n`.
+/// Appends a string with a backslash before each special byte; a line feed becomes `n`.
 fn put_escaped(text: &[u8], is_special: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     // Without an early exit, this takes a few instructions for 16 bytes.
     if text.iter().fold(0, |found, &byte| found | u8::from(is_special(byte))) == 0 {

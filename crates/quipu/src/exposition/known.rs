@@ -25,10 +25,10 @@ pub(super) struct RenderedFamily {
 pub(super) struct KnownFamilies {
     #[expect(clippy::vec_box, reason = "a swap moves a pointer instead of the family")]
     families: Vec<Box<RenderedFamily>>,
-    /// The current family. It is taken out of the list, so that a loop over its series needs no
-    /// index.
+    /// The current family. It is taken out of the list, because a loop over its series then needs
+    /// no index.
     pub(super) current: Box<RenderedFamily>,
-    /// The place of the current family in the list, if it is of the list.
+    /// The place of the current family in the list, if it belongs to the list.
     at: Option<usize>,
     /// The place of the next family.
     next: usize,
@@ -56,8 +56,8 @@ impl KnownFamilies {
         if self.size > MAX_SIZE {
             self.shrink();
         }
-        // A series before the first family does not belong to the last page's family, and that
-        // family is not known without its text.
+        // A series before the first family does not belong to the last page's family. That family's
+        // cache entry requires its rendered parts, so both are dropped.
         self.current.key = None;
         self.current.text.clear();
     }
@@ -119,7 +119,7 @@ impl KnownFamilies {
 mod tests {
     use super::*;
 
-    /// The keys of the list, from its start.
+    /// Returns the keys of the list, from its start.
     fn walk(families: &mut KnownFamilies, keys: &[FamilyKey]) -> Vec<bool> {
         families.rewind();
         keys.iter().map(|key| families.choose(Some(*key), Relation::New)).collect()

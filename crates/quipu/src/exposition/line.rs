@@ -1,22 +1,22 @@
 //! Lines that are written without a check for each part: the room for a whole line is reserved
-//! first, and rendered texts are copied in blocks of a fixed size.
+//! first, and rendered strings are copied in blocks of a fixed size.
 
 /// The number of bytes that are copied at once.
 const BLOCK: usize = 32;
-/// The most bytes that are copied without a call.
+/// The maximum number of bytes that are copied without a call.
 const MAX_INLINE: usize = 256;
 
-/// The start and end of a rendered text in [`RenderedTexts`].
+/// The start and end of a rendered string in [`RenderedTexts`].
 pub(super) type Range = (u32, u32);
-/// No text.
+/// No string.
 pub(super) const NOT_YET: Range = (u32::MAX, 0);
 
-/// Texts that are rendered once and written often. A block of zeros follows the last one, so that a
-/// whole block can be read from any byte of a text.
+/// Strings that are rendered once and written often. A block of zeros follows the last one, so this
+/// buffer contains a whole block after any byte of a string.
 #[derive(Debug, Default)]
 pub(super) struct RenderedTexts(Vec<u8>);
 
-/// A rendered text, and the block of other bytes after it.
+/// A rendered string, and the block of other bytes after it.
 #[derive(Clone, Copy)]
 pub(super) struct PaddedText<'r>(&'r [u8]);
 
@@ -25,12 +25,13 @@ impl RenderedTexts {
         self.0.clear();
     }
 
-    /// The memory in bytes.
+    /// Returns the memory in bytes.
     pub(super) fn size(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Renders a text after the others. `put` appends it, and leaves those before it as they are.
+    /// Renders a string after the others. `put` appends the string, and does not change the earlier
+    /// ones.
     pub(super) fn render(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> Range {
         self.0.truncate(self.0.len().saturating_sub(BLOCK));
         let start = self.0.len();
@@ -41,13 +42,13 @@ impl RenderedTexts {
         (start as u32, end as u32)
     }
 
-    /// The text at a range; `None` for [`NOT_YET`].
+    /// Returns the string at a range; `None` for [`NOT_YET`].
     #[inline(always)]
     pub(super) fn padded(&self, (start, end): Range) -> Option<PaddedText<'_>> {
         self.0.get(start as usize..end as usize + BLOCK).map(PaddedText)
     }
 
-    /// As [`RenderedTexts::padded`], without the block; empty for [`NOT_YET`].
+    /// Like [`RenderedTexts::padded`], without the block; empty for [`NOT_YET`].
     pub(super) fn text(&self, range: Range) -> &[u8] {
         self.padded(range).map_or(&[], PaddedText::text)
     }
@@ -59,17 +60,17 @@ impl<'r> PaddedText<'r> {
         self.0.len() - BLOCK
     }
 
-    /// The text without the block after it.
+    /// Returns the string without the block after it.
     pub(super) fn text(self) -> &'r [u8] {
         &self.0[..self.len()]
     }
 }
 
-/// A line at the end of a vector, for which room is reserved. It becomes part of the vector when it
-/// ends.
+/// A line at the end of a vector with reserved room. This line becomes part of the vector
+/// when it ends.
 pub(super) struct Line<'o> {
     out: &'o mut Vec<u8>,
-    /// Where the next part goes.
+    /// The position of the next part.
     to: *mut u8,
 }
 
@@ -85,13 +86,13 @@ impl<'o> Line<'o> {
     }
 
     /// # Safety
-    /// The line has room for the text, besides the parts before it.
+    /// The remaining room of the line is enough for the string.
     #[inline(always)]
     pub(super) unsafe fn put_padded(&mut self, text: PaddedText<'_>) {
         let (from, count) = (text.0.as_ptr(), text.len());
         let mut at = 0;
         // SAFETY: each block begins within the first `count` bytes, or at 0, and so ends at most a
-        // block after them. The slice has that block, and `begin` reserved one after the line.
+        // block after them. The slice contains this block, and `begin` reserved one after the line.
         unsafe {
             loop {
                 self.to.add(at).copy_from_nonoverlapping(from.add(at), BLOCK);
@@ -104,15 +105,15 @@ impl<'o> Line<'o> {
         }
     }
 
-    /// Copies short texts in overlapping pieces: a call costs more than the copy (49 ns per line
-    /// with calls, 38 without).
+    /// Copies short strings in overlapping pieces, because a call costs more than the copy (49 ns
+    /// per line with calls, 38 without).
     ///
     /// # Safety
-    /// That of [`Line::put_padded`].
+    /// The obligation of [`Line::put_padded`].
     #[inline(always)]
     pub(super) unsafe fn put(&mut self, bytes: &[u8]) {
         let (from, to, count) = (bytes.as_ptr(), self.to, bytes.len());
-        // SAFETY: the caller has room for `count` bytes. They cannot overlap `bytes`, since the
+        // SAFETY: the caller reserved `count` bytes. They cannot overlap `bytes`, because the
         // vector is borrowed mutably. By its condition on `count`, each branch stays within both,
         // and writes all `count` bytes.
         unsafe {
@@ -142,10 +143,10 @@ impl<'o> Line<'o> {
     }
 
     /// # Safety
-    /// That of [`Line::put_padded`].
+    /// The obligation of [`Line::put_padded`].
     #[inline(always)]
     pub(super) unsafe fn put_array<const N: usize>(&mut self, bytes: [u8; N]) {
-        // SAFETY: the caller has room for N bytes.
+        // SAFETY: the caller reserved N bytes.
         unsafe {
             self.to.cast::<[u8; N]>().write(bytes);
             self.to = self.to.add(N);
@@ -155,8 +156,8 @@ impl<'o> Line<'o> {
     /// Makes the line part of the vector.
     #[inline(always)]
     pub(super) fn end(self) {
-        // SAFETY: both are in the vector's allocation; all bytes between its length and `to` were
-        // written.
+        // SAFETY: both pointers are in the vector's allocation; all bytes between its length and
+        // `to` were written.
         unsafe {
             let length = self.to.offset_from_unsigned(self.out.as_ptr());
             self.out.set_len(length);
@@ -167,7 +168,7 @@ impl<'o> Line<'o> {
 /// Copies the first N and the last N bytes, which may overlap.
 ///
 /// # Safety
-/// Both places have `count` bytes, at least N, and do not overlap.
+/// Both places contain `count` bytes, at least N, and do not overlap.
 #[inline(always)]
 unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, count: usize) {
     // SAFETY: as promised by the caller.
@@ -184,12 +185,12 @@ pub(super) fn append(bytes: &[u8], out: &mut Vec<u8>) {
     join([bytes], out);
 }
 
-/// Appends several texts.
+/// Appends several strings.
 #[inline]
 pub(super) fn join<const N: usize>(texts: [&[u8]; N], out: &mut Vec<u8>) {
     let mut line = Line::begin(out, texts.iter().map(|text| text.len()).sum());
     for text in texts {
-        // SAFETY: the line was begun with the length of all texts.
+        // SAFETY: the line was begun with the length of all strings.
         unsafe { line.put(text) };
     }
     line.end();
@@ -213,7 +214,7 @@ mod tests {
             let mut out = b"before".to_vec();
             let padded = rendered.padded(range).expect("it is rendered");
             let mut line = Line::begin(&mut out, 2 * length + 3);
-            // SAFETY: the line has room for all parts.
+            // SAFETY: the line was begun with room for all parts.
             unsafe {
                 line.put_padded(padded);
                 line.put_array(*b"and");

@@ -47,7 +47,8 @@ pub use number::bound_label;
 #[doc(hidden)]
 pub use shown::{ShownNames, counter_stem, unit_of};
 
-/// The format in which a snapshot is written.
+/// The format of an encoded snapshot. You can get it from the `Accept` header of a request with
+/// [`negotiate`].
 ///
 /// ```
 /// use quipu::exposition::{Escaping, Format};
@@ -58,10 +59,10 @@ pub use shown::{ShownNames, counter_stem, unit_of};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Format {
-    /// Prometheus' text format, version 0.0.4.
+    /// Prometheus' format of version 0.0.4.
     #[default]
     Text,
-    /// Prometheus' text format, version 1.0.0, in which quoted names may be any UTF-8.
+    /// Prometheus' format of version 1.0.0, where quoted names can be any UTF-8.
     TextUtf8,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
@@ -72,10 +73,11 @@ pub enum Format {
 }
 
 impl Format {
-    /// The value of the `Content-Type` header.
+    /// Returns the value of the `Content-Type` header.
     pub fn content_type(self, escaping: Escaping) -> String {
         let plain = match self {
-            // Readers of this version do not know the parameter; it always has the default.
+            // Readers of this version do not know the parameter; the escaping is always the
+            // default.
             Self::Text => return "text/plain; version=0.0.4; charset=utf-8".into(),
             Self::TextUtf8 => "text/plain; version=1.0.0; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

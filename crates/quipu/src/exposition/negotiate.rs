@@ -23,8 +23,8 @@ pub struct Negotiation {
 }
 
 /// Selects the format by the header `Accept`: the supported one with the greatest weight or, for
-/// equal weights, the first. If none is supported, it is text 0.0.4. The default escaping scheme is
-/// underscores.
+/// equal weights, the first. If you pass no supported format, the result is [`Format::Text`]. The
+/// default escaping scheme is underscores.
 pub fn negotiate(accept: &str) -> Negotiation {
     let mut best = (0.0, Negotiation { format: Format::Text, escaping: Escaping::default() });
     for range in accept.split(',') {
@@ -57,7 +57,7 @@ pub fn negotiate(accept: &str) -> Negotiation {
             }
             _ => continue,
         };
-        // Version 0.0.4 has no quoted names, whatever the request says.
+        // Version 0.0.4 cannot represent quoted names, whatever the request asks for.
         let escaping = match (format, escaping) {
             (Format::Text, Escaping::AllowUtf8) => Escaping::Underscores,
             (_, escaping) => escaping,

@@ -1,14 +1,14 @@
-//! Numbers as text: values of samples, and bounds of buckets.
+//! Formats numbers: values of samples, and bounds of buckets.
 
 use std::io::Write;
 
 use super::line::append;
 use crate::snapshot::Number;
 
-/// The most bytes of a number.
+/// The maximum length of a number in bytes.
 pub(super) const MAX_LENGTH: usize = 24;
 
-/// A place for the text of a number.
+/// A buffer for the digits of a number.
 pub(super) struct Digits {
     whole: itoa::Buffer,
     float: zmij::Buffer,
@@ -22,7 +22,7 @@ impl Default for Digits {
 }
 
 impl Digits {
-    /// The value of a sample, of at most [`MAX_LENGTH`] bytes.
+    /// Formats the value of a sample in at most [`MAX_LENGTH`] bytes.
     #[inline(always)]
     pub(super) fn format(&mut self, number: Number) -> &[u8] {
         let text = match number {
@@ -34,8 +34,8 @@ impl Digits {
         text
     }
 
-    /// A float: as an integer if it is whole and below 2^53, else with the fewest digits that
-    /// round-trip.
+    /// Formats a float: as an integer if it is whole and below 2^53, else with the fewest digits
+    /// that round-trip.
     fn of_float(&mut self, n: f64) -> &[u8] {
         if !n.is_finite() {
             match n {
@@ -68,14 +68,14 @@ pub(super) fn put_unsigned(n: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a float, see [`Digits::of`].
+/// Appends a float: see [`Digits::of`].
 pub(super) fn put_float(n: f64, out: &mut Vec<u8>) {
     put(Number::Float(n), out);
 }
 
-/// Appends a bucket bound or a quantile. Its spelling must match that of other programs, since it
-/// is the value of a label: Go's `strconv` format `'g'` with precision -1 and, in OpenMetrics, a
-/// `.0` if it would look like an integer.
+/// Appends a bucket bound or a quantile. Its spelling must match other programs, because it is the
+/// value of a label: Go's `strconv` format `'g'` with precision -1 and, in OpenMetrics, a `.0` if
+/// it would look like an integer.
 pub(super) fn put_bound(n: f64, open_metrics: bool, out: &mut Vec<u8>) {
     if !n.is_finite() {
         return put_float(n, out);
@@ -97,8 +97,9 @@ pub(super) fn put_bound(n: f64, open_metrics: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// The value of the label `le` of a bucket, or of the label `quantile`, as OpenMetrics has it.
-/// `spelled` is the bound as another program spelled it, if it is from one ([`Bucket::le`]).
+/// Returns the value of the label `le` of a bucket, or of the label `quantile`, in the spelling of
+/// OpenMetrics. `spelled` is the bound in another program's spelling, if the bound is from another
+/// program ([`Bucket::le`]).
 ///
 /// [`Bucket::le`]: crate::snapshot::Bucket::le
 pub fn bound_label(bound: f64, spelled: Option<&str>) -> String {

@@ -1,8 +1,8 @@
-//! The rules of a page. A scraper refuses a whole page because of one bad family or series, so the
-//! encoder asks here before it writes anything, and omits a family or series that breaks a rule.
+//! The rules of a page. A scraper refuses a whole page because of one bad family or series. So the
+//! encoder checks the rules before it writes, and omits a family or series that breaks a rule.
 //!
 //! A rule is about the bytes that are written: names after escaping, and with the suffixes of the
-//! format. So a family that one format cannot show is still there in another one.
+//! format. So a family that one format cannot show can still appear in another one.
 //!
 //! An encoder keeps the result of the checks that concern a single family. On the next page, the
 //! other checks take about 200 of the 1,160 instructions of a family with one counter (`make
@@ -34,7 +34,7 @@ use crate::snapshot::{Exemplar, FamilyHeader, HistogramValue, Kind, Label, Nativ
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// A family has a name.
+    /// The name of a family is not empty.
     Name,
     /// No two families of a page share a name or the name of a sample.
     UniqueNames,
@@ -92,21 +92,22 @@ pub struct Omissions {
     families: Vec<(String, Rule)>,
 }
 
-/// The most families that [`Omissions`] names.
+/// The maximum number of families that [`Omissions`] names.
 const MAX_NAMED: usize = 32;
 
 impl Omissions {
-    /// Whether nothing is omitted.
+    /// Whether no series is omitted.
     pub fn is_empty(&self) -> bool {
         self.counts == [0; Rule::ALL.len()]
     }
 
-    /// The number of omitted series for each rule that was broken.
+    /// Returns the number of omitted series for each rule that was broken.
     pub fn counts(&self) -> impl Iterator<Item = (Rule, u64)> + use<> {
         Rule::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0)
     }
 
-    /// The names of the first 32 families with omitted series, and the rule that each one breaks.
+    /// Returns the names of the first 32 families with omitted series, and the rule that each one
+    /// breaks.
     pub fn families(&self) -> impl Iterator<Item = (&str, Rule)> {
         self.families.iter().map(|(name, rule)| (&**name, *rule))
     }
@@ -132,10 +133,11 @@ pub(super) enum Relation {
     /// It is another family, with a separate header.
     #[default]
     New,
-    /// It has more series of the same family.
+    /// It contains more series of the same family.
     Same,
-    /// It is a counter whose name another counter has before its suffix. OpenMetrics 1.0 has one
-    /// name for both, so they share a header, and a label tells their series apart.
+    /// It is a counter without a suffix, whose name plus the suffix is the name of the previous
+    /// counter. OpenMetrics 1.0 uses the same name for both, so they share a header, and a label
+    /// distinguishes their series.
     Second,
 }
 
@@ -150,9 +152,9 @@ pub(super) struct Start {
 /// The result of the checks that concern a single family and its [`Relation`] to the family before.
 #[derive(Debug)]
 pub(super) struct FamilyCheck {
-    /// Whether its name is written as it is, without escapes and quotes.
+    /// Whether the name is written unchanged, without escapes and quotes.
     pub(super) is_plain: bool,
-    /// Whether its unit is shown.
+    /// Whether this family's unit is shown.
     pub(super) has_unit: bool,
     /// The label names, or the rule that these or the name break.
     labels: Result<LabelSet, Rule>,
@@ -187,13 +189,13 @@ pub(super) struct Page {
     first_labels: LabelSet,
     /// The label names of families that follow another one of their name.
     label_sets: HashMap<LabelSetKey, u64, SeededState>,
-    /// Whether a family with that name has the label `quipu_name`, and whether a
-    /// [second](Relation::Second) counter gets it: not both may be shown.
+    /// Whether a family with this name uses the label `quipu_name`, and whether a
+    /// [second](Relation::Second) counter gets it: only one of them can be shown.
     has_name_label: bool,
     has_second: bool,
     /// How the current family starts.
     start: Start,
-    /// The result for the current family, once it has a series.
+    /// The result for the current family, once a series of it was checked.
     verdict: Option<Result<(), Rule>>,
     omissions: Omissions,
     buffer: Vec<u8>,
@@ -230,7 +232,7 @@ impl Page {
         self.omissions.clear();
     }
 
-    /// Starts a family. Its names are taken once it has a series.
+    /// Starts a family. Its names are only taken when its first series is written.
     pub(super) fn family(&mut self, family: &FamilyHeader<'_>) -> Start {
         self.verdict = None;
         let relation = match self.last_kind {
@@ -320,7 +322,7 @@ impl Page {
         verdict
     }
 
-    /// Takes the names of a family.
+    /// Takes the names of a family for this page.
     #[inline(never)]
     fn enter(&mut self, family: &FamilyHeader<'_>, checked: &FamilyCheck) -> Result<(), Rule> {
         let (labels, is_named) = (checked.labels?, checked.is_named);
@@ -357,7 +359,7 @@ impl Page {
         if is_taken { Err(Rule::UniqueNames) } else { Ok(()) }
     }
 
-    /// The hashes of the names of a family and of its samples, and their number.
+    /// Returns the hashes of the names of a family and of its samples, and their number.
     fn hashes(&mut self, family: &FamilyHeader<'_>, is_plain: bool) -> ([u64; 4], usize) {
         let suffixes = self.rules.suffixes(family);
         let mut hashes = [0; 4];
@@ -383,8 +385,8 @@ impl Page {
         (hashes, suffixes.len())
     }
 
-    /// Takes the label names of a family that follows another one of its name. They may be the same
-    /// names, but not others that escaping makes the same.
+    /// Takes the label names of a family that follows another one of its name. Both can use the
+    /// same names, but not different names that become the same by escaping.
     fn take_labels(&mut self, labels: LabelSet) -> Result<(), Rule> {
         let name = self.names.hasher().hash_one(&*self.last);
         let first = self.first_labels;
@@ -422,7 +424,7 @@ impl Page {
         Ok(set)
     }
 
-    /// Whether the label name in the buffer has another meaning in a family of this kind.
+    /// Whether the label name in the buffer is reserved in a family of this kind.
     fn is_reserved(&self, kind: Kind) -> bool {
         match &*self.buffer {
             b"" | b"__name__" => true,
@@ -433,7 +435,7 @@ impl Page {
         }
     }
 
-    /// The hash of a label: of its name, and of its value if it has only one.
+    /// Returns the hash of a label: of its name, and of its value if there is only one.
     fn with_value(&self, name: u64, label: &Label<'_>) -> u64 {
         match label.values {
             Some([value]) => self.names.hasher().hash_one((name, value)),
@@ -441,10 +443,10 @@ impl Page {
         }
     }
 
-    /// Whether the unit can be shown: the name, as it is written, ends in it (OpenMetrics 1.0,
-    /// section "Unit"). A scraper refuses the page because of any other unit, so that such a family
-    /// is shown without its unit. The parser of Prometheus does not unescape names before it
-    /// compares them, so that no unit can contain an escaped character.
+    /// Whether the unit can be shown, because the written name ends in it (OpenMetrics 1.0, section
+    /// "Unit"). A scraper refuses the page because of any other unit, so such a family is shown
+    /// without its unit. The parser of Prometheus compares names before it unescapes them, so no
+    /// unit can contain an escaped character.
     fn has_unit(&mut self, family: &FamilyHeader<'_>) -> bool {
         self.buffer.clear();
         escape::put_metric_name(family.name, "", self.rules.escaping, &mut self.buffer);
@@ -455,8 +457,8 @@ impl Page {
     }
 }
 
-/// The hash of a written name: the hash of the part before a suffix, plus a number for the suffix.
-/// With this, all names of a histogram take one hash.
+/// Returns the hash of a written name: the hash of the part before a suffix, plus a number for the
+/// suffix. With this, all names of a histogram take one hash.
 fn hash_of(name: &[u8], hasher: &SeededState) -> u64 {
     let suffix = match name.last() {
         Some(b'l') => Suffix::Total,
@@ -473,17 +475,17 @@ fn hash_of(name: &[u8], hasher: &SeededState) -> u64 {
 }
 
 impl Suffix {
-    /// The difference between the hash of a name with this suffix and the hash of its stem.
+    /// Returns the difference between the hash of a name with this suffix and the hash of its stem.
     fn salt(self) -> u64 {
         (self as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
 impl Rules {
-    /// The suffixes of the names that a family is written with.
+    /// Returns the suffixes of the names that are written for a family.
     fn suffixes(self, family: &FamilyHeader<'_>) -> &'static [Suffix] {
         use Suffix::{Bucket, Count, Info, None, Sum, Total};
-        // In OpenMetrics 1.0, the names of counters and infos in headers have no suffix.
+        // In OpenMetrics 1.0, the names of counters and infos in headers lack the suffix.
         let has_stem = self.format == Format::OpenMetrics;
         match family.kind {
             Kind::Counter if family.bare => &[None],
@@ -543,7 +545,7 @@ fn check_quantiles(quantiles: &[(f64, f64)]) -> Result<(), Rule> {
     if are_within && ascend { Ok(()) } else { Err(Rule::Quantiles) }
 }
 
-/// The label that tells a [second](Relation::Second) counter from the first one.
+/// The label that distinguishes a [second](Relation::Second) counter from the first one.
 const NAME_LABEL: &str = "quipu_name";
 
 /// Whether an exemplar can be written: its label names are not empty, and differ once they are

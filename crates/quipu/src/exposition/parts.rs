@@ -1,11 +1,11 @@
 //! The parts of a family's lines that many lines share. Each part is rendered once.
 //!
-//! In a family with dynamic labels, a line is a start for its group, the dynamic values with text
-//! between them, and the value of the series. In a family without dynamic labels, a start would be
-//! used only once, because each group is one line. There, a line is a row (the head, and all labels
-//! but the last one), a column (the last label with one of its values), and the value: a family of
-//! 10 by 10 values renders 20 parts for 100 lines. A family without labels is one row and one
-//! column.
+//! In a family with dynamic labels, a line consists of a start for its group, the dynamic values
+//! with separators between them, and the value of the series. In a family without dynamic labels, a
+//! start would be used only once, because each group is one line. There, a line consists of a row
+//! (the head, and all labels except the last one), a column (the last label with one of its
+//! values), and the value: for example, a family of 10 by 10 values renders 20 parts for 100 lines.
+//! A family without labels is one row and one column.
 
 use super::escape::{self, Escaping, is_legacy_name};
 use super::line::{Line, NOT_YET, PaddedText, Range, RenderedTexts, append};
@@ -19,8 +19,9 @@ use crate::snapshot::{FamilyHeader, Kind, Number, Series};
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     style: Style,
-    /// Whether the family is a counter whose name another one has before its suffix, in OpenMetrics
-    /// 1.0, where names of families have none: both are one family, and a label tells them apart.
+    /// Whether the family is a counter whose name plus a suffix is another counter's name. In
+    /// OpenMetrics 1.0, names of families carry no suffix, so both are one family, and a label
+    /// distinguishes them.
     is_second: bool,
     has_unit: bool,
     /// Whether the name is written without escapes and quotes.
@@ -36,14 +37,14 @@ pub(super) struct Parts {
     /// For each group, the head with the main suffix, and the labels up to the opening quote of the
     /// first dynamic value. Empty in a family with columns.
     starts: Vec<Range>,
-    /// For each row, the head with the main suffix, and the labels, each with a comma after it. If
-    /// the family has no labels, all of a line before its value.
+    /// For each row, the head with the main suffix, and the labels, each with a comma after it. For
+    /// a family without labels, the whole line before its value.
     rows: Vec<Range>,
     /// The last label with each of its values, and [`CLOSE`]. Empty if a label is dynamic.
     columns: Vec<Range>,
-    /// The texts between dynamic values: a quote, a comma, the next name, `=`, and a quote.
+    /// The separators between dynamic values: a quote, a comma, the next name, `=`, and a quote.
     between: Vec<Range>,
-    /// The length of all texts in `between`.
+    /// The length of all separators in `between`.
     between_length: usize,
     /// The bounds or the quantiles of the first series, each with the rest of its label.
     bounds: Vec<(f64, Range)>,
@@ -53,7 +54,7 @@ pub(super) struct Parts {
 const MAX_KEPT: usize = 1 << 12;
 /// The end of the labels.
 const CLOSE: &[u8] = b"} ";
-/// The most bytes of a line after the last label value: `"} `, a number, and a line feed.
+/// The maximum length of a line after the last label value: `"} `, a number, and a line feed.
 const MAX_TAIL: usize = 4 + number::MAX_LENGTH;
 
 impl Parts {
@@ -70,7 +71,7 @@ impl Parts {
         self.bounds.clear();
     }
 
-    /// The memory of the parts, in bytes.
+    /// Returns the memory of the parts, in bytes.
     pub(super) fn size(&self) -> usize {
         let ranges = [&self.starts, &self.rows, &self.columns, &self.between];
         let ranges: usize = ranges.iter().map(|ranges| ranges.capacity()).sum();
@@ -122,15 +123,15 @@ impl Parts {
         family.bare && !self.is_second
     }
 
-    /// Whether a counter's samples have a name without the suffix that OpenMetrics 1.0 requires of
-    /// counters: there, they are values of an unknown kind, so that all formats have the same name.
+    /// Whether a counter's samples lack the suffix that OpenMetrics 1.0 requires of counters.
+    /// There, they are values of an unknown kind, because the name must be the same in all formats.
     #[inline]
     pub(super) fn is_unknown(&self, family: &FamilyHeader<'_>) -> bool {
         let is_bare_counter = self.is_bare(family) && family.kind == Kind::Counter;
         is_bare_counter && self.style.dialect == Dialect::OpenMetrics
     }
 
-    /// The row and the column of a group, in a family with columns.
+    /// Returns the row and the column of a group, in a family with columns.
     #[inline]
     fn place(&self, group: u32) -> Option<(usize, usize)> {
         let (group, columns) = (group as usize, self.columns.len());
@@ -209,7 +210,8 @@ impl Parts {
         let mut texts = series.texts;
         let room = start.len() + texts.encoded().len() + self.between_length + MAX_TAIL;
         let mut line = Line::begin(out, room);
-        // SAFETY: the line has room for the start, the texts, all between them, and the rest.
+        // SAFETY: the line was begun with room for the start, the values, the separators, and the
+        // rest.
         unsafe {
             line.put_padded(start);
             if let Some(first) = texts.next_bytes() {
@@ -229,8 +231,9 @@ impl Parts {
         true
     }
 
-    /// [`Parts::put_line`] in a family with columns. This function is cold only for the compiler,
-    /// because the loop over the series of other families then keeps its values in registers.
+    /// Like [`Parts::put_line`], in a family with columns. This function is cold only for the
+    /// compiler, because the loop over the series of other families then keeps its values in
+    /// registers.
     #[cold]
     #[inline(never)]
     fn put_cell<V: Into<Number>>(&self, group: u32, value: V, out: &mut Vec<u8>) -> bool {
@@ -238,7 +241,7 @@ impl Parts {
         let Some(row) = self.padded(&self.rows, row) else { return false };
         let Some(column) = self.padded(&self.columns, column) else { return false };
         let mut line = Line::begin(out, row.len() + column.len() + MAX_TAIL);
-        // SAFETY: the line has room for the row, the column, and the rest of the line.
+        // SAFETY: the line was begun with room for the row, the column, and the rest of the line.
         unsafe {
             line.put_padded(row);
             line.put_padded(column);
@@ -248,14 +251,14 @@ impl Parts {
         true
     }
 
-    /// The text at a place; `None` if it is not rendered or not kept.
+    /// Returns the string at a place; `None` if it is not rendered or not kept.
     #[inline(always)]
     fn padded(&self, ranges: &[Range], at: usize) -> Option<PaddedText<'_>> {
         self.rendered.padded(*ranges.get(at)?)
     }
 
     /// Renders the value of a bucket's or a quantile's label, up to the closing brace. `at` is its
-    /// place in the series. Returns `None` if the first series had another value there.
+    /// place in the series. Returns `None` if the first series contained another value there.
     pub(super) fn render_bound(&mut self, at: usize, bound: f64) -> Option<Range> {
         if at == self.bounds.len() {
             let range = self.render(|parts, out| {
@@ -268,7 +271,7 @@ impl Parts {
         (known.to_bits() == bound.to_bits()).then_some(range)
     }
 
-    /// The head of lines with this suffix; empty until it is rendered.
+    /// Returns the head of lines with this suffix; empty until it is rendered.
     pub(super) fn head(&self, suffix: Suffix) -> &[u8] {
         self.text(self.heads[suffix as usize])
     }
@@ -356,8 +359,8 @@ impl Parts {
     }
 
     fn put_new_header(&self, family: &FamilyHeader<'_>, out: &mut Vec<u8>) {
-        // In OpenMetrics 1.0, names of families have no suffix. In all other formats, those of
-        // counters and infos have theirs.
+        // In OpenMetrics 1.0, names of families carry no suffix. In all other formats, the names of
+        // counters and infos carry one.
         let suffix = match (family.kind, self.style.dialect) {
             (_, Dialect::OpenMetrics) => "",
             (Kind::Counter, _) if family.bare => "",
@@ -366,7 +369,7 @@ impl Parts {
             _ => "",
         };
         let dialect = match family.kind {
-            // A state set has a label with the name of the metric. If that is not valid for a
+            // A label of a state set is named like the metric. If this name is not valid for a
             // label, for example because of a colon, OpenMetrics cannot express the state set.
             Kind::StateSet if !self.style.is_label(family.name) => Dialect::Text,
             _ => self.style.dialect,
@@ -404,7 +407,7 @@ impl Parts {
         };
         out.extend_from_slice(kind.as_bytes());
         out.push(b'\n');
-        // In OpenMetrics, infos and state sets have no unit.
+        // In OpenMetrics, infos and state sets never carry a unit.
         let has_unit = self.has_unit && !matches!(kind, "info" | "stateset");
         if has_unit && self.style.dialect != Dialect::Text {
             put_name("# UNIT ", out);
@@ -438,8 +441,8 @@ impl Parts {
     }
 }
 
-/// The number of columns of a family: the number of values of its last label if all labels are of
-/// fixed cardinality, else 0.
+/// Returns the number of columns of a family: the number of values of its last label if all labels
+/// are of fixed cardinality, else 0.
 fn columns(family: &FamilyHeader<'_>) -> usize {
     let mut groups = 1_usize;
     let mut last = 1;
@@ -448,7 +451,7 @@ fn columns(family: &FamilyHeader<'_>) -> usize {
         last = values.len();
         groups = groups.saturating_mul(last);
     }
-    // A caller may pass any number of groups. Then no division finds the last label.
+    // A caller can pass any number of groups. If it is wrong, there are no columns.
     if groups == family.groups as usize { last } else { 0 }
 }
 
@@ -461,10 +464,10 @@ pub(super) fn close_head(out: &mut Vec<u8>) {
 /// Writes the end of a line: the value, and a line feed.
 ///
 /// # Safety
-/// The line has room for a number and a byte.
+/// The line must be able to take a number and a byte.
 #[inline(always)]
 unsafe fn put_value(line: &mut Line<'_>, value: Number) {
-    // SAFETY: as promised by the caller; a number has at most `MAX_LENGTH` bytes.
+    // SAFETY: as promised by the caller; a number is at most `MAX_LENGTH` bytes long.
     unsafe {
         match value {
             // Less than 10: the digit is a byte.

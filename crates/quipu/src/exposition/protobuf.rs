@@ -1,6 +1,6 @@
 //! The protobuf format: messages `io.prometheus.client.MetricFamily` (`prometheus/client_model`,
-//! `metrics.proto`), each prefixed with its length. Unlike the older text formats, it has native
-//! histograms and start times.
+//! `metrics.proto`), each prefixed with its length. Unlike the older line-based formats, this
+//! format can represent native histograms and start times.
 
 use super::escape::{self, Escaping};
 use super::page::{FamilyCheck, Relation, is_exemplar};
@@ -8,8 +8,8 @@ use crate::snapshot::{
     Exemplar, FamilyHeader, HistogramValue, Kind, Native, Series, Timestamp, Value,
 };
 
-/// Writes one message per family. The message of the current family is buffered, since its length
-/// comes first.
+/// Writes one message per family. The message of the current family is buffered, because its length
+/// precedes it.
 #[derive(Debug, Default)]
 pub(super) struct Protobuf {
     escaping: Escaping,
@@ -164,12 +164,12 @@ impl Protobuf {
         });
     }
 
-    /// The number of bytes of the current family.
+    /// Returns the number of bytes of the current family.
     pub(super) fn pending(&self) -> usize {
         self.family.len()
     }
 
-    /// Writes the current family, if it has any series.
+    /// Writes the current family, if it contains any series.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_begun) {
             put_varint(self.family.len() as u64, out);
@@ -179,8 +179,9 @@ impl Protobuf {
     }
 }
 
-/// The spans of the format: runs of buckets without gaps. Each has the distance from the end of the
-/// previous span (for the first one, from index 0), and the number of buckets.
+/// Returns the spans of the format: runs of buckets without gaps. Each span consists of the
+/// distance from the end of the previous span (for the first one, from index 0), and the number of
+/// buckets.
 pub(super) fn spans(buckets: &[(i32, u64)]) -> impl Iterator<Item = (i32, u32)> + '_ {
     let mut rest = buckets;
     let mut end = 0;
@@ -334,8 +335,8 @@ fn put_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Writes a message with its length in front. The length is known only afterwards: if it takes more
-/// than one byte, the message is moved.
+/// Writes a message with its length in front. Because the length is only known afterwards, the
+/// message is moved if the length takes more than one byte.
 fn put_message(number: u32, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     put_varint(u64::from(number << 3 | 2), out);
     let start = out.len();

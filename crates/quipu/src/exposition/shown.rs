@@ -1,23 +1,24 @@
-//! The names that an exposition shows: those of families and of their samples.
+//! The names that an exposition shows: the names of families and of their samples.
 
 use std::collections::HashSet;
 
 use super::{Escaping, escape_name, underscored_name};
 use crate::snapshot::Kind;
 
-/// The name of a counter's family: the name of its samples without the suffix `_total`. The name
-/// `_total` has nothing before its suffix, and stays as it is.
+/// Returns the name of a counter's family: the name of its samples without the suffix `_total`. The
+/// name `_total` is empty before its suffix, so it stays unchanged.
 pub fn counter_stem(name: &str) -> &str {
     name.strip_suffix("_total").filter(|stem| !stem.is_empty()).unwrap_or(name)
 }
 
-/// The unit with which a family can be shown; empty if there is none. OpenMetrics 1.0 requires that
-/// the name, without the suffix of its type, ends in an underscore and the unit: a reader refuses
-/// the whole exposition otherwise. `name` is the shown name, with the suffix or without.
+/// Returns the unit that can be shown for a family; empty if there is none. OpenMetrics 1.0
+/// requires that the name, without the suffix of its type, ends in an underscore and the unit,
+/// because a reader refuses the whole exposition otherwise. `name` is the shown name, with the
+/// suffix or without.
 pub fn unit_of<'u>(name: &str, kind: Kind, unit: &'u str) -> &'u str {
     let base = match kind {
         Kind::Counter => counter_stem(name),
-        // These have no unit.
+        // Infos and state sets never carry a unit.
         Kind::Info | Kind::StateSet => return "",
         _ => name,
     };
@@ -26,8 +27,8 @@ pub fn unit_of<'u>(name: &str, kind: Kind, unit: &'u str) -> &'u str {
     if is_end && is_plain() { unit } else { "" }
 }
 
-/// The names that are taken in an exposition which several sources share. A reader would refuse the
-/// whole exposition if it had one of them twice.
+/// The names that are taken in an exposition with several sources. A reader would refuse the whole
+/// exposition because of a duplicate name, so you can check here before you write a family.
 #[derive(Debug, Clone, Default)]
 pub struct ShownNames(HashSet<String>);
 
@@ -47,12 +48,13 @@ impl ShownNames {
         self.0.extend(Self::for_family(name, kind));
     }
 
-    /// Whether none of the names is taken under which a family is shown.
+    /// Whether all names that a family would be shown with are free.
     pub fn are_free(&self, name: &str, kind: Kind) -> bool {
         self.0.is_empty() || !Self::for_family(name, kind).any(|name| self.0.contains(&name))
     }
 
-    /// The names under which a family is shown, escaped: its own, and those of its samples.
+    /// Returns the escaped names that a family is shown with: the name of the family, and the names
+    /// of its samples.
     pub fn for_family(name: &str, kind: Kind) -> impl Iterator<Item = String> + use<> {
         let suffixes: &[&str] = match kind {
             Kind::Counter => &["", "_total"],
@@ -68,7 +70,7 @@ impl ShownNames {
 }
 
 impl<'t> FromIterator<&'t str> for ShownNames {
-    /// Names that are taken without any suffix, escaped like the names of families.
+    /// Takes names without any suffix, escaped like the names of families.
     fn from_iter<I: IntoIterator<Item = &'t str>>(names: I) -> Self {
         Self(names.into_iter().map(|name| underscored_name(name).into_owned()).collect())
     }
@@ -96,7 +98,7 @@ mod tests {
             ("seconds", Kind::Gauge, "seconds", ""),
             ("_seconds", Kind::Gauge, "seconds", ""),
             ("tookseconds", Kind::Gauge, "seconds", ""),
-            // Only counters have this suffix.
+            // Only counters use this suffix.
             ("took_seconds_total", Kind::Gauge, "seconds", ""),
             ("took_seconds_total", Kind::Unknown, "seconds", ""),
             ("build_x_info", Kind::Gauge, "x", ""),

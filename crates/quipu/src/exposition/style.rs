@@ -1,9 +1,9 @@
-//! How names, labels and bounds are written in the text formats.
+//! How names, labels and bounds are written in the line-based formats.
 
 use super::escape::{self, Escaping, is_legacy_label};
 use super::number;
 
-/// The dialect, whose rules the text follows.
+/// The dialect, which determines the rules of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Dialect {
     #[default]
@@ -12,7 +12,7 @@ pub(super) enum Dialect {
     OpenMetrics2,
 }
 
-/// Appends a bound as text.
+/// Appends a bound.
 pub(super) type PutBound = fn(f64, &mut Vec<u8>);
 
 /// The style of a page.
@@ -20,7 +20,7 @@ pub(super) type PutBound = fn(f64, &mut Vec<u8>);
 pub(super) struct Style {
     pub(super) dialect: Dialect,
     pub(super) escaping: Escaping,
-    /// Writes bounds of buckets and quantiles, if not in Go's format.
+    /// Writes bounds of buckets and quantiles, unless Go's format is used.
     pub(super) put_bound: Option<PutBound>,
 }
 

@@ -1,4 +1,4 @@
-//! The text formats: Prometheus' own, and OpenMetrics.
+//! The line-based formats: Prometheus' text formats, and OpenMetrics.
 //!
 //! A line is a head (the name with its suffix), the labels, and a value. The parts that lines share
 //! are rendered once, see [`super::parts`]. A line then costs a few copies and a number.
@@ -26,7 +26,7 @@ pub(super) enum Suffix {
 }
 
 impl Suffix {
-    /// Those of the samples of a value.
+    /// Returns the suffixes of the samples of a value.
     #[inline]
     fn for_value(value: &Value<'_>, bare: bool) -> &'static [Self] {
         match value {
@@ -62,7 +62,7 @@ pub(super) struct Text {
     is_plain_total: bool,
     /// Whether a series of the family was written on this page, and [`Self::is_plain_total`].
     is_ready: bool,
-    /// The labels of the current series, if it has several lines.
+    /// The labels of the current series, if it takes several lines.
     labels: Vec<u8>,
 }
 
@@ -73,7 +73,7 @@ impl Text {
         self.is_ready = false;
     }
 
-    /// The memory for the family, in bytes.
+    /// Returns the memory for the family, in bytes.
     pub(super) fn size(&self) -> usize {
         self.parts.size() + self.labels.capacity()
     }
@@ -116,7 +116,7 @@ impl Text {
         self.parts.put_line(series, total, out)
     }
 
-    /// [`Text::rendered_counter`] for a series of any kind that has one number.
+    /// Like [`Text::rendered_counter`], for a series of any kind with a single number.
     #[inline(never)]
     fn put_number(&self, series: &Series<'_>, out: &mut Vec<u8>) -> bool {
         let value = match series.value {
@@ -180,7 +180,7 @@ impl Text {
         }
     }
 
-    /// Writes the header of the family, unless it has been written.
+    /// Writes the header of the family, unless it was already written.
     #[inline]
     pub(super) fn header(&mut self, family: &FamilyHeader<'_>, out: &mut Vec<u8>) {
         if !self.is_begun {
@@ -189,7 +189,7 @@ impl Text {
         }
     }
 
-    /// Writes everything of a line before its value.
+    /// Writes the part of a line before its value.
     fn put_line_head(
         &self,
         suffix: Suffix,
@@ -217,8 +217,8 @@ impl Text {
     }
 
     /// Writes a head, the rendered labels, and a bucket's or a quantile's label, with its closing
-    /// brace. `name` is the start of the label, such as `le="`, and `at` is its place among those
-    /// of the series.
+    /// brace. `name` is the start of the label, such as `le="`, and `at` is its place among the
+    /// bounds of the series.
     fn put_bounded(
         &mut self,
         suffix: Suffix,
@@ -268,7 +268,7 @@ impl Text {
     ) {
         self.render_labels(family, series);
         for (state, is_on) in states {
-            // The label of the state has the name of the metric.
+            // The label of the state is named like the metric.
             join([self.parts.head(Suffix::None), &self.labels], out);
             self.style.put_label_name(family.name, out);
             out.extend_from_slice(b"=\"");
@@ -299,7 +299,7 @@ impl Text {
             number::put_unsigned(histogram.count, out);
             out.push(b'\n');
         }
-        // OpenMetrics allows no sum if a bound is negative, since the sum may decrease, and no
+        // OpenMetrics allows no sum if a bound is negative, because the sum could decrease, and no
         // count without a sum.
         let has_sum = histogram.buckets.first().is_none_or(|bucket| bucket.bound >= 0.0);
         if has_sum || self.dialect() == Dialect::Text {
@@ -387,7 +387,7 @@ impl Text {
         out.push(b'\n');
     }
 
-    /// Writes the start time, if the format has one.
+    /// Writes the start time, if the format can represent it.
     fn put_start(&self, series: &Series<'_>, out: &mut Vec<u8>) {
         if let (Dialect::OpenMetrics2, Some(start)) = (self.dialect(), series.start) {
             out.extend_from_slice(b" st@");
