@@ -1,4 +1,4 @@
-//! For language bindings: what they need beyond the API of the crate.
+//! Additional API for language bindings.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ pub struct WithSeries<I> {
 }
 
 impl WithSeries<Histogram> {
-    /// The cell with the count of a classic bucket, if there is such a bucket. The last one is that
-    /// of `+Inf`.
+    /// Returns the cell with the count of a classic bucket, if there is such a bucket. The last
+    /// bucket is `+Inf`.
     pub fn bucket_cell(&self, bucket: usize) -> Option<usize> {
         self.instrument.layout().bucket_cell(bucket)
     }
 
-    /// The cells of floats that add up to the sum: one, or one for each bucket.
+    /// Returns the cells of floats that add up to the sum: one, or one for each bucket.
     pub fn sum_cells(&self) -> impl Iterator<Item = usize> + use<> {
         self.instrument.layout().sum_cells()
     }

@@ -9,7 +9,8 @@ use crate::kind::Aggregation;
 
 /// The description of a metric: its name, its help, and kind-specific options.
 ///
-/// An option that the registered kind does not use is an error, such as buckets of a counter.
+/// If you set an option that the registered kind does not use, such as buckets of a counter, the
+/// registration returns an error.
 ///
 /// ```
 /// use std::time::Duration;
@@ -69,7 +70,7 @@ impl Setting {
     /// The settings that families use, whatever their kind.
     pub(crate) const OF_FAMILIES: [Self; 3] = [Self::Labels, Self::Limit, Self::Expiry];
 
-    /// The name of the setting, and the metrics that use it.
+    /// Returns the name of the setting, and the metrics that use it.
     fn described(self) -> (&'static str, &'static str) {
         match self {
             Self::Buckets => ("buckets", "a histogram"),
@@ -102,15 +103,15 @@ impl Description {
         Self { name: name.into(), help: help.into(), ..Self::default() }
     }
 
-    /// The unit of the values: a base unit in the plural (`seconds`, `bytes`). It is appended to
-    /// the name, unless the name already ends in it.
+    /// Sets the unit of the values: a base unit in the plural (`seconds`, `bytes`). The unit is
+    /// appended to the name, unless the name already ends in the unit.
     pub fn unit(mut self, unit: impl Into<String>) -> Self {
         self.unit = unit.into();
         self
     }
 
-    /// The upper bounds of a histogram's classic buckets, in ascending order; `+Inf` is added. The
-    /// default is the bounds from 5 ms to 10 s that Prometheus' clients share.
+    /// Sets the upper bounds of a histogram's classic buckets, in ascending order; `+Inf` is added.
+    /// The default is the bounds from 5 ms to 10 s that Prometheus' clients share.
     pub fn buckets(mut self, bounds: impl IntoIterator<Item = f64>) -> Self {
         self.buckets = Some(bounds.into_iter().collect());
         self
@@ -120,56 +121,56 @@ impl Description {
     /// (factor 65536) to 8 (factor 1.0027); at 3, a bucket is 9 % wide. When more than 160 buckets,
     /// or the number set by [`Description::native_buckets`], are filled, the resolution is halved.
     ///
-    /// The histogram then has no classic buckets, unless [`Description::buckets`] asks for both.
+    /// The histogram then uses no classic buckets, unless you also call [`Description::buckets`].
     pub fn native(mut self, schema: i8) -> Self {
         self.native_mut().schema = schema;
         self
     }
 
-    /// The maximum number of exponential buckets, 8 to 384; 160 by default.
+    /// Sets the maximum number of exponential buckets, 8 to 384; 160 by default.
     pub fn native_buckets(mut self, most: u16) -> Self {
         self.native_mut().buckets = most;
         self
     }
 
-    /// The width of the zero bucket of exponential buckets: values whose distance from zero is at
-    /// most `threshold` are counted there. The default is 2^-128.
+    /// Sets the width of the zero bucket of exponential buckets: values whose distance from zero is
+    /// at most `threshold` are counted there. The default is 2^-128.
     pub fn zero_threshold(mut self, threshold: f64) -> Self {
         self.native_mut().zero_threshold = threshold;
         self
     }
 
-    /// The quantiles of a summary, each from 0 to 1, in ascending order; the default is 0.5, 0.9
-    /// and 0.99. With an empty list, a summary keeps only a count and a sum, and costs no more than
-    /// these.
+    /// Sets the quantiles of a summary, each from 0 to 1, in ascending order; the default is 0.5,
+    /// 0.9 and 0.99. With an empty list, a summary only keeps a count and a sum, and costs no more
+    /// than these.
     pub fn quantiles(mut self, quantiles: impl IntoIterator<Item = f64>) -> Self {
         self.quantiles = Some(quantiles.into_iter().collect());
         self
     }
 
-    /// The span of time that a summary's quantiles or a window's count cover; by default, ten
+    /// Sets the span of time that a summary's quantiles or a window's count cover; by default, ten
     /// minutes for a summary and one minute for a window.
     pub fn window(mut self, window: Duration) -> Self {
         self.window = Some(window);
         self
     }
 
-    /// The width of a window's buckets; by default, 1/300 of the window.
+    /// Sets the width of a window's buckets; by default, 1/300 of the window.
     pub fn accuracy(mut self, accuracy: Duration) -> Self {
         self.accuracy = Some(accuracy);
         self
     }
 
-    /// The names of the labels, if they are known at run time only. See
-    /// [`LabelGroup`](crate::LabelGroup) for arrays of texts.
+    /// Sets the names of the labels. Use this if you only know them at run time. See
+    /// [`LabelGroup`](crate::LabelGroup) for arrays of strings.
     pub fn labels<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.labels = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The values that a text label can have. If all labels of a family have fixed values, its
-    /// series are found by arithmetic. Updates with any other text are counted in the overflow
-    /// series.
+    /// Sets the possible values of a string label. If all labels of a family use fixed values, an
+    /// update finds its series by arithmetic. Updates with any other value are counted in the
+    /// overflow series.
     pub fn values<S: Into<String>>(
         mut self,
         label: impl Into<String>,
@@ -179,20 +180,21 @@ impl Description {
         self
     }
 
-    /// The states of a [`StateSet<&str>`](crate::StateSet), if they are known at run time only.
+    /// Sets the states of a [`StateSet<&str>`](crate::StateSet). Use this if you only know them at
+    /// run time.
     pub fn states<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.states = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The maximum number of series in the family. Updates to label sets beyond it are counted in
-    /// one overflow series with the label `quipu_overflow="true"`.
+    /// Sets the maximum number of series in the family. Updates to further label sets are counted
+    /// in one overflow series with the label `quipu_overflow="true"`.
     pub fn limit(mut self, series: u64) -> Self {
         self.limit = Some(series);
         self
     }
 
-    /// Hides a series with dynamic labels after it has not changed for `idle`. A counter or a
+    /// Hides a series with dynamic labels if it does not change for `idle`. A counter or a
     /// histogram that changes again continues from its last total; a gauge starts over.
     pub fn expire_after(mut self, idle: Duration) -> Self {
         self.expiry = Some(idle);
@@ -206,24 +208,24 @@ impl Description {
         self
     }
 
-    /// Whether each CPU may count in memory of its own, which takes 8 bytes per CPU and avoids
-    /// contention. Families with fixed label values do so by default if they take at most 1 MiB;
+    /// Sets whether each CPU counts in separate memory, which takes 8 bytes per CPU and avoids
+    /// contention. Families with fixed label values do this by default if they take at most 1 MiB;
     /// `false` turns it off.
     pub fn striped(mut self, striped: bool) -> Self {
         self.striped = Some(striped);
         self
     }
 
-    /// Accepts reserved names of metrics and labels: for an application that writes such series
-    /// itself, such as a histogram's buckets with the label `le`.
+    /// Accepts reserved names of metrics and labels. Use this if your application writes such
+    /// series itself, for example a histogram's buckets with the label `le`.
     #[doc(hidden)]
     pub fn verbatim(mut self) -> Self {
         self.verbatim = true;
         self
     }
 
-    /// Keeps the metric apart from the registry: it claims no name, so others may have the same
-    /// one, and only [`Family::source`](crate::Family::source) shows it.
+    /// Keeps the metric out of the registry: it claims no name, so others can use the same one, and
+    /// only [`Family::source`](crate::Family::source) shows it.
     #[doc(hidden)]
     pub fn apart(mut self) -> Self {
         self.identity = Identity::Apart;
@@ -231,11 +233,13 @@ impl Description {
     }
 
     /// Makes the metric one of several variants of its name, which differ in label names, unit or
-    /// settings: for metrics from outside, whose series have different labels. It claims
-    /// no name, and registering it again, with the labels in the same order, returns the same
-    /// metric. Scrapes show all variants of a name as one metric, as long as they are of one type.
-    /// A variant of another type, or with the label names of an earlier one, is not shown, but
-    /// counted in `quipu_variants_not_shown`; a metric that is registered under the name precedes
+    /// settings. Use this for metrics that other programs send, because their series can carry
+    /// different labels. A variant claims no name: if you register it again, with the labels in the
+    /// same order, you get the same metric.
+    ///
+    /// Scrapes show all variants of a name as one metric, as long as they are of one type. A
+    /// variant of another type, or with the label names of an earlier one, is not shown, but
+    /// counted in `quipu_variants_not_shown`. A metric that is registered under the name precedes
     /// all variants.
     ///
     /// ```
@@ -259,14 +263,14 @@ impl Description {
         self
     }
 
-    /// How a scrape combines the values of several processes, for a
-    /// [`ProcessGauge`](crate::ProcessGauge). By default, each process has a series of its own.
+    /// Sets how a scrape combines the values of several processes, for a
+    /// [`ProcessGauge`](crate::ProcessGauge). By default, each process uses a separate series.
     pub fn aggregation(mut self, aggregation: Aggregation) -> Self {
         self.aggregation = aggregation;
         self
     }
 
-    /// The name, ending in the unit.
+    /// Returns the name, ending in the unit.
     pub fn full_name(&self) -> String {
         let has_unit = self.unit.is_empty()
             || self.name == self.unit
@@ -274,8 +278,9 @@ impl Description {
         if has_unit { self.name.clone() } else { format!("{}_{}", self.name, self.unit) }
     }
 
-    /// Checks that the metric uses all settings, so that none is ignored. `name` is the full name,
-    /// `metric` the kind of metric with its article, and `used` are the settings that it uses.
+    /// Checks that the metric uses all settings, because an ignored setting is a mistake. `name` is
+    /// the full name, `metric` the kind of metric with its article, and `used` are the settings
+    /// that it uses.
     pub(crate) fn check_settings(
         &self,
         name: &str,
@@ -330,7 +335,7 @@ mod tests {
     };
     use crate::scope::Register;
 
-    /// The settings that make the registration of a kind fail, by a part of the error.
+    /// Returns the settings that make the registration of a kind fail, by a part of the error.
     fn refused<R: Register>(kind: &str) -> Vec<&'static str> {
         let new = || Description::new("x", "");
         let settings = [

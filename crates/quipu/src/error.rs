@@ -1,7 +1,7 @@
-//! The error type of the crate: what failed while registering, reading, or sending metrics, and
-//! what to do about it.
+//! The error type of the crate. An error explains the failed operation, such as registering,
+//! reading or sending metrics, and what you can do.
 //!
-//! Counting never fails: an update that cannot have a series of its own is counted in the family's
+//! Counting never fails: an update that cannot get a separate series is counted in the family's
 //! overflow series.
 
 use std::fmt;
@@ -37,7 +37,7 @@ enum ErrorKind {
     Io(std::io::Error),
 }
 
-/// The error for a text that names no value, such as an unknown aggregation. Its message contains
+/// The error for an unknown name of a value, such as an unknown aggregation. Its message contains
 /// the possible names.
 ///
 /// ```
@@ -110,7 +110,7 @@ impl Error {
         Self { metric: metric.to_owned(), kind: ErrorKind::Segment(error) }
     }
 
-    /// An error that concerns all metrics of a segment.
+    /// Creates an error that concerns all metrics of a segment.
     #[doc(hidden)]
     pub fn from_segment(error: quipu_segment::Error) -> Self {
         Self::segment("", error)
@@ -121,30 +121,30 @@ impl Error {
         Self { metric: metric.to_owned(), kind: ErrorKind::Window(error) }
     }
 
-    /// The name of the metric; empty if the error concerns all of them.
+    /// Returns the name of the metric; empty if the error concerns all metrics.
     pub fn metric(&self) -> &str {
         &self.metric
     }
 
-    /// The error without the name of the metric.
+    /// Returns the error without the name of the metric.
     pub(crate) fn reason(&self) -> String {
         self.kind.to_string()
     }
 
-    /// Whether a metric of that name is already registered.
+    /// Whether a metric of this name is already registered.
     pub fn is_duplicate(&self) -> bool {
         matches!(self.kind, ErrorKind::Duplicate)
     }
 
-    /// Whether the error comes from the segment: the segment or the disk is full, the system
-    /// refuses more memory, or the family in the segment does not match.
+    /// Whether the segment returned the error: the segment or the disk is full, the system refuses
+    /// more memory, or the family in the segment does not match.
     #[doc(hidden)]
     pub fn is_of_segment(&self) -> bool {
         matches!(self.kind, ErrorKind::Segment(_))
     }
 
-    /// Whether the segment already has a family of that name with another kind, other labels, or
-    /// other settings.
+    /// Whether the segment already contains a family of this name with another kind, other labels,
+    /// or other settings.
     pub fn is_mismatch(&self) -> bool {
         matches!(&self.kind, ErrorKind::Segment(error) if error.is_mismatch())
     }

@@ -1,9 +1,9 @@
-//! A set of names that threads share and that a fork leaves whole.
+//! A set of names that threads share. A fork at any moment leaves it intact.
 //!
-//! It is a hash table whose lists of names are never changed: a name is added by a new first entry,
-//! which replaces the old one in a single store. A table that is full is replaced by one of twice
-//! the size in the same way. So the cost of a name does not grow with their number, except that it
-//! is in the cache less often.
+//! This set is a hash table whose lists of names are immutable: adding a name creates a new first
+//! entry, which replaces the old one in a single store. In the same way, a full table is replaced
+//! by a table of twice the size. So the cost of a name does not grow with their number, except that
+//! the entry is in the CPU's cache less often.
 
 use std::hash::BuildHasher;
 use std::iter;
@@ -41,7 +41,7 @@ impl NameSet {
         })
     }
 
-    /// Adds a name; returns false if it is there already.
+    /// Adds a name; returns false if the set already contains it.
     pub(crate) fn claim(&self, name: &str) -> bool {
         let hash = self.hasher.hash_one(name);
         // Counted before it can be released: the count never falls below zero.
@@ -62,7 +62,7 @@ impl NameSet {
         is_new
     }
 
-    /// Removes a name; returns false if it is not there.
+    /// Removes a name; returns false if the set does not contain it.
     pub(crate) fn release(&self, name: &str) -> bool {
         let hash = self.hasher.hash_one(name);
         let was_there = self.table.read(|table| {
@@ -104,9 +104,9 @@ impl Default for NameSet {
     }
 }
 
-/// The list of a hash in a table of `lists` lists, a power of two.
+/// Returns the list of a hash in a table of `lists` lists, a power of two.
 fn index(hash: u64, lists: usize) -> usize {
-    // Truncation is meant: only the lower bits count.
+    // The truncation is intended: only the lower bits count.
     hash as usize & (lists - 1)
 }
 
@@ -122,7 +122,7 @@ fn push(next: List, hash: u64, name: Arc<str>) -> List {
     Some(Arc::new(NameEntry { hash, name, next }))
 }
 
-/// A list without one of its entries. The entries after it are shared.
+/// Returns a list without one of its entries. The entries after it are shared.
 fn without(list: &List, gone: &NameEntry) -> List {
     let before = entries(list).take_while(|entry| !std::ptr::eq(*entry, gone));
     before.fold(gone.next.clone(), |rest, entry| push(rest, entry.hash, Arc::clone(&entry.name)))

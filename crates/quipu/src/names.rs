@@ -7,9 +7,9 @@ use crate::error::Error;
 use crate::exposition::{is_legacy_label, underscored_label};
 use crate::snapshot::Kind;
 
-/// Checks the name of a metric. Any UTF-8 is valid: Prometheus 3 reads it, and older versions get
-/// an escaped name. Names that collide with a suffix of the formats are rejected, unless `verbatim`
-/// says that the program writes such names itself.
+/// Checks the name of a metric. Any UTF-8 is valid, because Prometheus 3 can read it and older
+/// versions get an escaped name. Names that collide with a suffix of the formats are rejected,
+/// unless `verbatim` is true because the program writes such names itself.
 pub(crate) fn check_metric(name: &str, verbatim: bool) -> Result<(), Error> {
     metric_fault(name, verbatim).map_or(Ok(()), |fault| Err(Error::invalid(name, fault)))
 }
@@ -21,17 +21,17 @@ pub(crate) fn check_label(metric: &str, name: &str, verbatim: bool) -> Result<()
         .map_or(Ok(()), |fault| Err(Error::invalid(metric, format!("label {name:?}: {fault}"))))
 }
 
-/// Whether a name from outside can be that of a metric, with any suffix.
+/// Whether another program can use this name for a metric, with any suffix.
 pub(crate) fn is_metric(name: &str) -> bool {
     metric_fault(name, true).is_none()
 }
 
-/// Whether a name from outside can be that of a label.
+/// Whether another program can use this name for a label.
 pub(crate) fn is_label(name: &str) -> bool {
     label_fault(name, true).is_none() && escaped_label_fault(name).is_none()
 }
 
-/// What is wrong with the name of a label for readers that get it escaped.
+/// Returns the fault of a label's name for readers that get it escaped, if any.
 fn escaped_label_fault(name: &str) -> Option<&'static str> {
     let is_reserved = !is_legacy_label(name)
         && ["__name__", "__type__", "__unit__", "quipu_overflow"]
@@ -39,7 +39,8 @@ fn escaped_label_fault(name: &str) -> Option<&'static str> {
     is_reserved.then_some(RESERVED)
 }
 
-/// The label that the formats add to the samples of a kind, so that its series cannot have it.
+/// Returns the label that the formats add to the samples of a kind. Its series cannot use this
+/// label.
 pub(crate) fn label_of_samples(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Histogram => Some("le"),
@@ -91,7 +92,7 @@ pub const fn assert_labels(names: &[&str]) {
     }
 }
 
-/// What is wrong with the name of a metric.
+/// Returns the fault of a metric's name, if any.
 const fn metric_fault(name: &str, verbatim: bool) -> Option<&'static str> {
     let fault = text_fault(name);
     if fault.is_some() || verbatim {
@@ -107,7 +108,7 @@ const fn metric_fault(name: &str, verbatim: bool) -> Option<&'static str> {
     None
 }
 
-/// What is wrong with the name of a label.
+/// Returns the fault of a label's name, if any.
 const fn label_fault(name: &str, verbatim: bool) -> Option<&'static str> {
     let fault = text_fault(name);
     if fault.is_some() {
@@ -125,7 +126,7 @@ const fn label_fault(name: &str, verbatim: bool) -> Option<&'static str> {
 
 const RESERVED: &str = "the name is reserved for the formats: choose another";
 
-/// What is wrong with a name of any kind.
+/// Returns the fault of any name, if any.
 const fn text_fault(name: &str) -> Option<&'static str> {
     let mut rest = name.as_bytes();
     if rest.is_empty() {
@@ -164,22 +165,22 @@ macro_rules! suffixes {
     };
 }
 
-/// Suffixes that the formats add to names, each with the text of the error.
+/// Suffixes that the formats add to names, each with its error message.
 const SUFFIXES: &[(&str, &str)] =
     suffixes!["_total" "_created" "_bucket" "_count" "_sum" "_info" "_gcount" "_gsum"];
 
-/// Finds a name in a sorted list; returns where it belongs if it is not there.
+/// Finds a name in a sorted list; if it is not in the list, returns the position to insert it.
 pub(crate) fn find(names: &[Arc<str>], name: &str) -> Result<usize, usize> {
     names.binary_search_by(|other| (**other).cmp(name))
 }
 
-/// A copy of a list with a name inserted.
+/// Returns a copy of a list with a name inserted.
 pub(crate) fn with(names: &[Arc<str>], at: usize, name: &str) -> Vec<Arc<str>> {
     let (before, after) = names.split_at(at);
     before.iter().cloned().chain([name.into()]).chain(after.iter().cloned()).collect()
 }
 
-/// A copy of a list without one name.
+/// Returns a copy of a list without one name.
 pub(crate) fn without(names: &[Arc<str>], at: usize) -> Vec<Arc<str>> {
     names[..at].iter().chain(&names[at + 1..]).cloned().collect()
 }

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::intake::class::{Class, Role};
 use crate::registry::Registry;
 
-/// Options for [`Registry::record`]: what to record, and in how much memory.
+/// Options for [`Registry::record`]: what you want to record, and how much memory to use.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,20 +37,20 @@ impl RecordingOptions {
         Self::default()
     }
 
-    /// Sets the most bytes that the recorder may use in the segment, from 16 KiB to 64 MiB. When
-    /// they are full, the oldest sixteenth is overwritten. How long your history reaches back
-    /// depends on the changes: for example, a counter that grows evenly takes one byte for each
-    /// tick, and a constant one almost none.
+    /// Sets the maximum number of bytes that the recorder uses in the segment, from 16 KiB to 64
+    /// MiB. When they are full, the oldest sixteenth is overwritten. How long your history reaches
+    /// back depends on the changes: for example, a counter that grows evenly takes one byte for
+    /// each tick, and a constant one almost none.
     ///
     /// If the segment already contains a recorder, this setting is ignored.
     pub fn bytes(self, bytes: u64) -> Self {
         Self(self.0.bytes(bytes))
     }
 
-    /// Sets the most series to record, from 1 to 16,384. The first series are taken, in the order
-    /// in which the families were registered. A series is dropped, too, if all series together
-    /// would hold more than 16,384 cells, or if one tick could take more than a sixteenth of the
-    /// bytes. The history contains the number of dropped series.
+    /// Sets the maximum number of series to record, from 1 to 16,384. The recorder takes the first
+    /// series, in the order the families were registered. It also drops a series if all series
+    /// together would hold more than 16,384 cells, or if one tick could take more than a sixteenth
+    /// of the bytes. The history contains the number of dropped series.
     pub fn series(self, series: usize) -> Self {
         Self(self.0.series(series))
     }
@@ -65,18 +65,18 @@ impl RecordingOptions {
         Self(self.0.families(names))
     }
 
-    /// Checks the options, as [`Registry::record`] does.
+    /// Checks the options, like [`Registry::record`].
     ///
     /// # Errors
-    /// The fault and the valid range.
+    /// The fault, and the valid range.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.0.check()
     }
 }
 
-/// A thread that records, until this is dropped. A child of a fork does not have the thread: it
-/// calls [`Recording::resume`].
+/// A thread that records until you drop this. A child of a fork does not inherit the thread; call
+/// [`Recording::resume`] there.
 ///
 /// ```
 /// let registry = quipu::Registry::new();
@@ -93,7 +93,7 @@ pub struct Recording {
     segment: Segment,
     options: Options,
     worker: Option<Worker>,
-    /// While it is paused. It keeps the lead.
+    /// The recorder, during a pause. It keeps the lead.
     recorder: Option<Recorder>,
 }
 
@@ -101,7 +101,7 @@ pub struct Recording {
 struct Worker {
     shared: Arc<WorkerState>,
     thread: JoinHandle<Recorder>,
-    /// Of the process that has the thread.
+    /// The fork generation of the process that runs the thread.
     generation: u32,
 }
 
@@ -115,26 +115,26 @@ struct WorkerState {
 const RUNS: u8 = 0;
 /// It was asked to end.
 const ENDS: u8 = 1;
-/// It has taken its leave, and only returns.
+/// It gave up the recorder, and only returns.
 const ENDED: u8 = 2;
 
-/// How long the end of a thread is waited for. A tick takes about a millisecond, but a disk may
-/// stand still.
+/// The maximum time to wait for the end of a thread. A tick takes about a millisecond, but a disk
+/// can block it.
 const PATIENCE: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_micros(50);
 
 impl Registry {
-    /// Records the series of the segment from now on, so that `quipu inspect --history FILE` shows
-    /// what led to a crash, also after a SIGKILL. By default, it keeps the last minutes of up to
-    /// 1,000 series (an hour of counters, about 4 minutes of busy histograms), in 4 MiB of the
-    /// segment, which it takes at once.
+    /// Records the series of the segment from now on. After a crash, even by SIGKILL, you can see
+    /// with `quipu inspect --history FILE` how it developed. By default, the recording keeps the
+    /// last minutes of up to 1,000 series (an hour of counters, about 4 minutes of busy
+    /// histograms), in 4 MiB of the segment, which it takes at once.
     ///
-    /// A separate thread reads the series once a second, as a scrape does: counting does not
-    /// notice. It takes no signals. If several processes that share a file record, one of them does
-    /// the work, and when it dies, another one continues.
+    /// A separate thread reads the series once a second, like a scrape, so counting is not slowed
+    /// down. This thread blocks all signals. If several processes that share a file record, one of
+    /// them does the work, and when it dies, another one continues.
     ///
-    /// Histograms and summaries are recorded with their sums, counts and classic buckets. What is
-    /// not in the segment is not recorded: collectors, callbacks, and the buckets of native
+    /// Histograms and summaries are recorded with their sums, counts and classic buckets. Values
+    /// outside the segment are not recorded: collectors, callbacks, and the buckets of native
     /// histograms.
     ///
     /// ```
@@ -145,8 +145,8 @@ impl Registry {
     /// ```
     ///
     /// # Errors
-    /// Options out of bounds, a segment without room, and a thread that cannot be started. Counting
-    /// goes on.
+    /// If an option is out of bounds, if the segment is too full, or if the thread cannot be
+    /// started. You can continue to count in any case.
     pub fn record(&self, options: &RecordingOptions) -> Result<Recording, Error> {
         let options = options.0.clone().filter(is_shown);
         let segment = self.segment().clone();
@@ -155,8 +155,8 @@ impl Registry {
         Ok(recording)
     }
 
-    /// What [`Registry::record`] runs in its thread, for a program that calls [`Recorder::tick`]
-    /// itself: for many segments in one thread, for example.
+    /// Returns the recorder that [`Registry::record`] runs in its thread. Use this if you call
+    /// [`Recorder::tick`] yourself: for example, for many segments in one thread.
     ///
     /// # Errors
     /// The errors of [`Registry::record`].
@@ -172,18 +172,19 @@ fn is_shown(schema: &Schema) -> bool {
 }
 
 impl Recording {
-    /// Whether this process writes, and not another one that shares the file.
+    /// Whether this process writes the recording, and not another process that shares the file.
     pub fn is_writing(&self) -> bool {
         self.worker.as_ref().is_some_and(|worker| {
             worker.is_own() && worker.shared.is_writing.load(Ordering::Relaxed)
         })
     }
 
-    /// Ends the thread until [`Recording::resume`], such as before a fork in a program that wants
-    /// to have no other threads then. A fork does not require it. This process keeps the lead.
+    /// Ends the thread until [`Recording::resume`]. You can call this before a fork, if your
+    /// program must not run other threads then; a fork does not require this. The process keeps the
+    /// lead.
     ///
-    /// Waits for the tick that is under way, at most a second. Returns false if that was not
-    /// enough: then the thread ends after that tick.
+    /// Waits for the current tick, but at most a second. Returns false if this was too short; then
+    /// the thread ends after the tick.
     pub fn pause(&mut self) -> bool {
         match self.worker.take() {
             Some(worker) if worker.is_own() => {
@@ -198,8 +199,8 @@ impl Recording {
         true
     }
 
-    /// Goes on after a pause, and in a child of a fork, where the thread of the parent does not
-    /// exist. Does nothing if the thread runs.
+    /// Continues after a pause, and in a child of a fork, where the parent's thread does not exist.
+    /// Has no effect if the thread runs.
     ///
     /// # Errors
     /// The errors of [`Registry::record`].
@@ -223,12 +224,12 @@ impl Recording {
 }
 
 impl Drop for Recording {
-    /// Waits for the tick that is under way, at most a second.
+    /// Waits for the current tick, but at most a second.
     fn drop(&mut self) {
         match self.worker.take() {
             Some(worker) if !worker.is_own() => worker.forget(),
             Some(worker) if worker.end() => drop(worker.thread.join()),
-            // The thread ends when the disk lets it.
+            // The thread ends as soon as the disk responds.
             _ => {}
         }
     }
@@ -249,17 +250,17 @@ impl Worker {
         Ok(Self { shared, thread, generation: generation() })
     }
 
-    /// Whether the thread is one of this process, and not of its parent.
+    /// Whether the thread belongs to this process, and not to its parent.
     fn is_own(&self) -> bool {
         self.generation == generation()
     }
 
-    /// Leaves alone a thread of the parent, which must not even be detached here.
+    /// Forgets a thread of the parent, because it must not even be detached here.
     fn forget(self) {
         std::mem::forget(self);
     }
 
-    /// Asks the thread to end. Returns whether it has ended within the patience.
+    /// Asks the thread to end. Returns whether it ended within the patience.
     fn end(&self) -> bool {
         self.shared.step(RUNS, ENDS);
         self.thread.thread().unpark();
@@ -273,16 +274,16 @@ impl Worker {
         true
     }
 
-    /// Takes back what `end` asked for. Returns false if the thread has ended.
+    /// Withdraws the request of `end`. Returns false if the thread already ended.
     fn goes_on(&self) -> bool {
         self.shared.step(ENDS, RUNS) != ENDED && !self.thread.is_finished()
     }
 }
 
 impl WorkerState {
-    /// Changes one step into another; returns the one before.
+    /// Changes one step into another; returns the previous one.
     fn step(&self, from: u8, to: u8) -> u8 {
-        // Relaxed: the thread hands the recorder over by its end.
+        // Relaxed: the thread hands the recorder over when it ends.
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
         self.step.compare_exchange(from, to, success, failure).unwrap_or_else(|found| found)
     }
@@ -291,7 +292,7 @@ impl WorkerState {
 fn run(mut recorder: Recorder, shared: &WorkerState) -> Recorder {
     while shared.step(ENDS, ENDED) != ENDS {
         // If a family cannot be read, the others are recorded. If this process cannot lead now, it
-        // may in a second.
+        // tries again in a second.
         let _ = recorder.tick();
         shared.is_writing.store(recorder.is_leading(), Ordering::Relaxed);
         thread::park_timeout(recorder.until_next());

@@ -1,4 +1,4 @@
-//! The registry: metrics are registered in it by name, and scrapes read it.
+//! The registry: you register metrics by name, and scrapes read them.
 
 use std::fmt;
 #[cfg(unix)]
@@ -21,11 +21,13 @@ use crate::scope::{Metrics, Register, Scope};
 use crate::scrape::{Readers, Scrape, SpareBuffers, Walk};
 use crate::snapshot;
 
-/// A set of metrics that are scraped together. Clones share it.
+/// A set of metrics that are scraped together. Clones share this set.
 ///
-/// Its metrics live in a segment: private memory, or memory or a file that several processes share.
+/// Its metrics are stored in a segment: private memory, or memory or a file that several processes
+/// share.
 ///
-/// A forked child may use it whatever other threads of its parent were doing at the time.
+/// You can use it in a forked child, whatever other threads of the parent were doing at the time of
+/// the fork.
 ///
 /// ```
 /// use quipu::Registry;
@@ -48,9 +50,10 @@ struct RegistryInner {
     segment: Segment,
     /// The registered names.
     names: NameSet,
-    /// The registered names that are escaped for readers without UTF-8 names, in that form.
+    /// The registered names that are escaped for readers without UTF-8 names, in their escaped
+    /// form.
     escaped: NameSet,
-    /// The unregistered names, sorted: their families are not shown.
+    /// The unregistered names, sorted. Their families are not shown.
     hidden: ForkSafeCell<Arc<[Arc<str>]>>,
     collectors: ForkSafeCell<Arc<[Arc<dyn Collector>]>>,
     readers: Readers,
@@ -69,7 +72,7 @@ impl Registry {
         }
     }
 
-    /// Returns the options with which a registry is created, for example a limit or the permissions
+    /// Returns the options for a new registry. You can set, for example, a limit or the permissions
     /// of its file.
     pub fn options() -> RegistryOptions {
         RegistryOptions::default()
@@ -90,8 +93,8 @@ impl Registry {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Opens a registry in a file, or creates the file. Other processes may open it, too: all count
-    /// in the same cells, and each of them can show everything. The file outlives them.
+    /// Opens a registry in a file, or creates the file. Other processes can open it, too: all count
+    /// in the same cells, and you can scrape any of them for everything. The file outlives them.
     ///
     /// # Errors
     /// If the file is not a segment, is damaged, or cannot be written.
@@ -100,29 +103,30 @@ impl Registry {
         Self::options().open(path)
     }
 
-    /// The registry of the whole program, created on first use.
+    /// Returns the registry of the whole program, which is created on first use.
     pub fn global() -> &'static Self {
         static GLOBAL: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
         let mut global = GLOBAL.load(Ordering::Acquire);
         if global.is_null() {
-            // No lock: a child forked while another thread is here would wait for it forever. If
-            // two threads get here at once, one of them drops the registry that it created.
+            // No lock, because a child that is forked while another thread is here would wait for
+            // it forever. If two threads get here at once, one of them drops the registry that it
+            // created.
             let made = Box::into_raw(Box::new(Self::new()));
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             global = match GLOBAL.compare_exchange(global, made, success, failure) {
                 Ok(_) => made,
                 Err(first) => {
-                    // SAFETY: it is from above, and no other thread has seen it.
+                    // SAFETY: the pointer is from above, and no other thread can see it.
                     drop(unsafe { Box::from_raw(made) });
                     first
                 }
             };
         }
-        // SAFETY: it is from `Box::into_raw`, and is never dropped or changed.
+        // SAFETY: the pointer is from `Box::into_raw`, and is never dropped or changed.
         unsafe { &*global }
     }
 
-    /// The segment that holds the metrics.
+    /// Returns the segment that holds the metrics.
     #[doc(hidden)]
     pub fn segment(&self) -> &Segment {
         &self.inner.segment
@@ -136,8 +140,8 @@ impl Registry {
         R::register(&self.scope(), description)
     }
 
-    /// Registers an instrument or a family, or returns another handle of the metric that this
-    /// registry has under the name: for libraries that share a metric.
+    /// Registers an instrument or a family. If this registry already contains a metric of the name,
+    /// this returns another handle of that metric. Use this in libraries that share a metric.
     ///
     /// ```
     /// use quipu::{Counter, Description, Registry};
@@ -151,9 +155,9 @@ impl Registry {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`Register::register`], for example if the metric has another kind or other
-    /// labels. Collectors, values that are computed, and windows have no second handle: their names
-    /// are taken.
+    /// The errors of [`Register::register`], for example if the metric is of another kind or uses
+    /// other labels. You cannot get a second handle of collectors, computed values and windows:
+    /// their names are taken.
     pub fn register_or_get<R: Register>(&self, description: Description) -> Result<R, Error> {
         R::register(&self.scope().reuse(), description)
     }
@@ -198,17 +202,18 @@ impl Registry {
         self.register(Description::new(name, help))
     }
 
-    /// A scope without prefix and labels, to derive others from.
+    /// Returns a scope without prefix and labels, as a base for other scopes.
     pub fn scope(&self) -> Scope<'_> {
         Scope::new(self)
     }
 
-    /// A scope whose names begin with `prefix` and an underscore.
+    /// Returns a scope whose names begin with `prefix` and an underscore.
     pub fn prefix(&self, prefix: &str) -> Scope<'_> {
         self.scope().prefix(prefix)
     }
 
-    /// Adds a collector. Every scrape calls it, after the registry's own families.
+    /// Adds a collector. Every scrape calls this collector after it reads the registry's own
+    /// families.
     ///
     /// # Errors
     /// If the name of one of its families is taken.
@@ -227,11 +232,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Removes a metric from the registry of this process: it is no longer shown, and its name may
-    /// be registered again. Returns false if no metric of that name is registered.
+    /// Removes a metric from the registry of this process: it is no longer shown, and you can
+    /// register its name again. Returns false if no metric of this name is registered.
     ///
-    /// The family and its counts stay in the segment, where other processes may use them.
-    /// Registering the name again continues with these counts and requires a description that does
+    /// The family and its counts stay in the segment, because other processes may use them. If you
+    /// register the name again, the metric continues with these counts, and the description must
     /// not contradict the first. A collector is removed with all of its names.
     pub fn unregister(&self, name: &str) -> bool {
         let inner = &*self.inner;
@@ -245,7 +250,8 @@ impl Registry {
             let is_other = |other: &&Arc<dyn Collector>| !Arc::ptr_eq(other, gone);
             (Some(collectors.iter().filter(is_other).cloned().collect()), ())
         });
-        // Hide it before its name is free, so that a later registration shows it again.
+        // Hide the metric before its name is free, because a later registration must be able to
+        // show it again.
         if inner.names.has(name) {
             inner.hidden.replace(|hidden| match find(hidden, name) {
                 Ok(_) => (None, ()),
@@ -257,7 +263,7 @@ impl Registry {
     }
 
     /// Resets all counts to zero, for all processes that count in the segment, and removes the
-    /// series with dynamic labels to which no handle is bound. Concurrent updates may be lost.
+    /// series with dynamic labels that are not bound to a handle. Concurrent updates can be lost.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent, or its locks cannot be taken.
@@ -272,7 +278,7 @@ impl Registry {
     }
 
     /// Writes a registry in a file to the disk, and waits until this is done: all earlier updates
-    /// then survive a power loss. Other threads can continue to count. Does nothing in private
+    /// then survive a power loss. Other threads can continue to count. Has no effect in private
     /// memory.
     ///
     /// # Errors
@@ -281,13 +287,13 @@ impl Registry {
         self.inner.segment.sync().map_err(Error::from_segment)
     }
 
-    /// Starts a scrape. It takes no lock that counting waits for, and does not allocate after an
-    /// earlier scrape has finished.
+    /// Starts a scrape. This takes no lock that counting waits for, and does not allocate after an
+    /// earlier scrape is complete.
     pub fn scrape(&self) -> Scrape {
         Scrape::new(self.clone(), self.inner.spare_buffers.take())
     }
 
-    /// Passes all families and series to a sink, which may be an encoder, a sender, or a test.
+    /// Passes all families and series to a sink: for example, an encoder, a sender, or a test.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
@@ -307,7 +313,7 @@ impl Registry {
         Ok(walk)
     }
 
-    /// Passes the family of that name to a sink, with all of its variants; returns false if there
+    /// Passes the family of this name to a sink, with all of its variants; returns false if there
     /// is none.
     ///
     /// # Errors
@@ -322,8 +328,8 @@ impl Registry {
         Ok(is_there)
     }
 
-    /// Passes the families of the segment whose names `is_wanted` accepts to a sink, and then those
-    /// of `more`.
+    /// Passes the families of the segment whose names `is_wanted` accepts to a sink, and then the
+    /// accepted families of `more`.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
@@ -341,11 +347,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Like [`Registry::visit`], but only families in the segment, unregistered ones included: no
-    /// collectors and no callbacks.
+    /// Like [`Registry::visit`], but only for families in the segment, including unregistered ones.
+    /// Collectors and callbacks are not visited.
     ///
     /// # Errors
-    /// As for [`Registry::visit`].
+    /// The errors of [`Registry::visit`].
     #[doc(hidden)]
     pub fn visit_segment(&self, sink: &mut impl snapshot::Sink) -> Result<(), Error> {
         let mut walk = Walk::default();
@@ -354,9 +360,10 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns the value of a sample by its name and labels in Prometheus' text format, or `None`
-    /// if there is no such sample. This creates no series, and reads all metrics: use it in tests.
-    /// The labels can be in any order.
+    /// Returns the value of a sample by its name and labels, in the spelling of
+    /// [`Format::Text`](crate::exposition::Format::Text). Returns `None` if there is no such
+    /// sample. This creates no series, and reads all metrics, so you should only use it in tests.
+    /// You can pass the labels in any order.
     ///
     /// ```
     /// use quipu::{CounterFamily, Description, LabelGroup, Registry};
@@ -375,16 +382,16 @@ impl Registry {
     /// ```
     pub fn value(&self, sample: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let mut search = SampleSearch::new(sample, labels);
-        // A segment whose families are inconsistent has no such sample.
+        // A segment whose families are inconsistent contains no such sample.
         self.visit(&mut search).ok()?;
         search.value()
     }
 
-    /// Returns all metrics in Prometheus' text format 0.0.4.
+    /// Returns all metrics in [`Format::Text`](crate::exposition::Format::Text).
     pub fn text(&self) -> String {
         let mut out = Vec::new();
         self.scrape().append_to(&mut out);
-        // Another process may have written any bytes into a shared file.
+        // Another process can write any bytes into a shared file.
         String::from_utf8(out)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
@@ -410,7 +417,7 @@ impl Registry {
         if !self.inner.names.claim(name) {
             return Err(Error::duplicate(name));
         }
-        // Claimed before the look at the others: of two threads, at least one sees the other.
+        // Claimed before the check of the others: of two threads, at least one sees the other.
         let shown = underscored_name(name);
         let (is_claimed, is_taken) = match shown == name {
             true => (true, self.inner.escaped.has(name)),
@@ -434,21 +441,21 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether a collector shows a family of that name.
+    /// Whether a collector shows a family of this name.
     pub(crate) fn is_collected(&self, name: &str) -> bool {
         let has_name =
             |collector: &Arc<dyn Collector>| collector.names().iter().any(|other| other == name);
         self.collectors().iter().any(has_name)
     }
 
-    /// Whether the segment has a family of that name that is registered here. Returns false while
-    /// the family is being created.
+    /// Whether the segment contains a family of this name that is registered here. Returns false
+    /// while the family is being created.
     pub(crate) fn has_family(&self, name: &str) -> bool {
         let readers = self.inner.readers.list(&self.inner.segment);
         self.inner.names.has(name) && readers.is_ok_and(|readers| !readers.named(name).is_empty())
     }
 
-    /// Gives a name back; returns false if it was not claimed.
+    /// Releases a name; returns false if it was not claimed.
     pub(crate) fn release(&self, name: &str) -> bool {
         let was_there = self.inner.names.release(name);
         let shown = underscored_name(name);

@@ -1,4 +1,4 @@
-//! The options with which a registry is created.
+//! The options for a new registry.
 
 #[cfg(unix)]
 use std::path::Path;
@@ -9,8 +9,9 @@ use crate::error::Error;
 use crate::registry::Registry;
 use crate::test_clock::TestClock;
 
-/// Creates a [`Registry`] that differs from the default: in a file with other permissions, with
-/// another limit, or with a clock for tests. [`Registry::options`] returns the defaults.
+/// Creates a [`Registry`] that differs from the default: for example, in a file with other
+/// permissions, with another limit, or with a clock for tests. [`Registry::options`] returns the
+/// defaults.
 ///
 /// ```no_run
 /// use quipu::Registry;
@@ -32,9 +33,9 @@ pub struct RegistryOptions {
 }
 
 impl RegistryOptions {
-    /// Sets the size, in bytes, up to which the registry can grow: at most 1 TiB, by default 1 GiB
-    /// in private memory and 256 MiB in a file. This much address space is reserved; unused pages
-    /// take no memory. An existing file keeps the limit with which it was created.
+    /// Sets the maximum size of the registry in bytes: at most 1 TiB, by default 1 GiB in private
+    /// memory and 256 MiB in a file. This much address space is reserved; unused pages take no
+    /// memory. An existing file keeps its original limit.
     ///
     /// When the registry is full, updates with new labels are counted in the overflow series of
     /// their family.
@@ -46,7 +47,7 @@ impl RegistryOptions {
     /// Sets the permission bits of a new file, regardless of the umask; 0600 by default. An
     /// existing file keeps its bits.
     ///
-    /// A process that may write the file can change every count. A process that may read it can
+    /// A process that can write the file can change every count. A process that can read it can
     /// hold locks on it, and so keep others from opening it or from creating series.
     #[cfg(unix)]
     pub fn mode(mut self, bits: u32) -> Self {
@@ -62,8 +63,8 @@ impl RegistryOptions {
         self
     }
 
-    /// Sets the clock by which series [expire](crate::Description::expire_after), for tests.
-    /// Summaries and windows keep the clock of the machine.
+    /// Sets the clock that determines when series [expire](crate::Description::expire_after), for
+    /// tests. Summaries and windows keep the clock of the machine.
     pub fn clock(mut self, clock: &TestClock) -> Self {
         self.clock = Some(clock.clone());
         self
@@ -72,8 +73,8 @@ impl RegistryOptions {
     /// Creates a registry in private memory.
     ///
     /// # Errors
-    /// If the limit is out of range, or if the system does not let this process reserve the
-    /// address space. Without a limit, smaller ones are tried, down to 16 MiB.
+    /// If the limit is out of range, or if the system does not let this process reserve the address
+    /// space. If you set no limit, smaller ones are tried, down to 16 MiB.
     pub fn build(&self) -> Result<Registry, Error> {
         let segment = match self.limit {
             Some(limit) => Segment::private(limit),
@@ -111,7 +112,7 @@ impl RegistryOptions {
     }
 }
 
-/// Private memory with the largest limit that the system grants.
+/// Returns private memory with the largest limit that the system grants.
 fn default_memory() -> Result<Segment, quipu_segment::Error> {
     let mut limit = PRIVATE_LIMIT;
     loop {

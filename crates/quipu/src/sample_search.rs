@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use crate::exposition::{underscored_label, underscored_name};
 use crate::snapshot::{FamilyHeader, Kind, Series, Sink, Value};
 
-/// A search for a sample by its name and labels in Prometheus' text format. It is a sink.
+/// A search for a sample by its name and labels, in the spelling of `Format::Text`. This search is
+/// a sink.
 pub(crate) struct SampleSearch<'a> {
-    /// The name, as the text format escapes it.
+    /// The name, escaped like in `Format::Text`.
     name: Cow<'a, str>,
     labels: Labels<'a>,
     value: Option<f64>,
 }
 
-/// Labels by name, as the text format escapes the names.
+/// Labels by name. The names are escaped like in `Format::Text`.
 type Labels<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 impl<'a> SampleSearch<'a> {
@@ -30,7 +31,7 @@ impl<'a> SampleSearch<'a> {
     /// Returns the value of the sample whose name is the family's name and `suffix`, and whose
     /// labels are the series' labels and `own`.
     fn find(&self, family: &FamilyHeader<'_>, series: &Series<'_>, suffix: &str) -> Option<f64> {
-        // A label that the text format adds to a sample, which the search then needs as well.
+        // The search must also contain the label that the format adds to a sample.
         let is_same =
             |own: Option<(&str, &str)>| sorted(series.labels(family).chain(own)) == self.labels;
         let added = |name: &str| {
@@ -53,7 +54,7 @@ impl<'a> SampleSearch<'a> {
                     let le = added("le")?;
                     let bound: f64 = le.parse().ok()?;
                     let buckets = histogram.buckets;
-                    // Without classic buckets, the text format writes one for all observations.
+                    // Without classic buckets, the format writes one for all observations.
                     let count = if buckets.is_empty() {
                         (bound == f64::INFINITY).then_some(histogram.count)?
                     } else {
@@ -80,7 +81,7 @@ impl<'a> SampleSearch<'a> {
         }
     }
 
-    /// Returns the part of the wanted name after the name of the family, if the family can have
+    /// Returns the part of the wanted name after the name of the family, if the family can contain
     /// such samples.
     fn suffix(&self, family: &FamilyHeader<'_>) -> Option<&str> {
         if underscored_name(&family.text_name()) == self.name {

@@ -1,4 +1,4 @@
-//! Scopes: what registers metrics in a registry, with a prefix for their names and constant labels.
+//! Scopes: views of a registry that add a prefix to names and constant labels.
 
 use quipu_segment::series::{self, Identity, Label, Schema};
 
@@ -29,11 +29,12 @@ pub struct Scope<'r> {
     registry: &'r Registry,
     prefix: String,
     labels: Vec<(String, String)>,
-    /// Whether a name that is taken by a family yields another handle of it.
+    /// Whether a name that a family already uses yields another handle of this family.
     reuses: bool,
 }
 
-/// What can be registered under a description: an instrument, or a family of them.
+/// A metric that you can register under a description: for example, an instrument or a family of
+/// instruments.
 ///
 /// ```
 /// use quipu::{Counter, Description, Gauge, Register, Registry};
@@ -50,11 +51,11 @@ pub struct Scope<'r> {
 /// # Ok::<(), quipu::Error>(())
 /// ```
 pub trait Register: Sized {
-    /// Registers it in `scope` under `description`.
+    /// Registers the metric in `scope` under `description`.
     ///
     /// # Errors
-    /// If the name is taken, a name or a setting is invalid, the settings differ from those of the
-    /// existing family, or the segment is full.
+    /// If the name is taken, a name or a setting is invalid, the settings differ from the settings
+    /// of the existing family, or the segment is full.
     fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error>;
 }
 
@@ -92,12 +93,13 @@ impl<'r> Scope<'r> {
         Self { registry, prefix: String::new(), labels: Vec::new(), reuses: false }
     }
 
-    /// The registry.
+    /// Returns the registry.
     pub fn registry(&self) -> &'r Registry {
         self.registry
     }
 
-    /// A scope that adds `prefix` and an underscore to the names, after this one's own prefix.
+    /// Returns a scope that adds `prefix` and an underscore to the names, after this scope's
+    /// prefix.
     pub fn prefix(&self, prefix: &str) -> Self {
         let prefix = match (self.prefix.as_str(), prefix) {
             (outer, "") => outer.to_owned(),
@@ -107,15 +109,15 @@ impl<'r> Scope<'r> {
         Self { prefix, ..self.clone() }
     }
 
-    /// A scope whose metrics all have this label.
+    /// Returns a scope that adds this label to all metrics.
     pub fn label(&self, name: &str, value: &str) -> Self {
         let mut scope = self.clone();
         scope.labels.push((name.to_owned(), value.to_owned()));
         scope
     }
 
-    /// A scope whose registrations return another handle of the metric that the registry has under
-    /// the name: see [`Registry::register_or_get`].
+    /// Returns a scope whose registrations can return another handle of an existing metric of the
+    /// same name: see [`Registry::register_or_get`].
     pub fn reuse(&self) -> Self {
         Self { reuses: true, ..self.clone() }
     }
@@ -165,14 +167,14 @@ impl<'r> Scope<'r> {
         self.registry.register_collector(callback)
     }
 
-    /// The name of a metric in this scope, with prefix and unit.
+    /// Returns the name of a metric in this scope, with prefix and unit.
     pub fn full_name(&self, description: &Description) -> String {
         let name = description.full_name();
         if self.prefix.is_empty() { name } else { format!("{}_{name}", self.prefix) }
     }
 
-    /// Makes a collector of one value. `metric` is the kind of metric with its article, and `used`
-    /// are the settings that it uses.
+    /// Creates a collector of one value. `metric` is the kind of metric with its article, and
+    /// `used` are the settings that it uses.
     pub(crate) fn callback(
         &self,
         description: Description,
@@ -187,7 +189,7 @@ impl<'r> Scope<'r> {
         Ok(Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value)))
     }
 
-    /// Creates a family, or opens the one in the segment.
+    /// Creates a family, or opens the existing one in the segment.
     pub(crate) fn family<I: Instrument>(
         &self,
         description: &Description,
@@ -235,8 +237,9 @@ impl<'r> Scope<'r> {
         })
     }
 
-    /// Whether the registry has a family of that name. Another thread may be creating the family:
-    /// waits for this thread, but not for long. If a collector has the name, returns at once.
+    /// Whether the registry contains a family of this name. If another thread is creating the
+    /// family, waits for this thread, but not for long. If a collector uses the name, returns at
+    /// once.
     fn waits_for_family(&self, name: &str) -> bool {
         for _ in 0..MAX_YIELDS {
             if self.registry.is_collected(name) {
@@ -267,8 +270,8 @@ impl<'r> Scope<'r> {
             .labels
             .iter()
             .map(|(name, value)| Label { name: name.clone(), values: Some(vec![value.clone()]) });
-        // The constant ones last: a key is written with the caller's own values first, and a label
-        // with a single value does not change the group.
+        // The constant labels are last, because a key is written with the caller's values first,
+        // and a label with a single value does not change the group.
         let mut all: Vec<Label> = own.chain(named).chain(constant).collect();
         for (name, values) in &description.values {
             let label = all.iter_mut().find(|label| label.name == *name);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use quipu_segment::clock;
 
-/// A clock that stands still until a test advances it: tests of
-/// [`Description::expire_after`](crate::Description::expire_after) need not sleep. Clones share
-/// its time.
+/// A clock that stands still until you advance it, so tests of
+/// [`Description::expire_after`](crate::Description::expire_after) need not sleep. Clones share the
+/// time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,7 +40,7 @@ impl TestClock {
         self.0.advance(by);
     }
 
-    /// The clock for a segment.
+    /// Returns the clock for a segment.
     pub(crate) fn inner(&self) -> clock::TestClock {
         self.0.clone()
     }

@@ -1,5 +1,5 @@
-//! Memory of the arenas of `quipu-arena`. It covers the types that threads can share, since
-//! any thread may scrape.
+//! Memory of the arenas of `quipu-arena`. This covers the types that threads can share, because any
+//! thread can scrape.
 
 use std::ops::Deref;
 
@@ -8,11 +8,11 @@ use quipu_arena::{Allocator, LimitedAllocator, Policy, Pool, SharedArena};
 use super::Collector;
 use crate::snapshot::{FamilyHeader, Kind, Sink};
 
-/// Collects `arena_*`: the memory that arenas have taken, and its limit. Each arena has a name.
+/// Collects `arena_*`: the memory that arenas have taken, and its limit. You name each arena.
 ///
 /// An arena is a `&'static` reference to or an `Arc` of a [`Pool`], a [`SharedArena`], or a
-/// [`LimitedAllocator`], which shows the memory of all arenas that allocate from it. A scrape costs
-/// the users of an arena nothing.
+/// [`LimitedAllocator`], which shows the memory of all arenas that allocate from it. A scrape does
+/// not slow down the users of an arena.
 ///
 /// ```
 /// use quipu_arena::{Global, LimitedAllocator, SharedArena};
@@ -159,7 +159,7 @@ mod sealed {
         }
     }
 
-    /// For a pool, the memory of the idle arenas: those in use belong to their users.
+    /// For a pool, the memory of the idle arenas, because the arenas in use belong to their users.
     #[expect(private_interfaces)]
     impl<P: Policy, A: Allocator + Clone> ArenaMeasure for Pool<P, A> {
         fn usage(&self) -> ArenaUsage {

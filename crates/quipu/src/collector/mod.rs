@@ -52,7 +52,7 @@ use crate::snapshot::Sink;
 /// # Ok::<(), quipu::Error>(())
 /// ```
 pub trait Collector: Send + Sync {
-    /// The names of its families. Registration checks them for duplicates.
+    /// Returns the names of its families. Registration checks them for duplicates.
     fn names(&self) -> Vec<String>;
 
     /// Passes its families, each with its series, to the sink. Every scrape calls this, possibly

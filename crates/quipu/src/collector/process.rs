@@ -71,7 +71,7 @@ const fn family(
     FamilyHeader::new(kind, name, help).unit(unit)
 }
 
-/// The help texts are those of `client_golang`.
+/// The help strings of `client_golang`.
 const FAMILIES: [FamilyHeader<'static>; 7] = [
     family(
         "process_cpu_seconds",
@@ -105,7 +105,7 @@ struct Stat {
 impl Stat {
     fn read() -> Option<Self> {
         let text = fs::read_to_string("/proc/self/stat").ok()?;
-        // The second field is the program's name in parentheses, and may contain any characters.
+        // The second field is the program's name in parentheses, and can contain any characters.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         // The manual numbers fields from 1; the first one here is the third.
@@ -122,13 +122,13 @@ impl Stat {
 }
 
 fn open_descriptors() -> Option<f64> {
-    // Linux 6.2 and later has the number as the size of the directory. Listing 10,000 descriptors
+    // On Linux 6.2 and later, the size of the directory is the number. Listing 10,000 descriptors
     // takes milliseconds.
     let count = fs::metadata("/proc/self/fd").ok()?.len();
     if count > 0 {
         return Some(count as f64);
     }
-    // The descriptor for listing them is among them.
+    // The descriptor for the listing is included.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }
 

@@ -168,7 +168,7 @@ pub(crate) struct NativeGrowth {
 }
 
 /// Returns how much each bucket of `given` has grown since `have`. The total growth is at most
-/// `most`, which is reduced by it. Both are sorted.
+/// `most`, and is subtracted from `most`. Both are sorted.
 pub(crate) fn grown(given: &[(i32, u64)], have: &[(i32, u64)], most: &mut u64) -> Vec<(i32, u64)> {
     let grown = given.iter().map(|&(index, count)| {
         let found = have.binary_search_by_key(&index, |(index, _)| *index);

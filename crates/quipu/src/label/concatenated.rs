@@ -4,7 +4,7 @@ use crate::names::is_equal;
 use crate::snapshot::Label;
 
 /// The labels of several groups, one after the other. Only the code that
-/// [`LabelGroup`](crate::LabelGroup)'s derive generates needs it.
+/// [`LabelGroup`](crate::LabelGroup)'s derive generates needs this.
 #[derive(Debug, Clone, Copy)]
 pub struct ConcatenatedLabels {
     labels: [Label<'static>; MAX_LABELS],
@@ -46,7 +46,7 @@ impl ConcatenatedLabels {
         Self { labels, count }
     }
 
-    /// The labels.
+    /// Returns the labels.
     pub const fn labels(&'static self) -> &'static [Label<'static>] {
         self.labels.split_at(self.count).0
     }

@@ -7,14 +7,14 @@ pub(crate) struct Indices {
 }
 
 impl Indices {
-    /// The indices in `group`, of `groups`: the product of the labels' numbers of values.
+    /// Creates the indices of `group`. `groups` is the product of the labels' numbers of values.
     pub(crate) fn new(group: u32, groups: u32) -> Self {
         Self { rest: group, radix: groups.max(1) }
     }
 
-    /// The index of the next label, which has `values` values.
+    /// Returns the index of the next label, with `values` values.
     pub(crate) fn next(&mut self, values: usize) -> usize {
-        // Labels that all series of a source have are of one value, and take no division.
+        // A label that all series of a source share takes a single value, and needs no division.
         if values > 1 {
             self.radix = (self.radix / u32::try_from(values).unwrap_or(u32::MAX)).max(1);
         }

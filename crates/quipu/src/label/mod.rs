@@ -50,11 +50,11 @@
 //! let labels = <Outer as LabelGroup>::LABELS;
 //! ```
 //!
-//! Labels whose values are known at compile time (enums, `bool`) are of *fixed cardinality*: their
-//! values fold into one number. All others are *dynamic*: each series stores their texts. A text
-//! label whose values are known when the family is registered becomes fixed by
-//! [`Description::values`](crate::Description::values). A response shows the fixed labels of a
-//! series first, then the dynamic ones, each in the order of the group.
+//! If you know the values of a label at compile time (enums, `bool`), it is of *fixed cardinality*:
+//! its values fold into one number. All others are *dynamic*: each series stores their strings. A
+//! string label becomes fixed if you pass its values to
+//! [`Description::values`](crate::Description::values) at registration. A response shows the fixed
+//! labels of a series first, then the dynamic ones, each in the order of the group.
 
 pub(crate) mod concatenated;
 mod indices;
@@ -128,15 +128,15 @@ use crate::snapshot::Label;
 /// # Ok::<(), quipu::Error>(())
 /// ```
 pub trait LabelValue {
-    /// The values by index, if they are known at compile time; else `None`.
+    /// The values by index, if you know them at compile time; else `None`.
     const VALUES: Option<&'static [&'static str]> = None;
 
     /// Writes exactly one value: by [`LabelWriter::index`] for a type with [`LabelValue::VALUES`],
     /// by [`LabelWriter::text`] or [`LabelWriter::display`] for any other.
     fn encode(&self, writer: &mut LabelWriter<'_>);
 
-    /// The index of this value, for a type with [`LabelValue::VALUES`]. State sets and macros such
-    /// as [`counter!`](crate::counter) look up values by index.
+    /// Returns the index of this value, for a type with [`LabelValue::VALUES`]. State sets and
+    /// macros such as [`counter!`](crate::counter) look up values by index.
     fn index(&self) -> Option<u32> {
         None
     }
@@ -159,12 +159,11 @@ pub trait LabelValue {
 /// # Ok::<(), quipu::Error>(())
 /// ```
 pub trait LabelGroup {
-    /// The same group with `'static` lifetimes, so that a family accepts groups of any lifetime.
+    /// The same group with `'static` lifetimes, because a family accepts groups of any lifetime.
     type Identity;
 
-    /// The labels, in the order in which [`LabelGroup::encode`] writes their values. Empty for an
-    /// array of texts, whose names are set by
-    /// [`Description::labels`](crate::Description::labels).
+    /// The labels, in the order that [`LabelGroup::encode`] writes their values. Empty for an array
+    /// of strings, whose names you set with [`Description::labels`](crate::Description::labels).
     const LABELS: &'static [Label<'static>];
 
     /// The number of values that [`LabelGroup::encode`] writes.
@@ -173,8 +172,8 @@ pub trait LabelGroup {
     /// Writes all values in the order of the labels.
     fn encode(&self, writer: &mut LabelWriter<'_>);
 
-    /// Where the series of these labels was last found, if that is kept: updates look there first.
-    /// For language bindings.
+    /// Returns where the series of these labels was last found, if this is cached: updates look
+    /// there first. For language bindings.
     #[doc(hidden)]
     #[inline(always)]
     fn cached(&self) -> Option<&CachedSeries> {
@@ -191,7 +190,7 @@ impl LabelGroup for () {
     fn encode(&self, _: &mut LabelWriter<'_>) {}
 }
 
-/// Labels whose names are known at run time only: the values, in the order of the names.
+/// Labels whose names are only known at run time: the values, in the order of the names.
 impl<S: AsRef<str>, const N: usize> LabelGroup for [S; N] {
     type Identity = [&'static str; N];
     const LABELS: &'static [Label<'static>] = &[];
@@ -206,8 +205,8 @@ impl<S: AsRef<str>, const N: usize> LabelGroup for [S; N] {
 /// The [`LabelGroup::COUNT`] of a group with one value for each label of the description.
 pub const ANY: usize = usize::MAX;
 
-/// Labels whose names and number are known at run time only: the values, in the order of the names.
-/// If there are more or fewer values than names, the update is counted in the family's overflow
+/// Labels whose names and number are only known at run time: the values, in the order of the names.
+/// If you pass more or fewer values than names, the update is counted in the family's overflow
 /// series.
 ///
 /// ```
@@ -236,8 +235,8 @@ impl LabelGroup for Values<'_> {
     }
 }
 
-/// Like [`Values`], without a slice: a function that writes one text for each label. It may be
-/// called more than once, and must write the same texts each time.
+/// Like [`Values`], without a slice: a function that writes one value for each label. It can be
+/// called more than once, and must write the same values each time.
 ///
 /// ```
 /// use quipu::label::{LabelWriter, Values, WrittenValues};

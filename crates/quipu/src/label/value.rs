@@ -61,8 +61,8 @@ macro_rules! addresses {
 
 addresses!(IpAddr, Ipv4Addr, Ipv6Addr);
 
-/// A label value that is shown with [`Display`](fmt::Display). Each update formats the text, and
-/// allocates memory for a text of more than 64 bytes.
+/// A label value that is shown with [`Display`](fmt::Display). Each update formats the string, and
+/// allocates memory if it is longer than 64 bytes.
 ///
 /// ```
 /// use quipu::label::DisplayValue;
@@ -88,8 +88,8 @@ impl<T: fmt::Display> LabelValue for DisplayValue<T> {
     }
 }
 
-/// The method of a request, such as `GET`. A client can send any word as a method: give the family
-/// a [limit](crate::Description::limit), or map unknown methods to one value.
+/// The method of a request, such as `GET`. A client can send any word as a method, so give the
+/// family a [limit](crate::Description::limit), or map unknown methods to one value.
 #[cfg(feature = "http")]
 impl LabelValue for http::Method {
     #[inline]
@@ -107,7 +107,8 @@ impl LabelValue for http::StatusCode {
     }
 }
 
-/// An optional value. `None` is the empty text, which Prometheus treats like a missing label.
+/// An optional value. You can omit the label with `None`, because this is the empty string and
+/// Prometheus treats an empty value like a missing label.
 impl<V: AsRef<str>> LabelValue for Option<V> {
     #[inline]
     fn encode(&self, writer: &mut LabelWriter<'_>) {

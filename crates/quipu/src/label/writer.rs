@@ -1,4 +1,4 @@
-//! The writer to which label values and groups pass themselves.
+//! The writer that receives label values and groups.
 
 use std::fmt::{self, Display, Write};
 
@@ -51,26 +51,26 @@ impl LabelWriter<'_> {
         self.0.fixed(index);
     }
 
-    /// Writes value number `index` of `count` values: like [`LabelWriter::index`] without the look
-    /// at the values, for derived code.
+    /// Writes value number `index` of `count` values: like [`LabelWriter::index`], but without a
+    /// look at the values, for derived code.
     #[doc(hidden)]
     #[inline]
     pub fn index_within(&mut self, index: u32, count: u32) {
         self.0.index(index, count);
     }
 
-    /// Writes a value as text.
+    /// Writes a value as a string.
     ///
-    /// If the values of the label are known when the family is registered, for example by
-    /// [`Description::values`](crate::Description::values), and the text is none of them, the
+    /// If you gave the label fixed values at registration, for example with
+    /// [`Description::values`](crate::Description::values), and the string is none of them, the
     /// update is counted in the family's overflow series.
     #[inline]
     pub fn text(&mut self, text: &str) {
         self.0.text(text);
     }
 
-    /// Writes a value as the text that [`Display`] formats. A text of at most 64 bytes allocates no
-    /// memory. If formatting fails, the value is the text up to there.
+    /// Writes a value with [`Display`]. This allocates no memory for up to 64 bytes. If formatting
+    /// fails, the value is the part before the failure.
     #[inline]
     pub fn display(&mut self, value: impl Display) {
         let mut buffer = TextBuffer { short: [0; SHORT], length: 0, long: String::new() };
@@ -79,14 +79,14 @@ impl LabelWriter<'_> {
     }
 }
 
-/// The longest text that is formatted on the stack, in bytes.
+/// The longest string that is formatted on the stack, in bytes.
 const SHORT: usize = 64;
 
-/// A text that is being formatted: on the stack as long as it is short.
+/// A buffer for formatting a string: on the stack if short.
 struct TextBuffer {
     short: [u8; SHORT],
     length: usize,
-    /// The whole text, once it is longer than `SHORT`.
+    /// The whole string, once it is longer than `SHORT`.
     long: String,
 }
 
@@ -96,7 +96,7 @@ impl TextBuffer {
     }
 
     fn short_text(&self) -> &str {
-        // Never invalid: these are whole pieces of text.
+        // Never invalid, because these are whole strings.
         std::str::from_utf8(&self.short[..self.length]).unwrap_or_default()
     }
 }

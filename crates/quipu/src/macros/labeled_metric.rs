@@ -10,7 +10,7 @@ use crate::label::{ANY, LabelGroup, LabelValue, LabelWriter, Values};
 use crate::snapshot::Label;
 
 /// A metric and the labels of one of its series: the result of a macro with labels, such as
-/// [`counter!`](crate::counter). Each method finds the series, as the methods of a family do.
+/// [`counter!`](crate::counter). Each method finds the series, like the methods of a family.
 ///
 /// ```
 /// use quipu::counter;
@@ -36,14 +36,14 @@ impl<I: Instrument, V: LabelTexts> LabeledMetric<I, V> {
         Self { family, labels: TextLabels(values) }
     }
 
-    /// Binds an instrument to the series. Keep the instrument if the labels do not change: an
-    /// update through it costs one addition.
+    /// Binds an instrument to the series. Keep the instrument if the labels do not change, because
+    /// an update through it only costs one addition.
     pub fn bind(&self) -> I {
         self.family.bind(&self.labels)
     }
 }
 
-/// Methods that call the method of the same name of the family.
+/// Methods that call the family's method of the same name.
 macro_rules! forward {
     ($instrument:ident: $(
         $(#[$doc:meta])+
@@ -114,14 +114,14 @@ forward! { Histogram:
 }
 
 impl<V: LabelTexts> LabeledMetric<Gauge, V> {
-    /// Adds one until the guard is dropped.
+    /// Adds one until you drop the guard.
     pub fn in_progress(&self) -> InProgress<'static> {
         self.bind().in_progress_owned()
     }
 }
 
 impl<V: LabelTexts> LabeledMetric<IntGauge, V> {
-    /// Adds one until the guard is dropped.
+    /// Adds one until you drop the guard.
     pub fn in_progress(&self) -> InProgress<'static> {
         self.bind().in_progress_owned()
     }
@@ -147,7 +147,7 @@ impl<I: Instrument, V> fmt::Debug for LabeledMetric<I, V> {
     }
 }
 
-/// A list of label values, each of which is written as text: nested pairs.
+/// A list of label values, which are all written as strings: nested pairs.
 pub trait LabelTexts: sealed::Sealed {
     /// Writes all values in order.
     fn write(&self, writer: &mut LabelWriter<'_>);
@@ -176,7 +176,7 @@ impl<V: LabelValue + ?Sized, R: LabelTexts> LabelTexts for (&V, R) {
     }
 }
 
-/// The labels of a family whose label values are all texts.
+/// The labels of a family whose label values are all strings.
 struct TextLabels<V>(V);
 
 impl<V: LabelTexts> LabelGroup for TextLabels<V> {

@@ -1,4 +1,4 @@
-//! Static handles of metrics that are registered at first use.
+//! Static handles of metrics that are registered at first use. You get one with each macro.
 
 use std::fmt;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,15 +10,15 @@ use crate::scope::Register;
 
 /// A metric of the global registry that is registered at first use.
 ///
-/// It has no lock: a child that is forked while another thread registers the metric would wait for
-/// the lock forever.
+/// This type uses no lock, because a child that is forked while another thread registers the metric
+/// would wait for the lock forever.
 pub struct LazyMetric<M> {
     /// From `Box::into_raw` once the metric is registered.
     metric: AtomicPtr<M>,
 }
 
 impl<M: Register + Send + Sync + 'static> LazyMetric<M> {
-    /// Creates a handle of a metric that is not registered yet.
+    /// Creates a handle of an unregistered metric.
     pub const fn unregistered() -> Self {
         Self { metric: AtomicPtr::new(std::ptr::null_mut()) }
     }
@@ -27,7 +27,7 @@ impl<M: Register + Send + Sync + 'static> LazyMetric<M> {
     #[inline]
     pub fn get(&'static self, description: impl FnOnce() -> Description) -> &'static M {
         // Acquire: the metric was written before the pointer was.
-        // SAFETY: it is null or from `Box::into_raw`, and is never dropped or changed.
+        // SAFETY: the pointer is null or from `Box::into_raw`, and is never dropped or changed.
         match unsafe { self.metric.load(Ordering::Acquire).as_ref() } {
             Some(metric) => metric,
             None => self.register(&description()),
@@ -49,27 +49,27 @@ impl<M: Register + Send + Sync + 'static> LazyMetric<M> {
                 if let Some(error) = error {
                     registration_errors::record(&error, description);
                 }
-                // SAFETY: it is from above, and is never dropped or changed.
+                // SAFETY: the pointer is from above, and is never dropped or changed.
                 unsafe { &*metric }
             }
             // Another thread was faster.
             Err(first) => {
-                // SAFETY: it is from above, and no other thread has seen it.
+                // SAFETY: the pointer is from above, and no other thread can see it.
                 drop(unsafe { Box::from_raw(metric) });
-                // SAFETY: it is from `Box::into_raw`, and is never dropped or changed.
+                // SAFETY: the pointer is from `Box::into_raw`, and is never dropped or changed.
                 unsafe { &*first }
             }
         }
     }
 }
 
-/// Creates a metric in a registry of its own, which no scrape shows.
+/// Creates a metric in a separate registry, which no scrape shows.
 fn unscraped<M: Register>(description: &Description) -> M {
     let register = |description| {
         let registry = Registry::options().limit(UNSCRAPED_LIMIT).build()?;
         registry.register(description)
     };
-    // The settings may be invalid.
+    // If the settings are invalid, this registers the metric without them.
     register(description.clone())
         .or_else(|_| register(Description::new("unregistered", "")))
         .unwrap_or_else(|error| panic!("cannot reserve memory for metrics: {error}"))

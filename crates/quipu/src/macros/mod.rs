@@ -1,9 +1,9 @@
-//! Macros that count in the global registry, without a handle that the program passes around:
+//! Macros that count in the global registry, so you need not pass a handle around:
 //! [`counter!`](crate::counter), [`gauge!`](crate::gauge), [`int_gauge!`](crate::int_gauge) and
 //! [`histogram!`](crate::histogram).
 //!
-//! Each use of a macro in the code has a static handle of a metric, which is registered when the
-//! program first reaches the macro. From then on, an update loads the handle and counts.
+//! Each use of a macro in your code creates a static handle of a metric. The metric is registered
+//! when the program first reaches the macro. From then on, an update loads the handle and counts.
 
 mod labeled_metric;
 mod lazy_metric;
@@ -25,10 +25,10 @@ pub use crate::names::{assert_labels, assert_metric};
 ///   [`LabelValue`](crate::LabelValue): `"status" => 200`. The macro borrows the value.
 ///
 /// Without labels, the macro returns a `&'static` [`Counter`](crate::Counter). With labels, it
-/// returns a [`LabeledMetric`](crate::LabeledMetric), which finds the series at each call; keep
-/// [`LabeledMetric::bind`](crate::LabeledMetric::bind) of it where the labels do not change. The
-/// labels are stored as text; a [`Family`](crate::Family) of a label group also finds the series of
-/// enums by arithmetic.
+/// returns a [`LabeledMetric`](crate::LabeledMetric), which finds the series at each call. If the
+/// labels do not change, call [`LabeledMetric::bind`](crate::LabeledMetric::bind) once and keep the
+/// result. The macro stores labels as strings; a [`Family`](crate::Family) of a label group can
+/// also find the series of enums by arithmetic.
 ///
 /// ```
 /// use quipu::{Registry, counter};
@@ -44,13 +44,14 @@ pub use crate::names::{assert_labels, assert_metric};
 /// assert_eq!(Registry::global().value("sent_bytes_total", &[]), Some(512.0));
 /// ```
 ///
-/// Several macros can count in one metric: give them the same name, help, settings and label names,
-/// in the same order.
+/// You can count in one metric with several macros: give them the same name, help, settings and
+/// label names, in the same order.
 ///
 /// # Errors
 /// Invalid names do not compile. If the registration fails otherwise, for example because a gauge
-/// has the name already, the macro returns a metric that nothing shows, so that the program can
-/// count. `quipu_registration_errors_total{metric,error}` of the global registry shows the error.
+/// already uses the name, the macro returns a metric that no scrape shows, and your program can
+/// still count. `quipu_registration_errors_total{metric,error}` of the global registry shows the
+/// error.
 ///
 /// ```compile_fail,E0080
 /// quipu::counter!("jobs_total", "Completed jobs.").inc();
@@ -108,8 +109,8 @@ macro_rules! histogram {
     ($($metric:tt)+) => { $crate::global_metric!(Histogram, $($metric)+) };
 }
 
-/// The common part of the macros. The values of labels are arguments of a function, so that
-/// temporary values in them live as long as the whole statement.
+/// The common part of the macros. The values of labels are arguments of a function, because
+/// temporary values in them then live as long as the whole statement.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! global_metric {

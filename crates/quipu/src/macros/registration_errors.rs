@@ -1,6 +1,7 @@
 //! `quipu_registration_errors`: the metrics of macros that could not be registered.
 //!
-//! A collector shows them, because the registry may be full.
+//! A collector shows these errors, because the registry can be full: then it cannot take this
+//! metric either.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::registry::Registry;
 use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
 
-/// The macros that could not register a metric, for one reason.
+/// Macros that could not register a metric, for the same reason.
 struct RegistrationError {
     metric: String,
     error: String,
@@ -23,7 +24,7 @@ struct RegistrationError {
 /// The last error of a list that only grows: null, or from `Box::into_raw`.
 static LAST: AtomicPtr<RegistrationError> = AtomicPtr::new(ptr::null_mut());
 
-/// Adds an error to those that the global registry shows.
+/// Adds an error to the list that the global registry shows.
 pub(super) fn record(error: &Error, description: &Description) {
     let (metric, error) = (description.full_name(), error.reason());
     let mut last = last();
@@ -40,18 +41,18 @@ pub(super) fn record(error: &Error, description: &Description) {
         let new = Box::into_raw(made);
         match LAST.compare_exchange(unset, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => break,
-            // SAFETY: it is from above, and no other thread has seen it.
+            // SAFETY: the pointer is from above, and no other thread can see it.
             Err(_) => made = unsafe { Box::from_raw(new) },
         }
         last = self::last();
     }
-    // An error means that the collector is registered already.
+    // An error means that the collector is already registered.
     let _ = Registry::global().register_collector(RegistrationErrors);
 }
 
 fn last() -> Option<&'static RegistrationError> {
     // Acquire: the error was written before the pointer was.
-    // SAFETY: it is null or from `Box::into_raw`, and is never dropped.
+    // SAFETY: the pointer is null or from `Box::into_raw`, and is never dropped.
     unsafe { LAST.load(Ordering::Acquire).as_ref() }
 }
 

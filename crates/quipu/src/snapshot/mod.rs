@@ -1,8 +1,8 @@
 //! Snapshots: families, their series, and fixed values, as a scrape reads them.
 //!
 //! Instruments, collectors and callbacks produce these types; encoders consume them through a
-//! [`Sink`]. Neither side knows the other. Nothing here owns memory: a snapshot borrows from the
-//! segment, or from buffers of the scrape that the next one reuses.
+//! [`Sink`]. This keeps both sides independent of each other. The types own no memory: a snapshot
+//! borrows from the segment, or from buffers of the scrape that the next one reuses.
 
 mod texts;
 mod writer;
@@ -42,9 +42,9 @@ pub enum Kind {
     Histogram,
     /// Quantiles, a count and a sum of observations.
     Summary,
-    /// Text about the target, as labels.
+    /// Strings about the target, as labels.
     Info,
-    /// States, each of which is on or off.
+    /// States, which are on or off.
     StateSet,
     /// Unspecified.
     Unknown,
@@ -78,7 +78,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// The kind in a sentence.
+    /// Returns the kind with its article, for a sentence.
     pub(crate) fn with_article(self) -> &'static str {
         match self {
             Self::Counter => "a counter",
@@ -117,7 +117,7 @@ pub struct Label<'a> {
 }
 
 impl<'a> Label<'a> {
-    /// Creates a dynamic label.
+    /// Creates a dynamic label. You can give it values with [`Label::values`].
     pub const fn new(name: &'a str) -> Self {
         Self { name, values: None }
     }
@@ -151,15 +151,15 @@ pub struct FamilyHeader<'a> {
     pub name: &'a str,
     /// The help; may be empty.
     pub help: &'a str,
-    /// The unit, in which the name ends (`seconds`); may be empty.
+    /// The unit, a suffix of the name (`seconds`); may be empty.
     pub unit: &'a str,
     /// The kind of the family's values.
     pub kind: Kind,
     /// The labels. [`Series::labels`] returns them with the values of a series.
     pub labels: &'a [Label<'a>],
-    /// The number of groups: the product of the labels' numbers of values, or 1 if none has any. A
-    /// series has one number, its *group*, for all labels that have values, and a text for each
-    /// other label.
+    /// The number of groups: the product of the numbers of values of all fixed labels, or 1 without
+    /// fixed labels. A series stores one number, its *group*, for all fixed labels, and a string
+    /// for each dynamic label.
     #[doc(hidden)]
     pub groups: u32,
     /// Whether the name of a counter is shown without `_total`, because its program follows another
@@ -175,13 +175,13 @@ impl<'a> FamilyHeader<'a> {
         Self { name, help, unit: "", kind, labels: &[], groups: 1, bare: false }
     }
 
-    /// Sets the unit. The name must end in the unit.
+    /// Sets the unit. The name must end in the unit, otherwise encoders omit the unit.
     #[must_use]
     pub const fn unit(self, unit: &'a str) -> Self {
         Self { unit, ..self }
     }
 
-    /// Sets the labels.
+    /// Sets the labels, which can be dynamic or of fixed cardinality.
     #[must_use]
     pub const fn labels(self, labels: &'a [Label<'a>]) -> Self {
         let (mut groups, mut at) = (1_u32, 0);
@@ -212,7 +212,7 @@ impl<'a> FamilyHeader<'a> {
         })
     }
 
-    /// Returns the name in Prometheus' text format.
+    /// Returns the name in [`Format::Text`](crate::exposition::Format::Text).
     pub fn text_name(&self) -> String {
         let suffix = match self.kind {
             Kind::Counter if !self.bare => "_total",
@@ -222,7 +222,8 @@ impl<'a> FamilyHeader<'a> {
         format!("{}{suffix}", self.name)
     }
 
-    /// Returns the names of the dynamic labels, in order. Each series has a text for each of them.
+    /// Returns the names of the dynamic labels, in order. Each series stores a string for each of
+    /// them.
     pub fn dynamic(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.labels.iter().filter(|label| label.values.is_none()).map(|label| label.name)
     }
@@ -242,7 +243,8 @@ impl<'a> FamilyHeader<'a> {
 pub struct Timestamp(pub u64);
 
 impl From<SystemTime> for Timestamp {
-    /// A time before 1970 becomes 0, and a time after the year 2554 the last representable time.
+    /// Converts a time before 1970 to 0, and a time after the year 2554 to the last representable
+    /// time.
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
@@ -282,38 +284,38 @@ impl From<SystemTime> for Timestamp {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Series<'a> {
-    /// The number of its combination of fixed label values; 0 if the family has none.
+    /// The number of its combination of fixed label values; 0 without fixed labels.
     #[doc(hidden)]
     pub group: u32,
     /// Its dynamic label values.
     #[doc(hidden)]
     pub texts: Texts<'a>,
-    /// Whether no dynamic value contains a character that text formats escape: `"`, `\`, line feed.
+    /// Whether no dynamic value contains a character that needs an escape: `"`, `\`, line feed.
     #[doc(hidden)]
     pub escape_free: bool,
     /// Whether this is the overflow series, which counts for all series beyond the family's limit.
-    /// It has none of the family's labels: formats show the single label `quipu_overflow`, with
-    /// [`Series::overflow_value`].
+    /// This series carries no labels of the family: formats show the single label `quipu_overflow`,
+    /// with [`Series::overflow_value`].
     #[doc(hidden)]
     pub overflow: bool,
     /// When it started counting from zero, if known.
     pub start: Option<Timestamp>,
     /// Its value.
     pub value: Value<'a>,
-    /// The last exemplar of a gauge or of a value of unknown type, if any: counters and histograms
-    /// have theirs in the value. No format that scrapers read has a place for it.
+    /// The last exemplar of a gauge or of a value of unknown type, if any. Counters and histograms
+    /// store exemplars in the value instead. No format that scrapers read can represent this
+    /// exemplar.
     pub exemplar: Option<Exemplar<'a>>,
 }
 
 impl<'a> Series<'a> {
     /// Creates a series of a family whose labels are all dynamic: `texts` are their values. Missing
-    /// values are empty, and further ones are not shown.
+    /// values are empty, and excess ones are not shown.
     pub fn new(texts: Texts<'a>, value: Value<'a>) -> Self {
         Self::checked(texts, texts.is_escape_free(), value)
     }
 
-    /// [`Series::new`], for callers that know whether a text contains a character that text formats
-    /// escape.
+    /// Like [`Series::new`], for callers that know whether a label value needs an escape.
     #[doc(hidden)]
     #[inline]
     pub fn checked(texts: Texts<'a>, escape_free: bool, value: Value<'a>) -> Self {
@@ -334,14 +336,14 @@ impl<'a> Series<'a> {
         Self { exemplar: exemplar.into(), ..self }
     }
 
-    /// Sets the time at which the series started to count from zero.
+    /// Sets the time when the series started to count from zero.
     #[must_use]
     pub fn start(self, start: impl Into<Option<Timestamp>>) -> Self {
         Self { start: start.into(), ..self }
     }
 
-    /// The names and values of its labels, in the family's order; the label `quipu_overflow` alone
-    /// of an overflow series.
+    /// Returns the names and values of its labels, in the family's order. For an overflow series,
+    /// this is only the label `quipu_overflow`.
     pub fn labels(
         &self,
         family: &FamilyHeader<'a>,
@@ -356,8 +358,8 @@ impl<'a> Series<'a> {
         overflow.into_iter().chain(own)
     }
 
-    /// The value of the label `quipu_overflow` of an overflow series: its text, which distinguishes
-    /// the variants of a name, or `true`.
+    /// Returns the value of the label `quipu_overflow` of an overflow series: its string, which
+    /// distinguishes the variants of a name, or `true`.
     #[doc(hidden)]
     pub fn overflow_value(&self) -> &'a str {
         self.texts.clone().next().unwrap_or("true")
@@ -401,7 +403,7 @@ from! {
 }
 
 impl Number {
-    /// The number as a float, rounded if it is an integer beyond 2^53.
+    /// Returns the number as a float, rounded if it is an integer beyond 2^53.
     #[inline]
     pub fn as_f64(self) -> f64 {
         match self {
@@ -412,7 +414,7 @@ impl Number {
     }
 }
 
-/// An exemplar: one observation with labels of its own, such as the ID of a trace.
+/// An exemplar: one observation with additional labels, such as the ID of a trace.
 ///
 /// ```
 /// use quipu::snapshot::{Exemplar, Texts, Timestamp};
@@ -480,7 +482,7 @@ pub enum Value<'a> {
         /// Their sum.
         sum: f64,
     },
-    /// An info: its text is in the labels.
+    /// An info: its strings are in the labels.
     Info,
     /// The states: the name of each, and whether it is on.
     StateSet(&'a [(&'a str, bool)]),
@@ -531,18 +533,19 @@ pub struct HistogramValue<'a> {
     pub sum: f64,
     /// The classic buckets by ascending bound, `+Inf` last; empty if there are none.
     pub buckets: &'a [Bucket<'a>],
-    /// The exponential buckets, if the histogram has any.
+    /// The exponential buckets, if there are any.
     pub native: Option<Native<'a>>,
 }
 
 impl<'a> HistogramValue<'a> {
-    /// Creates the value of a histogram with this number of observations, and with their sum. It
-    /// needs buckets, too.
+    /// Creates the value of a histogram with this number of observations, and with their sum. You
+    /// also need to set buckets.
     pub const fn new(count: u64, sum: f64) -> Self {
         Self { count, sum, buckets: &[], native: None }
     }
 
-    /// Sets the classic buckets, by ascending bound. The last bound is `+Inf`.
+    /// Sets the classic buckets, by ascending bound. The last bound is `+Inf`. A histogram can
+    /// contain exponential buckets, too.
     #[must_use]
     pub const fn buckets(self, buckets: &'a [Bucket<'a>]) -> Self {
         Self { buckets, ..self }
@@ -569,11 +572,12 @@ impl<'a> HistogramValue<'a> {
 pub struct Bucket<'a> {
     /// The upper bound, inclusive.
     pub bound: f64,
-    /// The bound as another program spelled it, which the text formats then copy: the same bound in
-    /// another spelling would be another series. `None` if the bound is not from another program.
+    /// The bound in another program's spelling, which the line-based formats copy, because the same
+    /// bound in another spelling would be another series. `None` if the bound is not from another
+    /// program.
     #[doc(hidden)]
     pub le: Option<&'a str>,
-    /// The number of observations in this bucket alone, not in those below.
+    /// The number of observations in this bucket only, without lower buckets.
     pub count: u64,
     /// The last exemplar in this bucket, if any.
     pub exemplar: Option<Exemplar<'a>>,
@@ -592,7 +596,7 @@ impl<'a> Bucket<'a> {
         Self { exemplar: exemplar.into(), ..self }
     }
 
-    /// Sets the bound as another program spelled it.
+    /// Sets the bound in another program's spelling.
     #[doc(hidden)]
     #[must_use]
     pub fn le(self, le: impl Into<Option<&'a str>>) -> Self {
@@ -653,13 +657,13 @@ impl<'a> Native<'a> {
         Self { negative, ..self }
     }
 
-    /// Sets the exemplars.
+    /// Sets the exemplars, which can be in any order.
     #[must_use]
     pub const fn exemplars(self, exemplars: &'a [Exemplar<'a>]) -> Self {
         Self { exemplars, ..self }
     }
 
-    /// The number of observations.
+    /// Returns the number of observations.
     pub(crate) fn count(&self) -> u64 {
         let sides = self.positive.iter().chain(self.negative);
         sides.fold(self.zero_count, |all, (_, count)| all.saturating_add(*count))
@@ -672,16 +676,16 @@ impl<'a> Native<'a> {
 pub struct FamilyKey(u64);
 
 impl FamilyKey {
-    /// A key that is unique to a family, and never used again.
+    /// Returns a key that is unique to a family, and never used again.
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Receives families and their series: an encoder, a test, a sender.
+/// Receives families and their series: for example, an encoder, a test, or a sender.
 ///
-/// Every series belongs to the family passed last. A collector passes its families with
+/// Every series belongs to the family passed last. In a collector, you pass families with
 /// [`counter`](#method.counter), [`gauge`](#method.gauge) and [`begin`](#method.begin), which are
 /// methods of `dyn Sink`.
 ///
@@ -712,8 +716,8 @@ impl FamilyKey {
 pub trait Sink {
     /// Starts a family.
     fn family(&mut self, family: &FamilyHeader<'_>);
-    /// Starts a family that is equal in all calls with this key. A sink can cache results under the
-    /// key. By default, this calls [`Sink::family`].
+    /// Starts a family that is equal in all calls with this key. A sink can use the key to cache
+    /// results. By default, this calls [`Sink::family`].
     #[doc(hidden)]
     fn known_family(&mut self, key: FamilyKey, family: &FamilyHeader<'_>) {
         let _ = key;

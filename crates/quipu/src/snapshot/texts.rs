@@ -1,13 +1,13 @@
-//! Lists of texts in one buffer.
+//! Lists of strings in one buffer.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A list of texts without an allocation: the values of a series' dynamic labels, or the names and
-/// values of an exemplar's labels. It is an iterator over the texts.
+/// A list of strings without an allocation: the values of a series' dynamic labels, or the names
+/// and values of an exemplar's labels. This type is an iterator over the strings.
 ///
-/// The encoding is the same as in the segment: each text follows its length in bytes, which is one
-/// byte if below 255, else the byte 255 and four bytes, little-endian.
+/// The encoding is the same as in the segment: each string follows its length in bytes, which is
+/// one byte if below 255, else the byte 255 and four bytes, little-endian.
 ///
 /// ```
 /// use quipu::snapshot::Texts;
@@ -20,10 +20,10 @@ use std::fmt;
 pub struct Texts<'a>(&'a [u8]);
 
 impl<'a> Texts<'a> {
-    /// Encodes texts into a buffer, whose previous contents are removed.
+    /// Encodes strings into a buffer, whose previous contents are removed.
     ///
     /// # Panics
-    /// If a text is 4 GiB or longer.
+    /// If a string is 4 GiB or longer.
     pub fn encode<T: AsRef<str>>(
         texts: impl IntoIterator<Item = T>,
         buffer: &'a mut Vec<u8>,
@@ -33,16 +33,16 @@ impl<'a> Texts<'a> {
         Self(buffer)
     }
 
-    /// Wraps encoded texts.
+    /// Wraps encoded strings.
     #[doc(hidden)]
     pub fn new(encoded: &'a [u8]) -> Self {
         Self(encoded)
     }
 
-    /// Appends a text to encoded ones.
+    /// Appends a string to encoded ones.
     ///
     /// # Panics
-    /// If the text is 4 GiB or longer.
+    /// If the string is 4 GiB or longer.
     #[doc(hidden)]
     pub fn push(encoded: &mut Vec<u8>, text: &str) {
         match u8::try_from(text.len()) {
@@ -58,20 +58,20 @@ impl<'a> Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    /// The encoded texts.
+    /// Returns the encoded strings.
     #[inline]
     pub(crate) fn encoded(&self) -> &'a [u8] {
         self.0
     }
 
-    /// Whether no text contains a character that text formats escape: `"`, `\\`, line feed.
+    /// Whether no string contains a character that needs an escape: `"`, `\\`, line feed.
     pub(crate) fn is_escape_free(self) -> bool {
         let mut texts = self;
         std::iter::from_fn(|| texts.next_bytes()).all(is_escape_free)
     }
 
-    /// The texts of a file that nothing vouches for: as UTF-8, with a replacement character for
-    /// what is not, and whether no character is one that text formats escape.
+    /// Returns the strings of an untrusted file: as UTF-8, with a replacement character for invalid
+    /// bytes, and whether no character needs an escape.
     pub(crate) fn checked(self) -> (Cow<'a, [u8]>, bool) {
         let (mut texts, mut is_utf8, mut escape_free) = (self, true, true);
         while let Some(text) = texts.next_bytes() {
@@ -88,7 +88,8 @@ impl<'a> Texts<'a> {
         (Cow::Owned(encoded), escape_free)
     }
 
-    /// The next text as bytes, for callers that only copy it: UTF-8 is not validated again.
+    /// Returns the next string as bytes, for callers that only copy it: UTF-8 is not validated
+    /// again.
     #[inline]
     pub(crate) fn next_bytes(&mut self) -> Option<&'a [u8]> {
         let (&first, rest) = self.0.split_first()?;
@@ -118,15 +119,15 @@ impl<'a> Iterator for Texts<'a> {
     }
 }
 
-/// Whether no byte is one that text formats escape.
+/// Whether no byte needs an escape.
 fn is_escape_free(text: &[u8]) -> bool {
     let is_escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | b'\n');
-    // Without an early end, which would keep the compiler from looking at many bytes at once.
+    // Without an early exit, because it would keep the compiler from checking many bytes at once.
     !text.iter().fold(false, |any, byte| any | is_escaped(byte))
 }
 
-/// Whether there are only bytes of ASCII. Most texts are short: the standard library looks at each
-/// byte of those. Five labels of 3 to 19 bytes take 91 instructions here, and 399 in
+/// Whether all bytes are ASCII. Most strings are short, where the standard library checks each
+/// byte. Five labels of 3 to 19 bytes take 91 instructions here, and 399 in
 /// [`std::str::from_utf8`].
 #[inline]
 fn is_ascii(bytes: &[u8]) -> bool {

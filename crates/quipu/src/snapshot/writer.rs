@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
 
-/// Methods for [collectors](crate::collector::Collector): each starts a family, and returns a
+/// Methods for your [collectors](crate::collector::Collector): each starts a family, and returns a
 /// writer for its series.
 impl<'k> dyn Sink + 'k {
     /// Starts a counter with these names of labels.
@@ -51,8 +51,8 @@ impl<'k> dyn Sink + 'k {
     }
 }
 
-/// Writes the series of one family to a [`Sink`], with one value for each of the `N` labels.
-/// Another number of values does not compile.
+/// Writes the series of one family to a [`Sink`]. You pass one value for each of the `N` labels;
+/// another number of values does not compile.
 ///
 /// ```
 /// use quipu::collector::Collector;
@@ -86,14 +86,15 @@ pub struct FamilyWriter<'s, const N: usize> {
 }
 
 impl<const N: usize> FamilyWriter<'_, N> {
-    /// Sets the time at which the series that follow started to count from zero.
+    /// Sets the time when the following series started to count from zero.
     pub fn start(&mut self, start: impl Into<Option<Timestamp>>) -> &mut Self {
         self.start = start.into();
         self
     }
 
     /// Writes the number of a counter, a gauge or an unknown value, with these values of the
-    /// labels. The number of an info is not shown. The other kinds need [`FamilyWriter::series`].
+    /// labels. The number of an info is not shown. For the other kinds, use
+    /// [`FamilyWriter::series`].
     pub fn sample(&mut self, labels: [&str; N], number: impl Into<Number>) -> &mut Self {
         let number = number.into();
         let value = match self.family.kind {
@@ -106,8 +107,8 @@ impl<const N: usize> FamilyWriter<'_, N> {
     }
 
     /// Writes a value of any kind, such as a histogram, with these values of the labels. A value of
-    /// another kind than the family's kind is omitted, because a scraper would refuse the page with
-    /// such a value.
+    /// another kind than the family's kind is omitted, because a scraper would refuse the whole
+    /// page.
     pub fn series(&mut self, labels: [&str; N], value: Value<'_>) -> &mut Self {
         if value.kind() == self.family.kind {
             let series = Series::new(Texts::encode(labels, &mut self.texts), value);

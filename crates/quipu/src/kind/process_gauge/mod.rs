@@ -54,7 +54,8 @@ pub struct ProcessGauge(Handle);
 
 /// Gauges with a value for each process, by label.
 ///
-/// [`Family::len`] counts the series of all processes, and [`Family::retain`] visits each of them.
+/// [`Family::len`] counts the series of all processes, and [`Family::retain`] visits each of these
+/// series.
 ///
 /// ```
 /// use quipu::{Aggregation, Description, ProcessGaugeFamily, Registry};
