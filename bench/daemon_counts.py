@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Counts the instructions that the daemon executes for a request of each kind, with callgrind.
 
-`daemon_counts.py QUIPU...` compares programs, such as the binaries of two commits. It prints a row for each
-kind of request and a column for each program: the instructions of one request, which are the difference
-between runs with 100 and with 400 requests. Unlike times, the counts hardly depend on the load of the
-machine. They omit the kernel, so compare them only with each other.
+Use `daemon_counts.py QUIPU...` to compare programs, for example the binaries of two commits. It
+prints a row for each kind of request and a column for each program: the instructions of one
+request, which are the difference between runs with 100 and with 400 requests. Unlike times, these
+counts hardly depend on the load of the machine. Compare them only with each other, because they
+omit the kernel.
 """
 
 import http.client
@@ -31,7 +32,7 @@ def influx(round):
 
 
 def remote_write(round):
-    """A request of remote write 1.0 with 100 series, in Snappy's format without compression."""
+    """Returns a request of remote write 1.0 with 100 series, in Snappy without compression."""
     request = b""
     for n in range(100):
         series = b""
@@ -68,7 +69,7 @@ STATSD = "statsd, packet of 20 lines"
 
 
 def count(quipu, kind, requests):
-    """The instructions of a daemon that gets this number of requests."""
+    """Counts the instructions of a daemon that gets this number of requests."""
     with tempfile.TemporaryDirectory() as folder:
         port, lines = free_port(socket.SOCK_STREAM), free_port(socket.SOCK_DGRAM)
         out = Path(folder) / "callgrind"

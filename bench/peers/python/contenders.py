@@ -1,7 +1,7 @@
 """The contenders: their libraries, and how their metrics are created and called.
 
-Each contender runs in a separate process: the environment chooses the multi-process mode of
-prometheus_client before it is imported, and quipu's `install` modifies it.
+Each contender runs in a separate process, because the environment chooses the multi-process mode of
+prometheus_client before the import, and quipu's `install` modifies prometheus_client.
 """
 
 import os
@@ -10,7 +10,7 @@ LABELS = ("code", "path")
 
 
 class PrometheusClient:
-    """prometheus_client in one process: nothing is shared."""
+    """prometheus_client in one process, without sharing."""
 
     key = "prometheus-client"
     places = ("memory",)
@@ -68,7 +68,7 @@ class MultiProcess(PrometheusClient):
 
 
 class Installed(PrometheusClient):
-    """prometheus_client with values in quipu: what an application gets from one call."""
+    """prometheus_client with values in quipu: the result of one call in an application."""
 
     key = "quipu-install"
     places = ("tmpfs", "disk")

@@ -1,7 +1,7 @@
 """Times code and prints records, one JSON object per line.
 
-The keys are those of `Record` in bench/src/record.rs. A record is of one run: a caller that starts
-this program several times merges the runs.
+The keys are the fields of `Record` in bench/report/src/record.rs. A record is of one run: if you
+start this program several times, you merge the runs.
 """
 
 import gc
@@ -29,7 +29,7 @@ def run_time():
 
 
 def some(full, small):
-    """The full number, or a small one with --quick."""
+    """Returns the full number, or a small one with --quick."""
     return small if quick else full
 
 
@@ -46,8 +46,8 @@ def record(case, subject, values, metric="time", unit="ns", threads=1):
 def loop_of(code, before="pass", /, **needed):
     """Returns a function that runs the code the given number of times.
 
-    The code is in the body of the loop, since a call would cost about as much as the code. It has
-    the index as `i`, and the values of `needed` by their names.
+    The code is in the body of the loop, because a call would cost about as much as the code. You
+    can use the index as `i`, and the values of `needed` by their names.
     """
     names = ", ".join(["n", *needed])
     text = f"def work({names}):\n    {before}\n    for i in range(n):\n        {code}\n"
@@ -64,7 +64,7 @@ def timed(work, n):
 
 
 def calibrated(work):
-    """The number of operations that take the time of a run. This also warms up the code."""
+    """Returns the number of operations that take the time of a run. This also warms up the code."""
     n = 1
     while timed(work, n) < run_time() / 4:
         n *= 4

@@ -2,7 +2,7 @@
 
 `write FOLDER FILES SERIES` makes a file for each of some workers, each with a counter in its own
 series. For each line on standard input, all series grow once, and a line is printed.
-`serve PORT FOLDER` shows the files to scrapers, as the documentation of prometheus_client says.
+`serve PORT FOLDER` shows the files to scrapers, like the documentation of prometheus_client.
 """
 
 import sys

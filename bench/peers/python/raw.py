@@ -1,4 +1,4 @@
-"""The original small benchmarks, in Python: a dict, a key as a text, a file lock."""
+"""The original small benchmarks, in Python: a dict, a key as a string, a file lock."""
 
 import fcntl
 import json

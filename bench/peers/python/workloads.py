@@ -43,7 +43,7 @@ def stores(make, options):
     """The main one of the original benchmarks: a hundred metrics, a random one each time.
 
     "Simple" are counters without labels; "realistic" are 80 counters and 20 histograms with 0 to 4
-    labels. Each runs in a new process, since a library's state for a folder cannot be reset.
+    labels. Each runs in a new process, because a library's state for a folder cannot be reset.
     """
     for place in make.places:
         for scenario, counters, most_labels in (("simple", 100, 0), ("realistic", 80, 4)):
@@ -78,7 +78,7 @@ def threads(make, options):
 
 
 def workers(make, options):
-    """Forked workers that count in the same series with two labels. A scrape must show them all."""
+    """Forked workers that count in one series with two labels. A scrape must show all counts."""
     contender = make(options.folder("tmpfs"))
     for count in measure.TOGETHER:
         name = f"workers{count}"
@@ -93,13 +93,13 @@ def workers(make, options):
 
 
 def value_of(text, name):
-    """The sum of all series of a counter in a scrape."""
+    """Returns the sum of all series of a counter in a scrape."""
     lines = re.findall(rf"^{name}_total(?:{{.*}})? (\S+)", text, re.MULTILINE)
     return sum(float(value) for value in lines)
 
 
 def scrape(make, options):
-    """A scrape of 1,000 series: with 8 live workers, and after 50 and 500 have died.
+    """A scrape of 1,000 series: with 8 live workers, and after the death of 50 and of 500.
 
     Each runs in a new process, and leaves its files in a folder named after it, for other readers
     of such files.
@@ -166,12 +166,12 @@ def metrics(make, options):
 
 
 def in_python(contender):
-    """The subject, for cases that other languages also have."""
+    """Returns the subject, for cases that other languages share."""
     return "quipu (Python)" if contender.subject == "quipu" else contender.subject
 
 
 def respawns(make, options):
-    """The growth of files while workers come and go: each counts 100 series."""
+    """The growth of files while workers start and end: each counts 100 series."""
     last = measure.some(200, 20)
     folder = options.folder("tmpfs")
     contender = make(folder)

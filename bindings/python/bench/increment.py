@@ -2,7 +2,7 @@
 
     python bench/increment.py [--calls N] [--rounds N]
 
-Each library runs in a process of its own. A line shows the fastest round, in nanoseconds per call,
+Each library runs in a separate process. A line shows the fastest round, in nanoseconds per call,
 loop included.
 """
 

@@ -43,8 +43,7 @@ def registry():
 
 @pytest.fixture
 def history():
-    """Reads what the flight recorder of a file recorded, as ``quipu inspect`` shows it; None if it
-    has none."""
+    """Reads the recording of a file, in the form of ``quipu inspect``; None if there is none."""
     root = pathlib.Path(__file__).parents[3]
     command = os.environ.get("QUIPU") or str(root / "target" / "debug" / "quipu")
     if not os.path.exists(command):

@@ -1,4 +1,4 @@
-"""The WSGI and ASGI applications, the server thread, and the text file."""
+"""The WSGI and ASGI applications, the server thread, and the file for the node exporter."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""What ``labels()`` finds, whatever it has cached, and how the methods that count read arguments."""
+"""The children that ``labels()`` finds, cached or not, and the arguments of methods that count."""
 
 import enum
 import functools

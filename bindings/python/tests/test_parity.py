@@ -62,13 +62,13 @@ def program(library, registry, seed):
 
 
 def seen(counter):
-    """The label values of all series of a counter."""
+    """Returns the label values of all series of a counter."""
     [metric] = counter.collect()
     return {(s.labels["code"], s.labels["path"]) for s in metric.samples}
 
 
 def read(text, parse):
-    """What a parser finds, sorted, without the times of exemplars."""
+    """Returns the families that a parser finds, sorted, without the times of exemplars."""
     families = {}
     for family in parse(text.decode()):
         samples = []
@@ -128,7 +128,7 @@ def test_samples_are_equal():
 
 
 def errors(library):
-    """The exception class that each wrong call raises."""
+    """Returns the exception class that each wrong call raises."""
     registry = library.CollectorRegistry()
     counter = library.Counter("c", "C.", ["a"], registry=registry)
     plain = library.Counter("p", "P.", registry=registry)

@@ -1,4 +1,4 @@
-"""Processes that share metrics: forked ones, spawned ones, and those of a real gunicorn."""
+"""Processes that share metrics: forked ones, spawned ones, and the workers of a real gunicorn."""
 
 import contextlib
 import os

@@ -14,7 +14,7 @@ from test_processes import PATIENCE, get, gunicorn
 
 
 def eventually(what):
-    """Returns what a function returns once that is true."""
+    """Returns the result of a function once it is true."""
     limit = time.monotonic() + PATIENCE
     while time.monotonic() < limit:
         found = what()

@@ -1,4 +1,4 @@
-"""Registries and their metrics, compared to those of prometheus_client."""
+"""Registries and their metrics, compared to prometheus_client."""
 
 import gc
 import re
@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("library", [prometheus_client, quipu], ids=lambda
 
 
 def text(library, registry):
-    """The text format, without the differences that are intended: numbers and creation times."""
+    """Returns an exposition without the intended differences: numbers and creation times."""
     lines = library.generate_latest(registry).decode().splitlines()
     lines = [re.sub(r"^(\S.*) (\d+)\.0$", r"\1 \2", line) for line in lines if "_created" not in line]
     return "\n".join(lines)

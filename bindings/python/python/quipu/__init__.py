@@ -5,9 +5,9 @@
     requests = Counter("requests", "Requests.", ["code", "path"])
     requests.labels("200", "/x").inc()
 
-A counter is one number in shared memory to which every process adds, whether the server forks its
-workers or starts them. See ``configure`` for where that memory is, and ``install`` for applications
-that use ``prometheus_client`` itself.
+A counter is one number in shared memory, and every process adds to this number, whether the server
+forks its workers or starts them. Call ``configure`` to choose this memory, or ``install`` if your
+application uses ``prometheus_client`` itself.
 """
 
 from . import interpreters

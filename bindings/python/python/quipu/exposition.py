@@ -1,4 +1,4 @@
-"""The exposition as bytes, and the servers for it.
+"""The exposition as bytes, and its servers.
 
 The native part writes the metrics of a registry's segment. Foreign collectors return their samples
 as Python objects, which are written here.
@@ -126,7 +126,7 @@ def bake_output(
 
 
 def float_to_go_string(value: float) -> str:
-    """Formats a number as ``prometheus_client`` does."""
+    """Formats a number like ``prometheus_client``."""
     value = float(value)
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
@@ -348,10 +348,10 @@ def start_wsgi_server(
 ) -> Tuple[WSGIServer, threading.Thread]:
     """Serves a registry from a daemon thread; returns the server and the thread.
 
-    With an ``addr`` such as ``unix:/run/app/metrics.sock``, it listens on a unix socket, and the
-    port is ignored. With ``certfile`` and ``keyfile``, it serves HTTPS; with
-    ``client_auth_required``, clients need a certificate that an authority in ``client_cafile`` or
-    ``client_capath`` has signed.
+    With an ``addr`` such as ``unix:/run/app/metrics.sock``, it listens on a unix socket, and
+    ignores the port. With ``certfile`` and ``keyfile``, it serves HTTPS; with
+    ``client_auth_required``, clients need a certificate that is signed by an authority in
+    ``client_cafile`` or ``client_capath``.
 
     Raises ``OSError`` if it cannot listen there.
     """

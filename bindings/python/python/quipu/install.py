@@ -2,9 +2,10 @@
 already use it. The application's code does not change.
 
 Each metric of ``prometheus_client`` gets a backing metric of this package, which holds its numbers.
-A metric of its default registry gets one in this package's default registry, which the processes of
-an application share by name; any other metric gets a standalone one. In its multi-process mode, all
-are shared by name, as they are there. Its collectors read the numbers of all processes.
+The backing metric of a metric in its default registry is in this package's default registry, and
+the processes of an application share it by name; any other metric gets a standalone one. In its
+multi-process mode, all are shared by name, like in ``prometheus_client``. Its collectors read the
+numbers of all processes.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ def install(
     """Makes the metrics of ``prometheus_client`` count in a segment, existing ones included.
 
     With a path, the segment of the default registry is in a file in that directory, with these
-    permission bits and this group if it is new: see ``configure``. Call this as early as possible:
-    before the server forks its workers, or in each of them with the same path. Afterwards,
-    ``prometheus_client.generate_latest()``, its applications and its ``MultiProcessCollector`` show
-    the counts of all processes, and so does ``quipu.generate_latest()``. With ``record=True``, the
-    segment also has a flight recorder: see ``configure``.
+    permission bits and this group if the file is new: see ``configure``. Call this as early as
+    possible: before the server forks its workers, or in each of them with the same path.
+    Afterwards, you see the counts of all processes in ``prometheus_client.generate_latest()``, its
+    applications and its ``MultiProcessCollector``, and in ``quipu.generate_latest()``. With
+    ``record=True``, the segment also contains a flight recorder: see ``configure``.
 
     Raises the errors of ``configure``, and ``ImportError`` without ``prometheus_client``.
     """
@@ -79,7 +80,7 @@ def install(
 
 
 class _Others:
-    """The collectors in the registry of ``prometheus_client`` that have no backing metric."""
+    """The collectors without a backing metric in the registry of ``prometheus_client``."""
 
     def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
         self._registry = registry
@@ -162,7 +163,7 @@ _PARTS = {
 
 def _mode(mode: str) -> Optional[str]:
     """The mode of a gauge. Outside multi-process mode, ``all`` means one value that all processes
-    share, since it is their default and cannot be told from a mode that was chosen."""
+    share, because it is their default and cannot be distinguished from a mode that you choose."""
     return None if mode in ("", "all") and not segments.is_multiprocess() else mode or "all"
 
 

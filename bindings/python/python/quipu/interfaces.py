@@ -1,6 +1,6 @@
 """The types of collectors, registries and their metrics, for annotations.
 
-Objects of this package and of ``prometheus_client`` have these types, and so does any other object
+Objects of this package and of ``prometheus_client`` match these types. You can use any other object
 with the same methods and attributes.
 """
 

@@ -1,4 +1,4 @@
-"""Refuses subinterpreters, in which the native part cannot run, before it is loaded."""
+"""Refuses subinterpreters before the native part is loaded, because it cannot run there."""
 
 import importlib
 from typing import Any
@@ -7,8 +7,8 @@ from typing import Any
 def check() -> None:
     """Raises ImportError in a subinterpreter.
 
-    The native part runs only in the main interpreter of a process. In a subinterpreter, loading it
-    fails, and some versions of Python then end the process.
+    The native part can run only in the main interpreter of a process. In a subinterpreter, loading
+    this part fails, and some versions of Python then end the process.
     """
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:

@@ -1,7 +1,7 @@
 """The metrics, with the signatures of ``prometheus_client``.
 
-This module has names, checks and decorators. The methods that count are native: ``inc``, ``dec``,
-``set``, ``observe`` and ``labels`` belong to the classes in ``_quipu``.
+This module contains names, checks and decorators. The methods that count are native: ``inc``,
+``dec``, ``set``, ``observe`` and ``labels`` belong to the classes in ``_quipu``.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Children(Dict[Tuple[str, ...], "MetricWrapperBase"]):
 
 
 class MetricWrapperBase:
-    """The methods that all metrics have in common."""
+    """The methods that all metrics share."""
 
     __slots__ = ()
     _type = ""
@@ -188,9 +188,9 @@ class MetricWrapperBase:
     _native_collect = collect
 
     def remove_by_labels(self, labels: Dict[str, str]) -> None:
-        """Removes the series that have all of these labels, for all processes.
+        """Removes the series with all of these labels, for all processes.
 
-        Raises ``ValueError`` for a label that the metric does not have.
+        Raises ``ValueError`` for a label that this metric does not define.
         """
         if not self._labelnames:
             raise ValueError(f"No label names were set when constructing {self}")
@@ -264,8 +264,9 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
     """A value that goes up and down.
 
     Without a mode, it is one value that all processes share. With one of the modes of
-    ``prometheus_client``, each process has its own value, and the mode chooses what a scrape shows.
-    If ``PROMETHEUS_MULTIPROC_DIR`` is set, the default mode is ``all``, as there.
+    ``prometheus_client``, each process sets its own value, and the mode chooses the values that a
+    scrape shows. If ``PROMETHEUS_MULTIPROC_DIR`` is set, the default mode is ``all``, like in
+    ``prometheus_client``.
     """
 
     _type = "gauge"
@@ -443,8 +444,8 @@ class Enum(_quipu.Enum, MetricWrapperBase):
 class Info(MetricWrapperBase):
     """Key-value pairs, as labels of a series that is always 1. The last process to set them wins.
 
-    It is shown after the first ``info()``. If another process uses it with different keys, the
-    pairs of this process are in memory that only it and its children share.
+    It is shown after the first ``info()``. If another process uses this metric with different keys,
+    the pairs of this process are in memory that only it and its children can read.
     """
 
     _type = "info"
@@ -531,7 +532,7 @@ class Info(MetricWrapperBase):
             )
 
     def _is_in(self, segment: Optional[_quipu.Segment]) -> bool:
-        """Whether all its series are in this segment, found by its name."""
+        """Returns whether all its series are in this segment, found by its name."""
         return segment is not None and segment is self._segment and self._native.is_named
 
     @property

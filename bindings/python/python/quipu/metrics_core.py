@@ -1,7 +1,7 @@
 """Metrics with their samples: the results of ``collect()``.
 
-The classes have the interface of those in ``prometheus_client.metrics_core``. A collector may return
-metrics of either library, because only their attributes are used.
+The classes provide the interface of the classes in ``prometheus_client.metrics_core``. Your
+collector can return metrics of either library, because only their attributes are used.
 """
 
 from typing import Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Union
@@ -87,7 +87,7 @@ class UnknownMetricFamily(_Family):
     """A metric of unknown type, for a collector.
 
     Give it either the ``value`` of its only sample, or the names of its ``labels``, and then add a
-    sample for each set of label values. All families are used like this.
+    sample for each set of label values. You can use all families like this.
     """
 
     _typ = "unknown"
@@ -224,8 +224,8 @@ class _BucketFamily(_Family):
 class HistogramMetricFamily(_BucketFamily):
     """A histogram, for a collector.
 
-    A bucket is a tuple of its upper bound as text, the number of observations up to that bound, and,
-    if there is one, an exemplar. The last bound is ``"+Inf"``.
+    A bucket is a tuple of its upper bound as a string, the number of observations up to this bound,
+    and, if there is one, an exemplar. The last bound is ``"+Inf"``.
     """
 
     _typ = "histogram"
@@ -253,7 +253,7 @@ class HistogramMetricFamily(_BucketFamily):
 
 
 class GaugeHistogramMetricFamily(_BucketFamily):
-    """A histogram whose counts may decrease, for a collector."""
+    """A histogram whose counts can decrease, for a collector."""
 
     _typ = "gaugehistogram"
     _count, _sum = "_gcount", "_gsum"
@@ -306,7 +306,7 @@ class InfoMetricFamily(_Family):
 
 
 class StateSetMetricFamily(_Family):
-    """Named states, each of which is on or off, for a collector."""
+    """Named states, each on or off, for a collector."""
 
     _typ = "stateset"
 

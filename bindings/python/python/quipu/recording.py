@@ -1,8 +1,8 @@
 """The flight recorder: the last minutes of a registry's metrics, second by second, in its segment.
 
-A recording goes on until it is closed or the process ends, whether or not the program keeps the
-object. Around a fork, its thread is paused, so that no thread exists at that moment; then it goes
-on in the parent and in the child.
+A recording continues until it is closed or the process ends, whether or not you keep the object.
+Around a fork, its thread is paused, because no thread must exist at that moment. Then the recording
+continues in the parent and in the child.
 """
 
 import atexit
@@ -35,7 +35,7 @@ class Recording:
         return self._native.is_writing
 
     def close(self) -> None:
-        """Ends the recording. What was recorded stays. May be called again."""
+        """Ends the recording, but keeps the recorded ticks. You can call this again."""
         _open.pop(self, None)
         self._native.close()
 
@@ -75,7 +75,7 @@ def checked(
     series: int = 1000,
     families: Iterable[str] = (),
 ) -> _quipu.RecordingOptions:
-    """The options, if they are within bounds."""
+    """Returns the options, or raises an error for a value out of bounds."""
     if not isinstance(interval, numbers.Real):
         raise TypeError(f"interval {interval!r} is not a number of seconds")
     if isinstance(families, str):
@@ -94,7 +94,7 @@ def _whole(name: str, value: int) -> int:
 
 
 def wanted(record: Union[bool, RecordingSettings, None]) -> Optional[_quipu.RecordingOptions]:
-    """The options that the argument ``record`` of ``configure`` and ``install`` stands for."""
+    """Returns the options for the argument ``record`` of ``configure`` and ``install``."""
     if record is None or record is False:
         return None
     if record is True:
@@ -108,13 +108,13 @@ def wanted(record: Union[bool, RecordingSettings, None]) -> Optional[_quipu.Reco
 
 
 def of(segment: Optional[_quipu.Segment]) -> Optional[Recording]:
-    """The first recording of a segment that was not closed, or None."""
+    """Returns the first recording of a segment that is still open, or None."""
     return next((recording for recording in list(_open) if recording._segment is segment), None)
 
 
 def ensure(segment: Optional[_quipu.Segment], options: Optional[_quipu.RecordingOptions]) -> None:
-    """Records a segment, unless that is not wanted or done already. What the environment does not
-    allow is a warning."""
+    """Records a segment, unless this is not wanted or done already. Warns if the environment does
+    not allow a recording."""
     if options is None or segment is None or of(segment) is not None:
         return
     try:
@@ -131,13 +131,14 @@ def close(segment: Optional[_quipu.Segment]) -> None:
 
 
 def pause() -> None:
-    """Ends the threads before a fork: Python warns of a fork of a process with several threads."""
+    """Ends the threads before a fork, because Python warns if a process with several threads
+    forks."""
     for recording in list(_open):
         recording._native.pause()
 
 
 def resume() -> None:
-    """Goes on after a fork, in the parent and in the child."""
+    """Continues after a fork, in the parent and in the child."""
     for recording in list(_open):
         try:
             recording._native.resume()

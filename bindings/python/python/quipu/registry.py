@@ -1,4 +1,4 @@
-"""The registry: which metrics a scrape shows, and the segment that holds their numbers."""
+"""The registry: the metrics that a scrape shows, and the segment that holds their numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _registries: "weakref.WeakSet[CollectorRegistry]" = weakref.WeakSet()
 
 
 class DuplicateTimeseries(ValueError):
-    """Raised for a metric that has a name in common with one in the registry."""
+    """Raised for a metric that shares a name with one in the registry."""
 
     def __init__(self, duplicates: Set[str]) -> None:
         super().__init__(f"Duplicated timeseries in CollectorRegistry: {duplicates}")
@@ -46,11 +46,11 @@ class CollectorRegistry:
     """A set of metrics that are scraped together.
 
     A metric of this package counts in memory that this process shares with the children that it
-    forks afterwards. Registries are independent: two metrics with the same name in different ones
-    have nothing in common. With ``path``, a directory, metrics are shared by name, in a file there,
-    with all processes that use the same path; ``limit``, ``mode`` and ``group`` are those of
-    ``configure``. Metrics of the default registry are shared by name where ``configure`` says. Any
-    other object with a method ``collect()`` is called at each scrape.
+    forks afterwards. Registries are independent: two metrics with the same name in different
+    registries share no numbers. With ``path``, a directory, metrics are shared by name, in a file
+    there, with all processes that use the same path. You can set ``limit``, ``mode`` and ``group``
+    like in ``configure``. Metrics of the default registry are shared by name in the memory that
+    ``configure`` chooses. Any other object with a method ``collect()`` is called at each scrape.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ class CollectorRegistry:
         recording.close(before)
 
     def _named_segment(self, name: str) -> Optional[_quipu.Segment]:
-        """The segment in which a metric of that name continues from what is counted there, or None
-        if it starts at zero elsewhere."""
+        """Returns the segment where a metric of that name continues from its count, or None if it
+        starts at zero elsewhere."""
         return None if name in self._gone else self._own_segment
 
     def _make(self, name: str, make: Callable[..., None]) -> None:
-        """Makes a metric in this registry's segment, or in another if it does not fit there."""
+        """Makes a metric in this registry's segment, or in another if this one is unsuitable."""
         segment = self._named_segment(name)
         if segment is None:
             return segments.apart.make(make)
@@ -136,7 +136,7 @@ class CollectorRegistry:
     def register(self, collector: Collector) -> None:
         """Adds a metric, or any object with a method ``collect()``.
 
-        Raises ``DuplicateTimeseries`` if the registry has a metric with one of its names.
+        Raises ``DuplicateTimeseries`` if the registry already contains one of its names.
         """
         with self._lock:
             names = self._get_names(collector)
@@ -172,8 +172,8 @@ class CollectorRegistry:
             self._hidden.add(name)
 
     def unregister(self, collector: Collector) -> None:
-        """Removes a metric: this registry no longer shows it in this process. The metric keeps
-        counting, and its numbers are there when it is registered again."""
+        """Removes a metric: this registry no longer shows it in this process. The metric continues
+        to count, and you see its numbers when you register it again."""
         with self._lock:
             for name in self._collector_to_names.pop(collector):
                 del self._names_to_collectors[name]
@@ -245,7 +245,8 @@ class CollectorRegistry:
         yield from self._foreign_metrics()
 
     def _collect_all(self, created: bool) -> Iterator[Metric]:
-        """Only the metrics of this package, including those that this process unregistered."""
+        """Returns only the metrics of this package, including metrics that this process
+        unregistered."""
         with self._lock:
             apart, infos = list(self._apart), list(self._infos)
             gauges = list(self._gauges)
@@ -255,7 +256,7 @@ class CollectorRegistry:
             yield metric_of(family)
 
     def _collect_names(self, names: Set[str], created: bool) -> Iterator[Metric]:
-        """The metrics with samples of these names. No other collector is called."""
+        """Returns the metrics with samples of these names. No other collector is called."""
         found: Dict[Collector, None] = {}
         others: Set[str] = set()
         with self._lock:
@@ -315,20 +316,20 @@ class CollectorRegistry:
         series: int = 1000,
         families: Iterable[str] = (),
     ) -> Recording:
-        """Records the metrics every ``interval`` seconds, so that ``quipu inspect --history FILE``
-        shows what led to a crash, also after a SIGKILL.
+        """Records the metrics every ``interval`` seconds. After a crash, even a SIGKILL, you can
+        see the seconds before it by ``quipu inspect --history FILE``.
 
         Takes ``bytes`` of the segment, 16 KiB to 64 MiB, at once; when they are full, the oldest
         sixteenth makes room. Records at most ``series`` series, 1 to 16,384, of the metrics named
-        in ``families``, or of all. ``interval`` may be 0.001 to 3600.
+        in ``families``, or of all. ``interval`` can be 0.001 to 3600.
 
-        It goes on until it is closed or the process ends, and in children of forks. If several
-        processes that share the numbers record, one of them writes, and another one takes over
-        when it ends. Counting does not notice. Metrics that are not in the registry's segment are
-        not recorded: those of other libraries, and functions of gauges between scrapes.
+        This continues until you close it or the process ends, and in children of forks. If several
+        processes that share the numbers record, one of them writes, and another one takes over when
+        it ends. Counting is not slowed down. Metrics that are not in the registry's segment are not
+        recorded, for example metrics of other libraries, and functions of gauges between scrapes.
 
         Raises ``RecordingError``, a ``ValueError``, for options out of range, if there is no room
-        or no thread, and for a registry that has no segment.
+        or no thread, and for a registry without a segment.
         """
         options = recording.checked(interval, bytes, series, families)
         if self._own_segment is None:
@@ -381,7 +382,7 @@ class RestrictedRegistry:
                 yield restricted
 
     def collect(self) -> Iterable[Metric]:
-        """Returns the metrics with only the samples that have one of the names."""
+        """Returns the metrics with only the samples whose name is in the view."""
         return self._collect(True)
 
 
@@ -391,12 +392,12 @@ def _collected(collector: Collector) -> Iterable[Metric]:
 
 
 def names_of(name: str, typ: str) -> List[str]:
-    """The names that a metric occupies: its own, and those of its samples."""
+    """Returns the names that a metric occupies: its own, and the names of its samples."""
     return [name, *(name + suffix for suffix in _SUFFIXES.get(typ, ()))]
 
 
 def _stems(name: str) -> Iterator[str]:
-    """The names of metrics that may have samples of this name."""
+    """Returns the names of metrics that can contain samples of this name."""
     yield name
     for suffix in {suffix for suffixes in _SUFFIXES.values() for suffix in suffixes}:
         if name.endswith(suffix):
@@ -404,7 +405,8 @@ def _stems(name: str) -> Iterator[str]:
 
 
 def _is_native(collector: object) -> TypeGuard[MetricWrapperBase]:
-    """Whether it is a metric of this package, not a child, whose ``collect`` is not overridden."""
+    """Returns whether it is a metric of this package, not a child, with the original
+    ``collect``."""
     cls = type(collector)
     native = getattr(cls, "_native_collect", None)
     is_own = native is not None and getattr(cls, "collect") is native
@@ -412,7 +414,7 @@ def _is_native(collector: object) -> TypeGuard[MetricWrapperBase]:
 
 
 def ask_functions(metrics: Iterable[MetricWrapperBase]) -> None:
-    """Sets the gauges that have functions to what their functions return."""
+    """Sets each gauge with a function to the result of that function."""
     for metric in metrics:
         if metric._functions:
             for child, function in list(metric._functions.values()):
@@ -473,18 +475,19 @@ def configure(
     group: Union[int, str, None] = None,
     record: Union[bool, RecordingSettings] = False,
 ) -> None:
-    """Chooses where the numbers of the default registry are. Call it before a metric is made.
+    """Chooses the memory of the default registry's numbers. Call this before you create a metric.
 
-    Without a path, they are in memory that this process shares with the children that it forks
-    afterwards. With the path of a directory, they are in a file there, which all processes with
-    the same path share, and which outlives them. ``limit`` is the maximum size in bytes. ``mode``
-    has the permission bits of a new file, by default 0o600 whatever the umask is; ``group`` is the
-    ID or the name of its group. A user without the right to write the file cannot count in it.
-    With ``record=True``, or a dict of the arguments of ``CollectorRegistry.record``, the numbers
-    are recorded; if there is no room for that, it warns. A recording of those before ends.
+    Without a path, the numbers are in memory that this process shares with the children that it
+    forks afterwards. With the path of a directory, they are in a file there. All processes with the
+    same path share this file, and it outlives them. ``limit`` is the maximum size in bytes.
+    ``mode`` is the permission bits of a new file, by default 0o600 independent of the umask;
+    ``group`` is the ID or the name of its group. A user without the right to write the file cannot
+    count there. With ``record=True``, or a dict of the arguments of ``CollectorRegistry.record``,
+    the numbers are recorded; if there is no room for this, it warns. An earlier recording of the
+    default registry ends.
 
-    Raises ``RuntimeError`` if the default registry already has a metric, and ``ValueError`` for a
-    mode, a group or options of ``record`` that cannot be meant.
+    Raises ``RuntimeError`` if the default registry already contains a metric, and ``ValueError``
+    for a mode, a group or options of ``record`` that are out of range.
     """
     options = recording.wanted(record)
     REGISTRY._replace_segment(segments.open_segment(path, limit, mode, group))

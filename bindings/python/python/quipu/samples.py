@@ -1,6 +1,6 @@
 """Samples: the numbers of a metric that a scrape shows, with their labels.
 
-The classes have the interface of those in ``prometheus_client.samples``.
+The classes provide the interface of the classes in ``prometheus_client.samples``.
 """
 
 from typing import Dict, NamedTuple, Optional, Sequence, Union
@@ -63,8 +63,8 @@ class BucketSpan(NamedTuple):
 class NativeHistogram(NamedTuple):
     """A histogram whose buckets grow exponentially, for the sample of a collector.
 
-    Each delta is the count of a bucket minus the count of the bucket before. OpenMetrics 2 shows
-    native histograms, OpenMetrics 1 omits their samples.
+    Each delta is the count of a bucket minus the count of the bucket before. You see native
+    histograms in OpenMetrics 2; OpenMetrics 1 omits their samples.
     """
 
     count_value: float

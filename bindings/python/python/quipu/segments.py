@@ -1,7 +1,7 @@
 """Chooses the memory that metrics count in: a file in a configured directory, anonymous shared
-memory that children inherit, or, where the system provides neither, private memory.
+memory that children inherit, or, if the system provides neither, private memory.
 
-Where the better memory cannot be had, it warns once and falls back to the next.
+If the better memory is not available, this module warns once and falls back to the next.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def anonymous(limit: int = LIMIT) -> _quipu.Segment:
 
 
 class _Apart:
-    """The memory of metrics that other processes do not find by name, such as those of a registry
-    without a path, or of none.
+    """The memory of metrics that other processes do not find by name, for example the metrics of a
+    registry without a path, or without a registry.
 
-    They share one segment, so a metric needs no descriptors and no mapping of its own. When the
-    segment has grown beyond ``_ENOUGH`` bytes, the next metrics go to a new one, since a segment is
-    freed only with the last of its metrics.
+    These metrics share one segment, because a separate one would take a descriptor and a mapping
+    for each metric. When this segment has grown beyond ``_ENOUGH`` bytes, the next metrics go to a
+    new one, because a segment is freed only with the last of its metrics.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _Apart:
         return self._segment
 
     def make(self, make: Callable[[_quipu.Segment], None]) -> None:
-        """Makes a metric, in private memory where the system provides no other."""
+        """Makes a metric, in private memory if the system provides no other."""
         try:
             return make(self.segment())
         except _quipu.NoRoomError:
@@ -86,7 +86,8 @@ apart = _Apart()
 
 
 def _checked_mode(mode: Optional[int]) -> Optional[int]:
-    """The permission bits of a new file. Without those of the owner, it could not be opened again."""
+    """Returns the permission bits of a new file. The owner needs both of its bits, because the file
+    is opened again."""
     if mode is None:
         return None
     if not isinstance(mode, int) or not 0 <= mode <= 0o777:
@@ -99,7 +100,7 @@ def _checked_mode(mode: Optional[int]) -> Optional[int]:
 
 
 def _group_id(group: Union[int, str, None]) -> Optional[int]:
-    """The ID of the group with that ID or name."""
+    """Returns the ID of the group with that ID or name."""
     if isinstance(group, str):
         import grp
 
@@ -121,7 +122,8 @@ def open_segment(
     mode: Optional[int] = None,
     group: Union[int, str, None] = None,
 ) -> _quipu.Segment:
-    """The segment in a directory; if it cannot be opened, warns and makes one for children."""
+    """Returns the segment in a directory; if it cannot be opened, warns and makes one for
+    children."""
     mode, group = _checked_mode(mode), _group_id(group)
     if path is None:
         return anonymous(limit)
@@ -142,7 +144,7 @@ def open_segment(
 
 
 def configured_path() -> Optional[str]:
-    """The directory that the environment names, or None."""
+    """Returns the directory that the environment names, or None."""
     return (
         os.environ.get("QUIPU_DIR")
         or os.environ.get("PROMETHEUS_MULTIPROC_DIR")
@@ -152,7 +154,7 @@ def configured_path() -> Optional[str]:
 
 
 def is_multiprocess() -> bool:
-    """Whether the environment asks for the multi-process mode of ``prometheus_client``."""
+    """Returns whether the environment asks for the multi-process mode of ``prometheus_client``."""
     return bool(
         os.environ.get("PROMETHEUS_MULTIPROC_DIR") or os.environ.get("prometheus_multiproc_dir")
     )

@@ -11,6 +11,6 @@ CONTENT_TYPE_LATEST = "application/openmetrics-text; version=1.0.0; charset=utf-
 def generate_latest(
     registry: Collector = REGISTRY, escaping: str = "underscores", version: str = "1.0.0"
 ) -> bytes:
-    """Returns all metrics of a registry as OpenMetrics text, with exemplars and units."""
+    """Returns all metrics of a registry in the OpenMetrics format, with exemplars and units."""
     form = "openmetrics-2" if version.startswith("2.") else "openmetrics"
     return _expose(registry, form, escaping)
