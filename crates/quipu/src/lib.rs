@@ -109,8 +109,7 @@ pub mod http;
 pub mod intake;
 mod kind;
 pub mod label;
-#[doc(hidden)]
-pub mod macros;
+mod macros;
 mod name_set;
 mod names;
 mod recording;
@@ -136,9 +135,10 @@ pub use scope::{Metrics, Register, Scope};
 pub use scrape::Scrape;
 pub use test_clock::TestClock;
 
-/// Functions and types that only derived code uses.
+/// Functions and types that only derived code and macros use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::label::concatenated::ConcatenatedLabels;
-    pub use crate::names::{assert_label, assert_metric};
+    pub use crate::macros::{LabelTexts, LazyMetric};
+    pub use crate::names::{assert_label, assert_labels, assert_metric};
 }

@@ -12,8 +12,6 @@ mod registration_errors;
 pub use labeled_metric::{LabelTexts, LabeledMetric};
 pub use lazy_metric::LazyMetric;
 
-pub use crate::names::{assert_labels, assert_metric};
-
 /// Returns a counter of [`Registry::global`](crate::Registry::global), which is registered when the
 /// program first reaches the macro.
 ///
@@ -118,9 +116,9 @@ macro_rules! global_metric {
         $instrument:ident, $name:expr, $help:expr
         $(, $setting:ident $(= $argument:expr)?)* $(,)?
     ) => {{
-        const _: () = $crate::macros::assert_metric($name);
-        static METRIC: $crate::macros::LazyMetric<$crate::$instrument> =
-            $crate::macros::LazyMetric::unregistered();
+        const _: () = $crate::__private::assert_metric($name);
+        static METRIC: $crate::__private::LazyMetric<$crate::$instrument> =
+            $crate::__private::LazyMetric::unregistered();
         METRIC.get(|| $crate::Description::new($name, $help)$(.$setting($($argument)?))*)
     }};
     (
@@ -129,11 +127,11 @@ macro_rules! global_metric {
     ) => {
         $crate::LabeledMetric::new(
             {
-                const _: () = $crate::macros::assert_metric($name);
-                const _: () = $crate::macros::assert_labels(&[$($label),+]);
-                static METRIC: $crate::macros::LazyMetric<
+                const _: () = $crate::__private::assert_metric($name);
+                const _: () = $crate::__private::assert_labels(&[$($label),+]);
+                static METRIC: $crate::__private::LazyMetric<
                     $crate::Family<$crate::$instrument, $crate::label::Values<'static>>,
-                > = $crate::macros::LazyMetric::unregistered();
+                > = $crate::__private::LazyMetric::unregistered();
                 METRIC.get(|| {
                     $crate::Description::new($name, $help)
                         $(.$setting($($argument)?))*
@@ -146,7 +144,7 @@ macro_rules! global_metric {
 }
 
 /// A list of references to label values: nested pairs, which implement
-/// [`LabelTexts`](crate::macros::LabelTexts).
+/// `LabelTexts`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! label_texts {
