@@ -1,7 +1,7 @@
 //! A bit string in 64-bit words, lowest bit first.
 //!
-//! One spare word follows the last word in use, so that the 64 bits from any used bit on can be
-//! read from two existing words. Bits after the last one in use have no meaning.
+//! One spare word follows the last word in use, because this lets us read the 64 bits from any used
+//! bit on out of two existing words. Bits after the last one in use are undefined.
 
 /// A bit string that grows at its end. It allocates at its first bit.
 #[derive(Debug, Default)]
@@ -11,7 +11,7 @@ pub(crate) struct Bits {
     count: usize,
 }
 
-/// The words that are allocated at first: enough for 2048 codes of 8 bits.
+/// The number of words that are allocated first: enough for 2048 codes of 8 bits.
 const FIRST_WORDS: usize = 256 + 2;
 
 impl Bits {
@@ -23,7 +23,7 @@ impl Bits {
         }
     }
 
-    /// Like [`Bits::put`], but returns false, and does nothing, if that needs more memory.
+    /// Like [`Bits::put`], but returns false, without a change, if this needs more memory.
     #[inline]
     pub(crate) fn try_put(&mut self, value: u64, count: u32) -> bool {
         debug_assert!((1..=64).contains(&count) && (count == 64 || value >> count == 0));
@@ -42,12 +42,12 @@ impl Bits {
         self.words.resize(words, 0);
     }
 
-    /// The words, for [`peek`].
+    /// Returns the words, for [`peek`].
     pub(crate) fn words(&self) -> &[u64] {
         self.words.get(..self.count / 64 + 2).unwrap_or(&self.words)
     }
 
-    /// The allocated memory in bytes.
+    /// Returns the allocated memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.words.capacity() * 8
     }
@@ -61,7 +61,7 @@ impl Bits {
     }
 }
 
-/// The 64 bits from bit `at` on, which must be a bit in use.
+/// Returns the 64 bits from bit `at` on, which must be a bit in use.
 #[inline]
 pub(crate) fn peek(words: &[u64], at: usize) -> u64 {
     let (word, used) = (at / 64, (at % 64) as u32);

@@ -18,20 +18,20 @@ use crate::shape::Shape;
 ///
 /// # Error bound
 /// [`count`](SlidingWindow::count) counts every event that is younger than the window, and none
-/// that is older than window and accuracy together. So it is never too low, and too high by at most
-/// the events of one bucket. [`estimate`](BucketedWindow::estimate) spreads the events of the
-/// oldest bucket evenly over it: its error is at most that bucket's events in either direction, and
-/// a hundredth of that for steady traffic.
+/// that is older than window and accuracy together. So the count is never too low, and too high by
+/// at most the events of one bucket. [`estimate`](BucketedWindow::estimate) spreads the events of
+/// the oldest bucket evenly over its width: the error is at most that bucket's events in either
+/// direction, and for steady traffic a hundredth of these events.
 ///
 /// With a [`CoarseClock`] clock, the borders between buckets are up to one kernel tick (1 to 10 ms)
 /// late. If a thread is suspended between reading the time and adding, its event counts from some
-/// moment in between. Saving and loading move the borders by up to half a bucket, if the distance
-/// between the clock and the wall clock is not a whole number of buckets.
+/// moment in between. Saving and loading can move the borders by up to half a bucket, if the
+/// distance between the clock and the wall clock is not a whole number of buckets.
 ///
 /// # Cost
-/// Adding and counting take no lock and allocate nothing. Adding is one addition on a cache line
-/// of the current CPU. Counting reads three cells and a line for each CPU, for a window of any
-/// length. When a bucket ends, one caller fills one cell for each bucket that has passed.
+/// Adding and counting take no lock and never allocate. Adding is one addition on a cache line of
+/// the current CPU. Counting reads three cells and a line for each CPU, for a window of any length.
+/// When a bucket ends, one caller fills one cell for each elapsed bucket.
 ///
 /// # Range
 /// Counts are correct below 2^64 events in the longest window, and modulo 2^64 above.
@@ -56,7 +56,8 @@ pub struct BucketedWindow<C = CoarseClock> {
     segment: Segment,
 }
 
-/// Options for making or opening a [`BucketedWindow`] counter.
+/// Options for a [`BucketedWindow`] counter. You can create it in private memory, or create or open
+/// it in a segment.
 ///
 /// ```
 /// use std::time::Duration;
@@ -80,21 +81,21 @@ pub struct BucketedOptions {
 }
 
 impl BucketedOptions {
-    /// The longest window that the counter can count. The default is the counter's own window.
+    /// Sets the longest window that you can count. The default is the counter's window.
     pub fn span(mut self, span: Duration) -> Self {
         self.span = span;
         self
     }
 
     /// Makes all threads add to one cell, so each [`add_and_count`](SlidingWindow::add_and_count)
-    /// returns a different number, like a ticket. Threads that add at the same time then wait for
-    /// each other's cache line, about ten nanoseconds.
+    /// returns a different number, like a ticket. This has a cost: threads that add at the same
+    /// time wait for each other's cache line, about ten nanoseconds.
     pub fn tickets(mut self) -> Self {
         self.lines = Lines::ONE;
         self
     }
 
-    /// The bytes that the counter takes in its segment.
+    /// Returns the bytes that the counter takes in its segment.
     ///
     /// # Errors
     /// Invalid durations, see [`Error`].
@@ -103,7 +104,7 @@ impl BucketedOptions {
         Ok(Segment::record_bytes(self.cells(span)))
     }
 
-    /// Makes the counter in private memory, on the kernel's coarse clock.
+    /// Creates the counter in private memory, on the kernel's coarse clock.
     ///
     /// # Errors
     /// Invalid durations, see [`Error`].
@@ -111,7 +112,7 @@ impl BucketedOptions {
         self.build_with_clock(CoarseClock::new())
     }
 
-    /// Makes the counter in private memory, on the given clock.
+    /// Creates the counter in private memory, on the given clock.
     ///
     /// # Errors
     /// The errors of [`BucketedOptions::build`].
@@ -121,10 +122,10 @@ impl BucketedOptions {
         self.build_in_with_clock(&segment, "window", clock)
     }
 
-    /// Makes the counter `name` in a segment, or opens it, on the segment's clock.
+    /// Creates the counter `name` in a segment, or opens it, on the segment's clock.
     ///
     /// # Errors
-    /// Invalid durations; an existing counter of that name with another accuracy or span; the
+    /// Invalid durations; an existing counter of this name with another accuracy or span; the
     /// segment's errors.
     pub fn build_in(&self, segment: &Segment, name: &str) -> Result<BucketedWindow, Error> {
         self.build_in_with_clock(segment, name, CoarseClock::anchored(segment.anchor()))
@@ -178,16 +179,17 @@ impl BucketedOptions {
 }
 
 impl BucketedWindow {
-    /// Makes a counter in private memory, on the kernel's coarse clock.
+    /// Creates a counter in private memory, on the kernel's coarse clock.
     ///
     /// # Errors
-    /// A duration of zero or over 292 years, a window that is not a multiple of the accuracy, and
-    /// more than 2^24 buckets.
+    /// If a duration is zero or over 292 years, if the window is not a multiple of the accuracy, or
+    /// if there would be more than 2^24 buckets.
     pub fn new(window: Duration, accuracy: Duration) -> Result<Self, Error> {
         Self::options(window, accuracy).build()
     }
 
-    /// Options for a counter in a segment, with a longer span, or on another clock.
+    /// Returns options, for example for a counter in a segment, with a longer span, or on another
+    /// clock.
     pub fn options(window: Duration, accuracy: Duration) -> BucketedOptions {
         let (cpus, shared) = Stripes::advised();
         BucketedOptions { window, accuracy, span: window, lines: Lines { cpus, shared } }
@@ -195,26 +197,26 @@ impl BucketedWindow {
 }
 
 impl<C: Clock> BucketedWindow<C> {
-    /// The width of a bucket.
+    /// Returns the width of a bucket.
     pub fn accuracy(&self) -> Duration {
         self.shape.accuracy()
     }
 
-    /// The longest window that the counter can count.
+    /// Returns the longest window that the counter can count.
     pub fn span(&self) -> Duration {
         Shape { ticks: self.ring.span(), ..self.shape }.window()
     }
 
-    /// The segment that the counter is in.
+    /// Returns the segment that contains the counter.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// The events of a window of another length than the counter's own, which ends now. Counting it
-    /// costs the same.
+    /// Returns the events of a window of another length, which ends now. This costs the same as
+    /// [`count`](SlidingWindow::count).
     ///
     /// # Errors
-    /// A window that is not a multiple of the accuracy, or longer than the span.
+    /// If the window is not a multiple of the accuracy, or longer than the span.
     #[inline]
     pub fn count_over(&self, window: Duration) -> Result<u64, Error> {
         let ticks = self.ticks(window)?;
@@ -222,8 +224,8 @@ impl<C: Clock> BucketedWindow<C> {
         Ok(self.ring.count(ticks))
     }
 
-    /// The events of the window, with the oldest bucket counted in part. See the error bound of
-    /// [`BucketedWindow`].
+    /// Returns the events of the window, with the oldest bucket counted in part. You find the error
+    /// bound at [`BucketedWindow`].
     pub fn estimate(&self) -> f64 {
         self.estimate_ticks(self.shape.ticks)
     }
@@ -242,7 +244,7 @@ impl<C: Clock> BucketedWindow<C> {
         self.ring.estimate(ticks, now)
     }
 
-    /// Events per second over a window of another length, from the estimate.
+    /// Returns the events per second over a window of another length, from the estimate.
     ///
     /// # Errors
     /// The errors of [`BucketedWindow::count_over`].
@@ -250,8 +252,8 @@ impl<C: Clock> BucketedWindow<C> {
         Ok(self.estimate_over(window)? / window.as_secs_f64())
     }
 
-    /// The highest rate of a bucket in the window, in events per second. Includes the current
-    /// bucket.
+    /// Returns the highest rate of a bucket in the window, in events per second. This includes the
+    /// current bucket.
     pub fn max_rate(&self) -> f64 {
         self.rate_of_bucket(self.max_ticks(self.shape.ticks))
     }
@@ -268,7 +270,8 @@ impl<C: Clock> BucketedWindow<C> {
         events as f64 / self.accuracy().as_secs_f64()
     }
 
-    /// The most events of a bucket in a window of another length, including the current bucket.
+    /// Returns the events of the fullest bucket in a window of another length, including the
+    /// current bucket.
     ///
     /// # Errors
     /// The errors of [`BucketedWindow::count_over`].
@@ -286,9 +289,9 @@ impl<C: Clock> BucketedWindow<C> {
         }
     }
 
-    /// Starts the search of [`BucketedWindow::max_over`], to be continued with
-    /// [`BucketedWindow::peak_step`]. For windows with too many buckets to visit all of them at
-    /// once.
+    /// Starts the search of [`BucketedWindow::max_over`]; you continue it with
+    /// [`BucketedWindow::peak_step`]. Use this for windows with too many buckets to visit all of
+    /// them at once.
     ///
     /// # Errors
     /// The errors of [`BucketedWindow::count_over`].
@@ -299,20 +302,20 @@ impl<C: Clock> BucketedWindow<C> {
     }
 
     /// Visits up to `buckets` more buckets of a window, from the newest to the oldest. Returns the
-    /// events of the fullest bucket when all have been visited, and `None` before. A bucket that
-    /// expires between two steps may count as empty.
+    /// events of the fullest bucket when all are visited, and `None` before. A bucket that expires
+    /// between two steps can count as empty.
     pub fn peak_step(&self, search: &mut PeakSearch, buckets: u64) -> Option<u64> {
         self.ring.peak_step(search, buckets)
     }
 
-    /// All events since the counter was made, loaded, or repaired, modulo 2^64. A reset does not
-    /// change the total, so it only grows, as a scrape expects of a counter.
+    /// Returns all events since the counter was made, loaded, or repaired, modulo 2^64. A reset
+    /// does not change the total, because a scrape expects that a counter only grows.
     pub fn total(&self) -> u64 {
         self.ring.total()
     }
 
-    /// The buckets of a window, oldest first: the start of each, in nanoseconds of the counter's
-    /// clock, and its events. The last one is the current bucket.
+    /// Returns the buckets of a window, oldest first: the start of each, in nanoseconds of the
+    /// counter's clock, and its events. The last one is the current bucket.
     ///
     /// # Errors
     /// The errors of [`BucketedWindow::count_over`].
@@ -342,7 +345,7 @@ impl<C: Clock> BucketedWindow<C> {
         self.ring.add(n);
     }
 
-    /// The events of the window that ends at time `now` of the counter's clock.
+    /// Returns the events of the window that ends at time `now` of the counter's clock.
     #[inline]
     pub fn count_at(&self, now: u64) -> u64 {
         self.turn_to(now);
@@ -437,14 +440,14 @@ pub(crate) fn save_ring(
     json::write(out, &ring.buckets(ticks), ring.accuracy(), moment)
 }
 
-/// Replaces the buckets of a ring. No other thread may use the ring meanwhile.
+/// Replaces the buckets of a ring. No other thread may use the ring during this call.
 pub(crate) fn load_ring(
     ring: &Ring,
     moment: Moment,
     input: &mut dyn Read,
 ) -> Result<LoadReport, Error> {
     let (counts, loaded) = json::read(input, ring.span(), ring.accuracy(), moment)?;
-    // A ring never goes back in time, not even when it is loaded.
+    // A ring never goes back in time, even when it is loaded.
     let now = moment.now.max(ring.last().saturating_mul(ring.accuracy()));
     let last = now / ring.accuracy();
     ring.fill_with(now, |tick| {
@@ -479,7 +482,7 @@ fn lay_ring(cells: &Cells, span: Shape, lines: Lines) -> Ring {
     Ring::new(&cells.slice(LINE_CELLS..cells.len()), span.accuracy, span.ticks, lines)
 }
 
-/// Opens the ring of an existing record. Its cells may contain anything.
+/// Opens the ring of an existing record. Its cells can contain anything.
 fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Result<Ring, Error> {
     let mismatch = |message: String| {
         Error::Segment(quipu_segment::Error::mismatch(
@@ -513,5 +516,5 @@ fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Resul
     Ok(Ring::new(&cells.slice(LINE_CELLS..cells.len()), accuracy, ticks, lines))
 }
 
-/// An upper bound on the lines of any counter.
+/// The maximum number of lines of any counter.
 const MAX_LINES: u64 = 1 << 16;

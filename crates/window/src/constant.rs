@@ -12,20 +12,21 @@ use crate::save::{LoadReport, SlidingWindow};
 
 /// A sliding window in a few buckets, on a clock whose reading costs one load.
 ///
-/// It is for code that already knows roughly what time it is: an event loop, a server that handles
-/// a batch, a simulation. The loop calls [`CachedClock::note`] once per iteration; adding and
-/// counting then read no clock. There is no timer, no thread, and nothing to stop.
+/// Use this in code that already knows roughly what time it is: for example, an event loop, a
+/// server that handles a batch, or a simulation. The loop calls [`CachedClock::note`] once per
+/// iteration; adding and counting then read no clock. There is no timer and no thread, so you need
+/// not stop anything.
 ///
 /// # Error bound
 /// The error bound of [`BucketedWindow`], with an accuracy of the window divided by the resolution
 /// (20 by default): never too low, and too high by at most the events of one bucket, by default a
-/// twentieth of the window. The age of the noted time adds to this: an event between two notes
-/// counts as if it happened at the first.
+/// twentieth of the window. The age of the noted time adds to this, because an event between two
+/// notes counts like one at the first note.
 ///
 /// # Cost
 /// Adding is one addition, counting one subtraction. When a bucket ends, one caller fills a cell
-/// for each bucket that has passed, at most the number of buckets in the window. The memory is
-/// fixed: half a kilobyte, and a cache line for each CPU.
+/// for each elapsed bucket, at most the number of buckets in the window. The memory is fixed: half
+/// a kilobyte, and a cache line for each CPU.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,22 +47,22 @@ pub struct ConstantWindow<C = CachedClock> {
 }
 
 impl ConstantWindow {
-    /// Makes a counter of 20 buckets, with a new clock that stands still until
+    /// Creates a counter of 20 buckets, with a new clock that stands still until you call
     /// [`CachedClock::note`].
     ///
     /// # Errors
-    /// A window that is zero, longer than 292 years, or not a multiple of 20 nanoseconds.
+    /// If the window is zero, longer than 292 years, or not a multiple of 20 nanoseconds.
     pub fn new(window: Duration) -> Result<Self, Error> {
         Self::with_clock(window, RESOLUTION, CachedClock::new())
     }
 }
 
 impl<C: Clock + Clone> ConstantWindow<C> {
-    /// Makes a counter of `resolution` buckets on the given clock.
+    /// Creates a counter of `resolution` buckets on the given clock.
     ///
     /// # Errors
-    /// A resolution of zero, and a window that is zero, longer than 292 years, or not a multiple of
-    /// `resolution` nanoseconds.
+    /// If the resolution is zero, or if the window is zero, longer than 292 years, or not a
+    /// multiple of `resolution` nanoseconds.
     pub fn with_clock(window: Duration, resolution: u32, clock: C) -> Result<Self, Error> {
         // A resolution of zero becomes an accuracy of zero, which is refused below.
         let accuracy = window.checked_div(resolution).unwrap_or(Duration::ZERO);
@@ -72,17 +73,17 @@ impl<C: Clock + Clone> ConstantWindow<C> {
         Ok(Self { buckets, clock })
     }
 
-    /// The counter's clock.
+    /// Returns the counter's clock.
     pub fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// The width of a bucket.
+    /// Returns the width of a bucket.
     pub fn accuracy(&self) -> Duration {
         self.buckets.accuracy()
     }
 
-    /// The highest rate of a bucket in the window, in events per second.
+    /// Returns the highest rate of a bucket in the window, in events per second.
     pub fn max_rate(&self) -> f64 {
         self.buckets.max_rate()
     }

@@ -1,4 +1,4 @@
-//! The error type of the crate. Each message names the value that is wrong, and what to do.
+//! The error type of the crate. Each message names the wrong value, and what you can do.
 
 use std::fmt;
 use std::io;
@@ -34,7 +34,7 @@ pub enum Error {
         /// The width of a bucket.
         accuracy: Duration,
     },
-    /// The window would need more buckets than a counter may have.
+    /// The window would need more buckets than allowed.
     TooManyBuckets {
         /// The window.
         window: Duration,
@@ -55,7 +55,7 @@ pub enum Error {
         /// The greatest length that fits, in bytes.
         most: usize,
     },
-    /// More events than one addition to a key may count.
+    /// More events than one addition to a key can count.
     TooManyEvents {
         /// The number of events.
         n: u64,
@@ -152,10 +152,10 @@ impl From<quipu_segment::Error> for Error {
     }
 }
 
-/// The longest window: what 63 bits of nanoseconds hold.
+/// The longest window: the maximum of 63 bits of nanoseconds.
 pub(crate) const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
 
-/// The most buckets of a counter; they take 8 bytes each.
+/// The maximum number of buckets of a counter; they take 8 bytes each.
 pub(crate) const MAX_BUCKETS: u64 = 1 << 24;
 
 /// The multiples of the accuracy below and above a window. `None` below the first multiple.

@@ -1,16 +1,16 @@
 //! [`ExactWindow`], a window that keeps the time of every event to the nanosecond.
 //!
-//! The events are in up to 8 stripes, each a log under a lock of its own. A thread adds to its own
-//! stripe; if another thread has that locked, it takes another stripe, which is then its own. A new
-//! stripe is begun only if all others are locked by threads that add, or if the first one is alone
-//! and is locked. So a counter has one stripe for each of the threads that add at the same time,
-//! and one in all if threads take turns.
+//! The events are in up to 8 stripes. Each stripe is a log under a separate lock. A thread keeps
+//! adding to one stripe; if another thread holds the lock of this stripe, it switches to another
+//! one. A new stripe is only begun if threads that add hold the locks of all others, or if there is
+//! only the first stripe and it is locked. So a counter uses one stripe for each of the threads
+//! that add at the same time, and a single one if threads take turns.
 //!
-//! With one lock for all, two threads took 140 to 200 ns per add, and now take 32, of which the
-//! clock takes 24.
+//! With one lock for all, two threads took 140 to 200 ns per add, and now take 32, including 24 for
+//! the clock.
 //!
-//! What is read from several stripes is read with all of them locked. Locks are taken in the order
-//! of the stripes, and no thread waits for a lock while it has that of a later stripe.
+//! A read of several stripes locks all stripes. Locks are taken in the order of the stripes, and no
+//! thread waits for a lock while it holds the lock of a later stripe.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -30,24 +30,27 @@ use crate::save::sealed::Sealed;
 use crate::save::{LoadReport, SlidingWindow};
 use crate::shape::nanoseconds;
 
-/// A sliding window that knows the time of every event to the nanosecond.
+/// A sliding window that knows the time of every event to the nanosecond. Use this if one event too
+/// many matters, for example to enforce a quota.
 ///
 /// # Error bound
-/// None: an event counts if and only if it is younger than the window, by the clock. A count is
-/// that of one moment: it has all events that were added before the call. If a thread reads the
-/// clock and another one adds an event with a later time first, the event may get that later time.
+/// None: an event counts if and only if it is younger than the window, by the clock. A count
+/// belongs to one moment, and includes all events that were added before the call. If a thread
+/// reads the clock and another one adds an event with a later time first, the event can get that
+/// later time.
 ///
 /// # Range
-/// Counts are up to 2^64 - 1; further events are not counted. Saving writes 8 bytes per event.
+/// Counts go up to 2^64 - 1; further events are not counted. Saving writes 8 bytes per event.
 ///
 /// # Cost
-/// Adding takes a lock that is held for some nanoseconds. Threads that add at the same time come to
-/// use different locks, up to 8. Counting takes all locks in use, and so does adding and counting
+/// Adding takes a lock that is held for some nanoseconds. Threads that add at the same time spread
+/// over different locks, up to 8. Counting takes all locks in use, and so does adding and counting
 /// in one call; saving does not hold them while it writes. An event takes about 2.2 bytes if events
-/// come at random, and up to 20 if several share a nanosecond; [`ExactWindow::limit`] bounds the
-/// memory.
+/// arrive at random, and up to 20 if several share a nanosecond; you can limit the memory with
+/// [`ExactWindow::limit`].
 ///
-/// A forked child must make its own counter: it could wait forever for the lock of its parent's.
+/// Create a new counter in a forked child, because the child could wait forever for the lock of its
+/// parent's counter.
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,14 +71,14 @@ pub struct ExactWindow<C = PreciseClock> {
     window: u64,
     limit: usize,
     clock: C,
-    /// The number of stripes that may be in use.
+    /// The maximum number of stripes.
     most: usize,
     /// The number of stripes in use, which are the first ones.
     used: AtomicUsize,
     stripes: [Stripe; STRIPES],
 }
 
-/// A part of the events, on cache lines of its own.
+/// A part of the events, on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe {
@@ -84,8 +87,8 @@ struct Stripe {
         reason = "a child of a fork makes windows of its own, as the page says"
     )]
     state: Mutex<State>,
-    /// In the first stripe: whether a thread has all stripes locked, so that a further stripe would
-    /// be of no use. Written by that thread; a hint for the others.
+    /// In the first stripe: whether a thread holds the locks of all stripes, which makes a further
+    /// stripe useless. Written by that thread; a hint for the others.
     whole: AtomicBool,
 }
 
@@ -96,14 +99,14 @@ struct State {
 }
 
 impl State {
-    /// The time of the newest event, or `now` if that is later. A clock that went back must not
-    /// make events younger.
+    /// Returns the time of the newest event, or `now` if this is later, because a clock that went
+    /// back must not make events younger.
     #[inline]
     fn latest(&self, now: u64) -> u64 {
         now.max(self.log.last())
     }
 
-    /// Drops what is no longer in a window that ends at `now`, and returns the number of the
+    /// Drops the events outside a window that ends at `now`, and returns the number of the
     /// remaining events.
     #[inline]
     fn expire(&mut self, now: u64, window: u64) -> u64 {
@@ -122,26 +125,26 @@ impl State {
 }
 
 const STRIPES: usize = 8;
-/// The memory that a limit must have for each stripe: its last block always stays.
+/// The minimum limit for each stripe, because its last block always stays.
 const STRIPE_BYTES: usize = 64 << 10;
 
 thread_local! {
-    /// The index of the stripe that this thread uses in all counters that have it.
+    /// The index of the stripe that this thread uses, in all counters with enough stripes.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
 impl ExactWindow {
-    /// Makes a counter on the system's precise clock.
+    /// Creates a counter on the system's precise clock.
     ///
     /// # Errors
-    /// A window of zero or over 292 years.
+    /// If the window is zero or over 292 years.
     pub fn new(window: Duration) -> Result<Self, Error> {
         Self::with_clock(window, PreciseClock::new())
     }
 }
 
 impl<C: Clock> ExactWindow<C> {
-    /// Makes a counter on the given clock.
+    /// Creates a counter on the given clock.
     ///
     /// # Errors
     /// The errors of [`ExactWindow::new`].
@@ -158,21 +161,21 @@ impl<C: Clock> ExactWindow<C> {
     }
 
     /// Limits the memory: beyond `bytes`, the oldest events are dropped early, and counted as
-    /// [`dropped`](ExactWindow::dropped). They are dropped in blocks of up to 2048 events, that
-    /// with the oldest events first. About 20 KiB are always kept. Threads use one lock for each 64
-    /// KiB.
+    /// [`dropped`](ExactWindow::dropped). They are dropped in blocks of up to 2048 events, starting
+    /// with the block of the oldest events. About 20 KiB are always kept. Threads use one lock for
+    /// each 64 KiB.
     pub fn limit(mut self, bytes: usize) -> Self {
         self.limit = bytes;
         self.most = (bytes / STRIPE_BYTES).clamp(1, STRIPES);
         self
     }
 
-    /// The number of events that were dropped early because of the limit on memory.
+    /// Returns the number of events that were dropped early because of the limit on memory.
     pub fn dropped(&self) -> u64 {
         self.all(self.first()).iter().map(|state| state.dropped).sum()
     }
 
-    /// The memory that the events take, in bytes.
+    /// Returns the memory that the events take, in bytes.
     pub fn bytes(&self) -> usize {
         self.all(self.first()).bytes()
     }
@@ -190,7 +193,7 @@ impl<C: Clock> ExactWindow<C> {
         }
     }
 
-    /// The events of the window that ends at time `now` of the counter's clock.
+    /// Returns the events of the window that ends at time `now` of the counter's clock.
     #[inline]
     pub fn count_at(&self, now: u64) -> u64 {
         let mut first = self.first();
@@ -215,11 +218,11 @@ impl<C: Clock> ExactWindow<C> {
         count
     }
 
-    /// The events of a shorter window that ends now. Takes some microseconds, for a window of any
-    /// length up to the counter's own.
+    /// Returns the events of a shorter window that ends now. This takes some microseconds, for a
+    /// window of any length up to the counter's.
     ///
     /// # Errors
-    /// A window that is zero, or longer than the counter's.
+    /// If the window is zero, or longer than the counter's.
     pub fn count_over(&self, window: Duration) -> Result<u64, Error> {
         let nanos = nanoseconds("window", window)?;
         if nanos > self.window {
@@ -238,7 +241,7 @@ impl<C: Clock> ExactWindow<C> {
     fn add_slowly(&self, mut state: MutexGuard<'_, State>, now: u64, n: u64) {
         let sealed = n > 0 && state.log.push_any(now, n);
         if sealed {
-            // Drop what has expired, and what is beyond the limit. All locks are taken in order.
+            // Drop expired events, and events beyond the limit. All locks are taken in order.
             drop(state);
             let mut all = self.all(self.first());
             all.expire(now, self.window);
@@ -249,7 +252,7 @@ impl<C: Clock> ExactWindow<C> {
     #[inline(never)]
     fn add_and_count_all(&self, first: MutexGuard<'_, State>, now: u64, n: u64) -> u64 {
         let mut all = self.all(first);
-        // Not before any other event: else it might have left the window already.
+        // Not before any other event, because otherwise it could already be outside the window.
         let now = all.latest(now);
         let sealed = n > 0 && all.first.log.push(now, n);
         let count = all.expire(now, self.window);
@@ -259,19 +262,19 @@ impl<C: Clock> ExactWindow<C> {
         count
     }
 
-    /// Locks this thread's own stripe, unless it is locked.
+    /// Locks this thread's stripe, unless it is locked.
     #[inline]
     fn try_own(&self) -> Option<MutexGuard<'_, State>> {
         let used = self.used.load(Ordering::Relaxed);
         self.stripes[own(used) % STRIPES].state.try_lock()
     }
 
-    /// Locks a stripe after this thread's own was found locked.
+    /// Locks a stripe after this thread's stripe was found locked.
     #[cold]
     fn another(&self) -> MutexGuard<'_, State> {
         let used = self.used.load(Ordering::Relaxed);
         let own = own(used);
-        // Twice, so that one moment in which all are locked does not begin a stripe.
+        // Twice, because a single moment with all stripes locked must not begin a new one.
         for _ in 0..2 {
             if let Some(state) = (own..used).chain(0..own).find_map(|stripe| self.take(stripe)) {
                 return state;
@@ -284,16 +287,17 @@ impl<C: Clock> ExactWindow<C> {
         further.unwrap_or_else(|| self.stripes[own].state.lock())
     }
 
-    /// Makes a stripe this thread's own and locks it, unless it is locked.
+    /// Makes a stripe this thread's and locks it, unless it is locked.
     fn take(&self, stripe: usize) -> Option<MutexGuard<'_, State>> {
         let state = self.stripes[stripe].state.try_lock()?;
-        // Before the lock is released: a thread that knows of the event must find the stripe.
+        // Before the lock is released, because a thread that knows of the event must find the
+        // stripe.
         self.used.fetch_max(stripe + 1, Ordering::Relaxed);
         _ = OWN.try_with(|own| own.set(stripe));
         Some(state)
     }
 
-    /// Locks the first stripe, in order to lock all.
+    /// Locks the first stripe. This is the first step to lock all.
     #[inline]
     fn first(&self) -> MutexGuard<'_, State> {
         self.stripes[0].state.lock()
@@ -312,10 +316,10 @@ impl<C: Clock> ExactWindow<C> {
     }
 }
 
-/// The index of this thread's stripe in a counter that has `used` stripes in use.
+/// Returns the index of this thread's stripe in a counter with `used` stripes in use.
 #[inline]
 fn own(used: usize) -> usize {
-    // A thread that is ending has no locals any more: it may use any stripe.
+    // A thread that is ending cannot access its locals any more, so we let it use any stripe.
     OWN.try_with(Cell::get).unwrap_or(0).min(used - 1)
 }
 
@@ -352,7 +356,7 @@ impl All<'_> {
         self.iter().fold(now, |latest, state| state.latest(latest))
     }
 
-    /// Drops what is no longer in a window that ends at `now`, and returns the number of the
+    /// Drops the events outside a window that ends at `now`, and returns the number of the
     /// remaining events.
     fn expire(&mut self, now: u64, window: u64) -> u64 {
         let now = self.latest(now);
@@ -409,8 +413,8 @@ impl<C: Clock> SlidingWindow for ExactWindow<C> {
     }
 
     /// Writes the binary format of `derlaft/ratecounter/nanocounter`: the Unix time of each event
-    /// in nanoseconds, oldest first, as little-endian 64-bit integers. Other threads may add
-    /// meanwhile.
+    /// in nanoseconds, oldest first, as little-endian 64-bit integers. Other threads can add during
+    /// this call.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error> {
         let (now, unix) = (self.clock.now(), self.clock.unix());
         let snapshots: Vec<_> = {
@@ -477,7 +481,7 @@ impl<C: Clock> SlidingWindow for ExactWindow<C> {
     }
 }
 
-/// Times as they are loaded: a log as long as they are in order, then a list to be sorted.
+/// Loaded times: a log as long as they are in order, then a list that we sort.
 #[derive(Default)]
 struct WindowTimes {
     state: State,
@@ -533,7 +537,7 @@ mod tests {
 
     const START: u64 = 1_700_000_000_000_000_000;
 
-    /// A counter of which each step may choose the stripe.
+    /// A counter whose steps can choose the stripe.
     fn counter(window: u64) -> (TestClock, ExactWindow<TestClock>) {
         let clock = TestClock::from_nanos(START);
         let counter = ExactWindow::with_clock(Duration::from_nanos(window), clock.clone()).unwrap();
@@ -550,7 +554,7 @@ mod tests {
     #[derive(Debug, Clone)]
     enum WindowStep {
         Wait(u64),
-        /// Adds at a time before that of the clock.
+        /// Adds at a time before the clock's time.
         Add {
             stripe: usize,
             back: u64,
@@ -639,7 +643,7 @@ mod tests {
         }
     }
 
-    // Miri refuses the system call by which a thread waits in parking_lot.
+    // Miri refuses the system call that parking_lot uses to wait.
     #[cfg(not(miri))]
     #[test]
     fn a_stripe_is_begun_only_if_all_others_are_locked_by_threads_that_add() {

@@ -1,7 +1,7 @@
 //! The JSON format of saved buckets: an array of `{"Timeint":..,"Count":..}`.
 //!
-//! It is that of the Go package `derlaft/ratecounter/counter`. `Timeint` is a Unix time divided by
-//! the accuracy. The format does not contain the accuracy: the reader must know it.
+//! The Go package `derlaft/ratecounter/counter` uses this format. `Timeint` is a Unix time divided
+//! by the accuracy. The format does not contain the accuracy, so the reader must know it.
 
 use std::io::{Read, Write};
 
@@ -47,12 +47,12 @@ pub(crate) fn write(
         })
         .collect();
     let text = serde_json::to_vec(&buckets).map_err(|error| Error::Io(error.into()))?;
-    // One write call, because the writer may be a file.
+    // One write call, because the writer can be a file.
     Ok(out.write_all(&text)?)
 }
 
 /// Reads buckets into the counts of the last `ticks` ticks and of the current one, oldest first.
-/// Empty input has no buckets.
+/// Empty input contains no buckets.
 pub(crate) fn read(
     input: &mut dyn Read,
     ticks: u64,
@@ -80,8 +80,8 @@ pub(crate) fn read(
     let newest = moment.unix / accuracy;
     let overflow = || Error::Malformed("its counts add up to 2^64 or more".into());
     for bucket in buckets {
-        // The next tick is not the future: a clock may be late by part of a tick, and the file may
-        // have been saved just now.
+        // The next tick is not the future: a clock can be late by part of a tick, and the file may
+        // be new.
         if bucket.tick > newest + 1 {
             let ahead = (bucket.tick - newest).saturating_mul(accuracy);
             if ahead > PLAUSIBLE {
@@ -105,12 +105,13 @@ pub(crate) fn read(
     Ok((counts, loaded))
 }
 
-/// The most bytes that are read: far more than real windows take, which have hundreds of buckets of
-/// at most 70 bytes each. (The longest window, of 2^24 buckets, could take more.)
+/// The maximum number of bytes that are read: far more than real windows take, which contain
+/// hundreds of buckets of at most 70 bytes each. (The longest window, of 2^24 buckets, could take
+/// more.)
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The greatest plausible distance of a bucket from now, in nanoseconds: 10 years. A greater one
-/// means that the file was saved with another accuracy.
+/// The greatest plausible distance of a bucket from now, in nanoseconds: 10 years. A greater
+/// distance means that the file was saved with another accuracy.
 const PLAUSIBLE: u64 = 10 * 365 * 86_400 * 1_000_000_000;
 
 fn implausible(side: &str, tick: u64, accuracy: u64) -> Error {

@@ -21,10 +21,11 @@ use crate::error::Error;
 use crate::ring::{Lines, Ring};
 use crate::shape::Shape;
 
-/// A sliding window for each key, with room for a fixed number of keys.
+/// A sliding window for each key, with room for a fixed number of keys. Use this to count by
+/// client, path, or tenant, for example.
 ///
-/// When the table is full, a new key evicts the key that was counted least recently, with its
-/// events; [`KeyedWindows::evicted`] counts the evictions. Reading a key does not count as a use.
+/// When the table is full, a new key evicts the least recently counted key, with its events;
+/// [`KeyedWindows::evicted`] counts the evictions. If you read a key, this does not count as a use.
 ///
 /// # Error bound
 /// The error bound of [`BucketedWindow`](crate::BucketedWindow), for each key since its insertion.
@@ -35,10 +36,10 @@ use crate::shape::Shape;
 /// takes about 200 bytes per key.
 ///
 /// # Processes
-/// In a segment's file, every event survives the death of the process. Each process has its own
-/// hash seed, so that no one can choose keys that collide. Open a table once and share it: two
-/// tables opened on the same record do not know each other's keys. A forked child must not use the
-/// table of its parent: it could wait forever for the lock.
+/// In a segment's file, every event survives the death of the process. Each process uses a
+/// different hash seed, so no one can choose keys that collide. Open a table once and share it,
+/// because two tables opened on the same record do not know each other's keys. A forked child must
+/// not use the table of its parent: it could wait forever for the lock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,22 +72,23 @@ pub struct KeyedWindows<C = CoarseClock> {
 struct Table {
     cells: Cells,
     accuracy: u64,
-    /// The ticks of the longest window.
+    /// The number of ticks in the longest window.
     span: u64,
     slot_cells: usize,
 }
 
-/// The most events of one [addition](KeyedWindows::add_and_count). A count is a difference of sums
-/// modulo 2^64, so it is correct for up to 2^32 such additions in one window.
+/// The maximum number of events of one [addition](KeyedWindows::add_and_count). A count is a
+/// difference of sums modulo 2^64, so this limit keeps it correct for up to 2^32 such additions in
+/// one window.
 pub const MAX_EVENTS: u64 = 1 << 32;
 
-/// The index of the keys. It is rebuilt from the table whenever the table is opened.
+/// The index of the keys. It is rebuilt from the table whenever you open the table.
 #[derive(Debug)]
 struct KeyedState {
-    /// The slots that have ever had a key. A table that is not full touches no other memory.
+    /// The slots that ever contained a key. A table that is not full touches no other memory.
     slots: Vec<Slot>,
     index: HashTable<u32>,
-    /// The slots that have no key now.
+    /// The slots without a key.
     free: Vec<u32>,
     /// The most recently used slot; [`NONE`] if there is none.
     newest: u32,
@@ -94,9 +96,9 @@ struct KeyedState {
     oldest: u32,
 }
 
-/// The most bytes of a key in the index while it is built: its slot; 16 for the order of the uses
-/// and its sort; 18 for a hash table that grows, of up to 16/7 buckets a key with 5 bytes each; and
-/// 12 for a list of free slots that grows.
+/// The maximum number of bytes of a key in the index while it is built: its slot; 16 for the order
+/// of the uses and its sort; 18 for a hash table that grows, of up to 16/7 buckets a key with 5
+/// bytes each; and 12 for a list of free slots that grows.
 const INDEX_BYTES: u64 = size_of::<Slot>() as u64 + 16 + 18 + 12;
 
 /// A slot of the table: a key and its window.
@@ -109,7 +111,8 @@ struct Slot {
     older: u32,
 }
 
-/// Options for making or opening a [`KeyedWindows`] table.
+/// Options for a [`KeyedWindows`] table. You can create it in private memory, or create or open it
+/// in a segment.
 ///
 /// ```
 /// use std::time::Duration;
@@ -133,33 +136,35 @@ pub struct KeyedOptions {
 }
 
 impl KeyedOptions {
-    /// The longest window that the table can count. The default is the table's own window.
+    /// Sets the longest window that you can count. The default is the table's window.
     pub fn span(mut self, span: Duration) -> Self {
         self.span = span;
         self
     }
 
-    /// The greatest length of a key in bytes. The default is 128.
+    /// Sets the greatest length of a key in bytes. The default is 128.
     pub fn key_bytes(mut self, bytes: usize) -> Self {
         self.key_bytes = bytes;
         self
     }
 
-    /// The bytes that the table takes in its segment.
+    /// Returns the bytes that the table takes in its segment.
     ///
     /// # Errors
-    /// Invalid durations, and a table for no keys or for too many.
+    /// If a duration is invalid, or if the table is for no keys or for too many.
     pub fn bytes(&self) -> Result<u64, Error> {
         let (_, span) = self.shapes()?;
         Ok(Segment::record_bytes(self.cells(span)))
     }
 
-    /// The bytes of memory that the index of a full table takes, at most, when it is opened.
+    /// Returns the maximum number of bytes that the index of a full table takes when you open the
+    /// table.
     pub fn index_bytes(&self) -> u64 {
         (self.capacity as u64).saturating_mul(INDEX_BYTES)
     }
 
-    /// The bytes of memory that opening the table `name` of a segment takes for its index, at most.
+    /// Returns the maximum number of bytes that opening the table `name` of a segment takes for its
+    /// index.
     ///
     /// # Errors
     /// The errors of [`KeyedOptions::build_in`].
@@ -170,15 +175,15 @@ impl KeyedOptions {
         Ok((self.begun(record.cells()) as u64).saturating_mul(INDEX_BYTES))
     }
 
-    /// Makes the table in private memory, on the kernel's coarse clock.
+    /// Creates the table in private memory, on the kernel's coarse clock.
     ///
     /// # Errors
-    /// Invalid durations, and a table for no keys or for too many.
+    /// If a duration is invalid, or if the table is for no keys or for too many.
     pub fn build(&self) -> Result<KeyedWindows, Error> {
         self.build_with_clock(CoarseClock::new())
     }
 
-    /// Makes the table in private memory, on the given clock.
+    /// Creates the table in private memory, on the given clock.
     ///
     /// # Errors
     /// The errors of [`KeyedOptions::build`].
@@ -188,10 +193,10 @@ impl KeyedOptions {
         self.build_in_with_clock(&segment, "keys", clock)
     }
 
-    /// Makes the table `name` in a segment, or opens it, on the segment's clock.
+    /// Creates the table `name` in a segment, or opens it, on the segment's clock.
     ///
     /// # Errors
-    /// Invalid durations; an existing table of that name with other settings; the segment's errors.
+    /// Invalid durations; an existing table of this name with other settings; the segment's errors.
     pub fn build_in(&self, segment: &Segment, name: &str) -> Result<KeyedWindows, Error> {
         self.build_in_with_clock(segment, name, CoarseClock::anchored(segment.anchor()))
     }
@@ -246,7 +251,7 @@ impl KeyedOptions {
         Ok(shapes)
     }
 
-    /// The number of cells of a slot: its head, its key, and its ring.
+    /// Returns the number of cells of a slot: its head, its key, and its ring.
     fn slot_cells(&self, span: Shape) -> usize {
         let key = self.key_bytes.div_ceil(8).next_multiple_of(LINE_CELLS);
         LINE_CELLS.saturating_add(key).saturating_add(Ring::cells(span.ticks, Lines::ONE))
@@ -265,7 +270,7 @@ impl KeyedOptions {
         ]
     }
 
-    /// Checks an existing record, which may contain anything.
+    /// Checks an existing record, which can contain anything.
     fn check(&self, segment: &Segment, record: &Record, span: Shape) -> Result<(), Error> {
         let mismatch = |message: String| {
             let message = format!("key table {:?} {message}", record.name());
@@ -291,7 +296,7 @@ impl KeyedOptions {
         Ok(())
     }
 
-    /// The number of slots that have ever had a key.
+    /// Returns the number of slots that ever contained a key.
     fn begun(&self, cells: &Cells) -> usize {
         let begun = cells[at::BEGUN].load(Ordering::Relaxed);
         usize::try_from(begun).unwrap_or(usize::MAX).min(self.capacity)
@@ -307,12 +312,12 @@ impl KeyedOptions {
             newest: NONE,
             oldest: NONE,
         };
-        // Oldest first, so that each is linked as the newest. If a power loss left a key in two
-        // slots, the slot that was used last is kept.
+        // Oldest first, because each one is linked as the newest. If a power loss left a key in two
+        // slots, the more recently used slot is kept.
         let mut used: Vec<usize> = (0..begun).collect();
         used.sort_by_key(|&number| state.slots[number].used());
         if let Some(&newest) = used.last() {
-            // A power loss may have set the number of uses below those of the slots.
+            // After a power loss, the number of uses can be less than in the slots.
             let uses = state.slots[newest].used();
             table.cells[at::USES].fetch_max(uses, Ordering::Relaxed);
         }
@@ -349,7 +354,7 @@ impl KeyedOptions {
 }
 
 impl Table {
-    /// The slot of this number, which must be below the capacity.
+    /// Returns the slot of this number, which must be below the capacity.
     fn slot(&self, number: usize) -> Slot {
         let start = LINE_CELLS + number * self.slot_cells;
         let cells = self.cells.slice(start..start + self.slot_cells);
@@ -365,7 +370,7 @@ impl Table {
 }
 
 impl KeyedWindows {
-    /// Options for a table of `capacity` keys.
+    /// Returns the options for a table of `capacity` keys.
     pub fn options(window: Duration, accuracy: Duration, capacity: usize) -> KeyedOptions {
         KeyedOptions { window, accuracy, span: window, capacity, key_bytes: 128 }
     }
@@ -376,8 +381,8 @@ impl<C: Clock> KeyedWindows<C> {
     /// including them.
     ///
     /// # Errors
-    /// A key that is empty or longer than the table allows, and more events than one addition may
-    /// count.
+    /// If the key is empty or longer than the table allows, or if there are more events than one
+    /// addition can count.
     pub fn add_and_count(&self, key: &[u8], n: u64) -> Result<u64, Error> {
         if n > MAX_EVENTS {
             return Err(Error::TooManyEvents { n });
@@ -400,7 +405,7 @@ impl<C: Clock> KeyedWindows<C> {
         self.turn(&slot.ring, now);
         let count = slot.ring.add_and_count(n, self.shape.ticks);
         // The order of uses outlives the process, like the events. The number of uses is stored
-        // last: a thread that sees it change, and then syncs, has the event on the disk.
+        // last: if a thread sees this number change, and then syncs, the event is on the disk.
         let uses = self.table.cells[at::USES].load(Ordering::Relaxed);
         let use_number = uses.wrapping_add(1);
         slot.cells[slot_at::USED].store(use_number, Ordering::Relaxed);
@@ -408,22 +413,23 @@ impl<C: Clock> KeyedWindows<C> {
         Ok(count)
     }
 
-    /// The events of a key's window. `None` if the table does not have the key (any more).
+    /// Returns the events of a key's window; `None` if the table does not contain the key (any
+    /// more).
     pub fn count(&self, key: &[u8]) -> Option<u64> {
         self.read(key, |ring, _| ring.count(self.shape.ticks))
     }
 
-    /// The events of a key in a window of another length.
+    /// Returns the events of a key in a window of another length.
     ///
     /// # Errors
-    /// A window that is not a multiple of the accuracy, or longer than the span.
+    /// If the window is not a multiple of the accuracy, or longer than the span.
     pub fn count_over(&self, key: &[u8], window: Duration) -> Result<Option<u64>, Error> {
         let ticks = self.ticks(window)?;
         Ok(self.read(key, |ring, _| ring.count(ticks)))
     }
 
-    /// The events of a key in a window of this length, and its events per second, for which the
-    /// oldest bucket is counted in part.
+    /// Returns the events of a key in a window of this length, and its events per second. The rate
+    /// counts the oldest bucket in part.
     ///
     /// # Errors
     /// The errors of [`KeyedWindows::count_over`].
@@ -437,8 +443,8 @@ impl<C: Clock> KeyedWindows<C> {
         Ok(self.read(key, |ring, now| (ring.count(ticks), ring.estimate(ticks, now) / seconds)))
     }
 
-    /// The `most` keys with the most events in their windows, in descending order. Visits every
-    /// key, but releases the lock after every 1024 slots.
+    /// Returns the `most` keys with the most events in their windows, in descending order. This
+    /// visits every key, but releases the lock after every 1024 slots.
     pub fn top(&self, most: usize) -> Vec<(Vec<u8>, u64)> {
         let mut ranking = Ranking::new(most);
         while !self.rank(&mut ranking, RANKED_AT_ONCE) {}
@@ -446,7 +452,7 @@ impl<C: Clock> KeyedWindows<C> {
     }
 
     /// Visits up to `places` more slots of the table for a ranking, with the lock held. Returns
-    /// true when all have been visited. See [`Ranking`].
+    /// true when all slots are visited. See [`Ranking`].
     pub fn rank(&self, ranking: &mut Ranking, places: usize) -> bool {
         let now = self.clock.now();
         let state = &self.state();
@@ -461,38 +467,38 @@ impl<C: Clock> KeyedWindows<C> {
         ranking.seen >= state.slots.len()
     }
 
-    /// The number of keys in the table.
+    /// Returns the number of keys in the table.
     pub fn len(&self) -> usize {
         self.state().index.len()
     }
 
-    /// Whether the table has no keys.
+    /// Whether the table contains no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of keys that fit into the table.
+    /// Returns the number of keys that fit into the table.
     pub fn capacity(&self) -> usize {
         self.table.capacity()
     }
 
-    /// The number of keys that were evicted since the table was made.
+    /// Returns the number of keys that were evicted since the table was made.
     pub fn evicted(&self) -> u64 {
         self.table.cells[at::EVICTED].load(Ordering::Relaxed)
     }
 
-    /// The number of calls that added events since the table was made, including the calls for
-    /// evicted keys.
+    /// Returns the number of calls that added events since the table was made, including the calls
+    /// for evicted keys.
     pub fn additions(&self) -> u64 {
         self.table.cells[at::USES].load(Ordering::Relaxed)
     }
 
-    /// The window of every key.
+    /// Returns the window of every key.
     pub fn window(&self) -> Duration {
         self.shape.window()
     }
 
-    /// The longest window that the table can count.
+    /// Returns the longest window that the table can count.
     pub fn span(&self) -> Duration {
         Shape { ticks: self.table.span, ..self.shape }.window()
     }
@@ -507,7 +513,8 @@ impl<C: Clock> KeyedWindows<C> {
         }
     }
 
-    /// Assigns a slot to a new key, if necessary by evicting the least recently used key.
+    /// Assigns a slot to a new key. If there is no free slot, this evicts the least recently used
+    /// key.
     fn admit(&self, state: &mut KeyedState, hash: u64, key: &[u8]) -> u32 {
         let number = match state.free.pop() {
             Some(number) => number,
@@ -561,11 +568,11 @@ impl<C: Clock> KeyedWindows<C> {
     }
 }
 
-/// A search for the keys with the most events, in steps by [`KeyedWindows::rank`], so that a table
-/// of many keys is not locked for long.
+/// A search for the keys with the most events, in steps by [`KeyedWindows::rank`]. You can use this
+/// for a table of many keys, because it does not lock the table for long.
 ///
-/// Each count is correct at the time of its step. A key that is evicted between two steps may still
-/// be in the ranking, and a new key may be missing.
+/// Each count is correct at the time of its step. A key that is evicted between two steps can still
+/// be in the ranking, and a new key can be missing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -585,7 +592,7 @@ pub struct Ranking {
     most: usize,
     /// The number of slots visited so far.
     seen: usize,
-    /// The keys with the most events so far; the least of them is popped first.
+    /// The keys with the most events so far; the key with the fewest events is popped first.
     best: BinaryHeap<Reverse<RankedKey>>,
 }
 
@@ -603,10 +610,10 @@ impl Ranking {
         Self { most, seen: 0, best: BinaryHeap::new() }
     }
 
-    /// The keys found so far and their events, in descending order of events.
+    /// Returns the keys found so far and their events, in descending order of events.
     pub fn finish(self) -> Vec<(Vec<u8>, u64)> {
         let ranked = self.best.into_sorted_vec();
-        // A key that moved to another slot between two steps may have been visited twice.
+        // A key that moved to another slot between two steps may be visited twice.
         let mut keys = HashSet::with_capacity(ranked.len());
         let first: Vec<bool> = ranked.iter().map(|Reverse(it)| keys.insert(&it.key[..])).collect();
         let ranked = ranked.into_iter().zip(first).filter(|(_, first)| *first);
@@ -678,7 +685,7 @@ impl KeyedState {
 }
 
 impl Slot {
-    /// The length of the key in bytes; 0 for a free slot.
+    /// Returns the length of the key in bytes; 0 for a free slot.
     fn key_length(&self) -> u64 {
         // Acquire: a thread that sees the length sees the key and the ring.
         self.cells[slot_at::KEY_LENGTH].load(Ordering::Acquire)
@@ -741,7 +748,7 @@ mod at {
     /// The additions of all keys, which number the uses of slots.
     pub(super) const USES: usize = 4;
     pub(super) const EVICTED: usize = 5;
-    /// The number of slots that have ever had a key.
+    /// The number of slots that ever contained a key.
     pub(super) const BEGUN: usize = 6;
 }
 
@@ -752,7 +759,7 @@ mod slot_at {
     pub(super) const KEY: usize = 8;
 }
 
-/// The settings as error messages name them, in the order of `settings`.
+/// The names of the settings in error messages, in the order of `settings`.
 const SETTINGS: [&str; 4] =
     ["an accuracy of", "a span in buckets of", "a capacity of", "a key size of"];
 

@@ -7,11 +7,11 @@
 //! | [`ConstantWindow`] | like `BucketedWindow`, with 20 buckets | half a kilobyte | if even reading a clock costs too much |
 //! | [`KeyedWindows`] | like `BucketedWindow`, for each key | bounded; least recently used keys are evicted | to count by client, path, tenant |
 //!
-//! No counter has a thread or a timer. `BucketedWindow` and `ConstantWindow` take no lock.
+//! No counter needs a thread or a timer. `BucketedWindow` and `ConstantWindow` take no lock.
 //! `BucketedWindow`, `ExactWindow` and `KeyedWindows` can also count windows of other lengths, from
-//! the same additions. The first three are saved and loaded through the trait [`SlidingWindow`];
-//! `BucketedWindow` and `KeyedWindows` can live in a segment's file. The time comes from an
-//! injected [`Clock`](clock::Clock), or is passed with the event.
+//! the same additions. You save and load the first three through the trait [`SlidingWindow`];
+//! `BucketedWindow` and `KeyedWindows` can live in a segment's file. You inject the
+//! [`Clock`](clock::Clock), or pass the time with the event.
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,7 +24,8 @@
 //! # Ok::<(), quipu_window::Error>(())
 //! ```
 //!
-//! A test gives the counter a [`TestClock`](clock::TestClock), and advances it instead of sleeping:
+//! In a test, give the counter a [`TestClock`](clock::TestClock), and advance it instead of
+//! sleeping:
 //!
 //! ```
 //! use std::time::Duration;
@@ -42,13 +43,13 @@
 //! # Ok::<(), quipu_window::Error>(())
 //! ```
 //!
-//! The counters follow their clock, which reads the wall clock only once, at its start: setting the
-//! wall clock moves no window. If a clock supplied by the program goes back nevertheless, the
-//! window stands still until the clock has caught up; nothing is lost and nothing underflows.
+//! The counters follow their clock. This clock reads the wall clock only once, at its start, so
+//! setting the wall clock moves no window. If you supply a clock that goes back nevertheless, the
+//! window stands still until the clock catches up; no event is lost, and no arithmetic underflows.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_debug_implementations)]
-// These may block a forked child forever: see clippy.toml.
+// These can block a forked child forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 // The example of the README is tested, too.
@@ -98,7 +99,7 @@ pub use save::{LoadReport, SlidingWindow, load_file, save_file, save_file_synced
 #[doc(inline)]
 pub use quipu_segment::Segment;
 
-/// Clocks: nanoseconds that never go back. By default, a counter has the cheapest clock that fits.
+/// Clocks: nanoseconds that never go back. By default, a counter uses the cheapest clock that fits.
 #[cfg(not(loom))]
 pub mod clock {
     #[doc(inline)]
@@ -124,25 +125,25 @@ pub mod model {
             Self(ring)
         }
 
-        /// Adds at a given time, as the counters do.
+        /// Adds at a given time, like the counters.
         pub fn add(&self, now: u64, n: u64) {
             self.turn(now);
             self.0.add(n);
         }
 
-        /// Counts at a given time, as the counters do.
+        /// Counts at a given time, like the counters.
         pub fn count(&self, now: u64, ticks: u64) -> u64 {
             self.turn(now);
             self.0.count(ticks)
         }
 
-        /// Adds and counts at a given time, as the counters do.
+        /// Adds and counts at a given time, like the counters.
         pub fn add_and_count(&self, now: u64, n: u64, ticks: u64) -> u64 {
             self.turn(now);
             self.0.add_and_count(n, ticks)
         }
 
-        /// Forgets all events, as the counters do.
+        /// Forgets all events, like the counters.
         pub fn reset(&self) {
             self.0.reset();
         }

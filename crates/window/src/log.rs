@@ -1,10 +1,10 @@
 //! A compressed log of sorted times in nanoseconds, as Rice codes close to their entropy.
 //!
 //! A time is stored as its distance from the previous one, in a code of R. F. Rice (1979): the
-//! distance shifted right by `k` in unary, then its lowest `k` bits. For events that come at random
-//! at a steady rate, this is within 0.1 bit of their entropy. `k` is chosen for each block of 2048
-//! codes, from the mean of the previous block. Rare cases use an escape code: a distance that would
-//! be long in unary, and several events in one nanosecond.
+//! distance shifted right by `k` in unary, then its lowest `k` bits. For events that arrive at
+//! random at a steady rate, this is within 0.1 bit of their entropy. We choose `k` for each block
+//! of 2048 codes, from the mean of the previous block. Rare cases use an escape code: for example,
+//! a distance that would be long in unary, and several events in one nanosecond.
 //!
 //! Tried and dropped: LEB128 distances take 2.8 bytes per event instead of 2.2, at 16,667 events
 //! per second, and are no faster.
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use crate::bits::{Bits, peek};
 
-/// A queue of times: new ones are appended, the oldest are dropped. It allocates at its first
-/// event.
+/// A queue of times: new ones are appended, the oldest are dropped. This queue allocates at its
+/// first event.
 #[derive(Debug)]
 pub(crate) struct Log {
     sealed: VecDeque<Arc<Block>>,
@@ -40,7 +40,7 @@ struct Block {
     events: u64,
     codes: u32,
     shift: u32,
-    /// Whether the block has no escapes, so each code is one event.
+    /// Whether the block contains no escapes, so each code is one event.
     plain: bool,
     words: Box<[u64]>,
 }
@@ -51,9 +51,9 @@ struct OpenBlock {
     base: u64,
     last: u64,
     codes: u32,
-    /// The number of codes up to which [`Log::push_short`] appends; 0 before the first code.
+    /// [`Log::push_short`] can append up to this number of codes; 0 before the first code.
     short: u32,
-    /// The number of codes with which the block is sealed.
+    /// The block is sealed when it contains this number of codes.
     full: u32,
     shift: u32,
     plain: bool,
@@ -88,7 +88,7 @@ const FIRST_CODES: u32 = 64;
 const FIRST_SHIFT: u32 = 12;
 /// The number of ones that mark an escape, in place of a quotient.
 const ESCAPE: u32 = 24;
-/// The greatest shift with which quotient and remainder fit into one word.
+/// The greatest shift that lets quotient and remainder fit into one word.
 const MAX_SHIFT: u32 = 64 - ESCAPE - 1;
 
 impl Default for Log {
@@ -119,24 +119,24 @@ impl Log {
         }
     }
 
-    /// The number of remaining events.
+    /// Returns the number of remaining events.
     #[inline]
     pub(crate) fn events(&self) -> u64 {
         self.held - self.head.gone
     }
 
-    /// The time of the newest event, even if that was dropped.
+    /// Returns the time of the newest event, even if this event was dropped.
     pub(crate) fn last(&self) -> u64 {
         self.open.last
     }
 
-    /// The time of the newest event of the oldest block, if there are blocks besides the one that
-    /// is still written to.
+    /// Returns the time of the newest event of the oldest block, unless the only block is still
+    /// written to.
     pub(crate) fn oldest_sealed(&self) -> Option<u64> {
         self.sealed.front().map(|block| block.last)
     }
 
-    /// The allocated memory in bytes.
+    /// Returns the allocated memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.sealed_bytes
             + self.sealed.capacity() * size_of::<Arc<Block>>()
@@ -144,17 +144,19 @@ impl Log {
             + size_of::<Self>()
     }
 
-    /// Appends `events` events at `time`, or at the last time if that is later.
-    /// Returns true if a block was sealed: a good moment to drop expired events.
+    /// Appends `events` events at `time`, or at the last time if this is later. Returns true if a
+    /// block was sealed: we drop expired events at this moment.
     #[inline]
     pub(crate) fn push(&mut self, time: u64, events: u64) -> bool {
         !(events == 1 && self.push_short(time)) && self.push_any(time, events)
     }
 
-    /// Appends one event at `time`, or at the last time if that is later. Returns false, and does
-    /// nothing, unless it has a short code that is neither the first nor the last of its block.
+    /// Appends one event at `time`, or at the last time if this is later. Returns false, without a
+    /// change, unless the event takes a short code that is neither the first nor the last of its
+    /// block.
     ///
-    /// Without calls, so that it needs no stack: see [`Log::push_any`] for the rest.
+    /// This function makes no calls, because then it needs no stack: see [`Log::push_any`] for the
+    /// rest.
     #[inline]
     pub(crate) fn push_short(&mut self, time: u64) -> bool {
         let open = &mut self.open;
@@ -178,7 +180,7 @@ impl Log {
     /// Like [`Log::push`], in all cases.
     #[inline(never)]
     pub(crate) fn push_any(&mut self, time: u64, events: u64) -> bool {
-        // A log holds up to 2^64 - 1 events, including the dropped ones of its oldest block.
+        // A log can hold up to 2^64 - 1 events, including the dropped ones of its oldest block.
         let events = events.min(u64::MAX - self.held);
         if events == 0 {
             return false;
@@ -204,7 +206,7 @@ impl Log {
         }
         open.codes += 1;
         self.held += events;
-        // So that there is room for all events that come by `push_short` before the next call.
+        // This keeps room for all events that `push_short` appends before the next call.
         let has_room = self.held <= u64::MAX - u64::from(CODES);
         open.short = if has_room { open.full - 1 } else { 0 };
         if open.codes < open.full {
@@ -234,7 +236,7 @@ impl Log {
         }
     }
 
-    /// Drops the oldest block. Returns the number of events dropped with it.
+    /// Drops the oldest block. Returns the number of dropped events.
     pub(crate) fn drop_block(&mut self) -> u64 {
         let all = match self.sealed.pop_front() {
             Some(block) => {
@@ -253,9 +255,9 @@ impl Log {
         dropped
     }
 
-    /// The events after `border`.
+    /// Returns the number of events after `border`.
     pub(crate) fn count_after(&self, border: u64) -> u64 {
-        // Blocks are in order of time: those that end at or before the border do not count.
+        // Blocks are in order of time: a block that ends at or before the border does not count.
         let index = self.sealed.partition_point(|block| block.last <= border);
         let open_events = self.held - self.sealed_events;
         let newer: u64 = self.sealed.iter().skip(index + 1).map(|block| block.events).sum();
@@ -265,12 +267,12 @@ impl Log {
         };
         let older: u64 =
             part.take_while(|&(time, _)| time <= border).map(|(_, events)| events).sum();
-        // If the border is before the oldest remaining event, the difference may include dropped
+        // If the border is before the oldest remaining event, the difference can include dropped
         // events; then all remaining events count.
         (all - older).min(self.events())
     }
 
-    /// A snapshot of the remaining events, which can be read while others push.
+    /// Returns a snapshot of the remaining events, which you can read while others push.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let open = self.open.to_block(self.held - self.sealed_events);
         let mut blocks: Vec<_> = self.sealed.iter().cloned().collect();
@@ -323,7 +325,7 @@ impl Log {
 }
 
 impl OpenBlock {
-    /// Starts a new block, which is sealed with `full` codes.
+    /// Starts a new block, which is sealed when it contains `full` codes.
     fn begin(&mut self, full: u32) {
         self.bits.clear();
         (self.codes, self.short, self.full) = (0, 0, full);
@@ -352,7 +354,7 @@ impl Block {
         Times::new(&self.words, self.codes, self.shift, self.base)
     }
 
-    /// The memory of the block, including the two counts of its `Arc`.
+    /// Returns the memory of the block, including the two counts of its `Arc`.
     fn bytes(&self) -> usize {
         size_of::<Self>() + 2 * size_of::<usize>() + self.words.len() * 8
     }
@@ -403,7 +405,7 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// The times, each with the number of its events, oldest first.
+    /// Returns the times, each with the number of its events, oldest first.
     fn times(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut gone = self.gone;
         self.blocks.iter().flat_map(|block| block.times()).filter_map(move |(time, events)| {
@@ -436,12 +438,12 @@ impl Snapshot {
     }
 }
 
-/// The number of blocks that are decoded side by side.
+/// The number of blocks that we decode side by side.
 const LANES: usize = 4;
 
-/// Decodes blocks without escapes, each into a lane of `times`. A code can only be decoded after
-/// the previous one of its block; four blocks at once keep the processor busy meanwhile (2.5 times
-/// as fast as one).
+/// Decodes blocks without escapes, each into a lane of `times`. We can only decode a code after the
+/// previous one of its block, so four blocks at once keep the processor busy (2.5 times as fast as
+/// one).
 fn decode_together(blocks: &[Arc<Block>; LANES], times: &mut [[u64; LANES]]) {
     let mut at = [0; LANES];
     let mut time = blocks.each_ref().map(|block| block.base);
@@ -461,8 +463,8 @@ fn decode_together(blocks: &[Arc<Block>; LANES], times: &mut [[u64; LANES]]) {
 
 /// An iterator over the times of a block, each with its number of events.
 ///
-/// It keeps the bits read last. Most codes can be cut off from these, without waiting for memory
-/// (1.7 times as fast as reading the words for each code).
+/// This iterator keeps the bits that it read last. It can cut most codes off from them, without
+/// waiting for memory (1.7 times as fast as reading the words for each code).
 struct Times<'a> {
     words: &'a [u64],
     at: usize,
@@ -480,7 +482,7 @@ impl<'a> Times<'a> {
         Self { words, at: 0, bits: 0, ready: 0, codes, shift, time: base }
     }
 
-    /// Refills `bits` for a code that is not fully in them. If it is an escape, reads it, and
+    /// Refills `bits` if they do not contain a whole code. If the code is an escape, reads it and
     /// returns its number of events.
     #[inline]
     fn refill(&mut self) -> Option<u64> {
@@ -536,7 +538,8 @@ fn decode(words: &[u64], at: usize, shift: u32) -> Code {
     Code { distance, events, bits: ESCAPE as usize + 128 }
 }
 
-/// The shift that needs the fewest bits for exponentially distributed distances with this mean.
+/// Returns the shift that needs the fewest bits for exponentially distributed distances with this
+/// mean.
 fn shift_for(mean: u64) -> u32 {
     // The best shift is about log2(mean * ln 2) (Gallager, Van Voorhis 1975); 89/128 is ln 2.
     let half = mean.saturating_mul(89) / 128;

@@ -1,49 +1,50 @@
 //! The ring under every bucketed counter: one sum that only grows, and its value at the start of
 //! each of the last buckets.
 //!
-//! Time is divided into *ticks* of one accuracy. Slot `k` (modulo the length of the ring) holds the
+//! We divide time into *ticks* of one accuracy. Slot `k` (modulo the length of the ring) holds the
 //! *prefix* of tick `k`: the sum at the start of that tick. The count of a window is the sum minus
-//! the prefix of the tick in which the window begins. Therefore:
+//! the prefix of the tick where the window begins. For example, if the sum is 130 now and was 100
+//! when the window began, the window contains 30 events. Therefore:
 //!
-//! - Adding is one addition. No bucket is ever emptied, so nothing can drift.
+//! - Adding is one addition. No bucket is ever emptied, so the count cannot drift.
 //! - Counting is one subtraction, at the same cost for any window up to the span.
-//! - Events expire because later counts use a later prefix. No thread or timer is needed.
+//! - Events expire because later counts use a later prefix. This needs no thread or timer.
 //!
-//! All arithmetic is modulo 2^64: a count is correct as long as it is itself below 2^64.
+//! All arithmetic is modulo 2^64: a count is correct as long as the count itself is below 2^64.
 //!
 //! # Advancing
 //!
-//! `last` is the tick up to which the slots are filled. A thread with a later time fills the next
-//! slot and then advances `last`, each by compare-and-swap. No thread waits for another. A thread
-//! that dies halfway leaves a slot that the next thread fills again. The order is: read the slot,
-//! read the sum, check that `last` has not changed, swap the slot, swap `last`. It follows:
+//! `last` is the tick of the newest filled slot. A thread with a later time fills the next slot and
+//! then advances `last`, each by compare-and-swap. No thread waits for another. If a thread dies
+//! halfway, the next thread can fill its slot again. The order is: read the slot, read the sum,
+//! check that `last` did not change, swap the slot, swap `last`. From this order, we can prove:
 //!
-//! 1. The sum for a prefix is read while `last` is before its tick. An adder has seen `last` at its
-//!    own tick or later before it adds. So an addition is never in the prefix of its own tick or of
-//!    an earlier one: *no event leaves a window early*.
+//! 1. The sum for a prefix is read while `last` is before its tick. An adder sees `last` at its
+//!   tick or later before it adds. So the prefix of a tick, and every earlier prefix, never
+//!   contains an addition of that tick: *no event leaves a window early*.
 //! 2. A thread that is suspended between its check and its swap does no harm. The value that it
-//!    expects in the slot is at most the sum that it would store, because it read the slot before
-//!    the sum. Slots only grow, and a slot that was filled meanwhile for a later tick holds at
-//!    least the sum at the time when `last` moved, which is at least the sum that the suspended
-//!    thread would store. So its swap finds another value and fails, or it finds the expected
-//!    value, which then equals the sum that it would store.
+//!   expects in the slot is at most the sum that it would store, because it read the slot before
+//!   the sum. Slots only grow. If the slot is filled for a later tick in the meantime, it holds at
+//!   least the sum at the time when `last` moved. This is at least the sum that the suspended
+//!   thread would store. So its swap finds another value and fails, or it finds the expected value,
+//!   which then equals the sum that it would store.
 //! 3. A slot that a reader at `last` needs is at most `span` ticks old, and the ring is longer than
-//!    that. So it is not filled again before `last` has moved, which the reader notices when it
-//!    reads `last` a second time.
+//!   this. So it is not filled again before `last` moves, and the reader can notice this because it
+//!   reads `last` a second time.
 //!
 //! After a silence longer than the span, every window is empty. Then all slots that matter are
-//! filled with the same sum, and `last` jumps. A reader may see the window empty before `last` has
-//! jumped, which is already correct.
+//! filled with the same sum, and `last` jumps. A reader can see the window empty before `last`
+//! jumps, which is already correct.
 
 use quipu_segment::sync::{AtomicU64, Ordering};
 use quipu_segment::{Cells, Cycle, Line, Stripes};
 
-/// A ring on cells that the caller has allocated.
+/// A ring on cells that the caller allocated.
 #[derive(Debug, Clone)]
 pub(crate) struct Ring {
     /// The width of a tick in nanoseconds.
     accuracy: u64,
-    /// The longest window in ticks.
+    /// The maximum number of ticks in a window.
     span: u64,
     head: Line,
     sum: Stripes,
@@ -52,7 +53,7 @@ pub(crate) struct Ring {
 
 /// The cells of the head, on a cache line that is written once per tick.
 mod head {
-    /// The tick up to which slots are filled.
+    /// The tick of the newest filled slot.
     pub(super) const LAST: usize = 0;
     /// The sum at the last reset.
     pub(super) const FLOOR: usize = 1;
@@ -61,19 +62,19 @@ mod head {
     pub(super) const CELLS: usize = 8;
 }
 
-/// The slots beyond the span: for the tick that begins, for the one that ends, and for readers that
-/// are late.
+/// The slots beyond the span: for the tick that begins, for the tick that ends, and for late
+/// readers.
 const SPARE: u64 = 4;
 
-/// How far a ring may be ahead of its clock, in nanoseconds, even if its span is shorter: if the
+/// How far a ring can be ahead of its clock, in nanoseconds, even if its span is shorter. If the
 /// wall clock was set back across a reboot, the segment's time lags by the time that passed between
 /// the last sync and the end of the earlier boot.
 const AHEAD: u64 = 600_000_000_000;
 
-/// The number of attempts before a reader accepts a count during which a tick ended.
+/// The number of attempts before a reader accepts a count that overlapped the end of a tick.
 const MAX_ATTEMPTS: usize = 16;
 
-/// The number of prefixes that are read before the sum is.
+/// The number of prefixes that we read before the sum.
 const PEAK_CHUNK: usize = 512;
 
 /// A search, in steps, for the bucket of a window with the most events.
@@ -119,17 +120,17 @@ impl Lines {
 }
 
 impl Ring {
-    /// The number of slots of a ring for windows of up to `span` ticks.
+    /// Returns the number of slots of a ring for windows of up to `span` ticks.
     pub(crate) const fn slots(span: u64) -> usize {
         (span + SPARE).next_power_of_two() as usize
     }
 
-    /// The number of cells of a ring.
+    /// Returns the number of cells of a ring.
     pub(crate) const fn cells(span: u64, lines: Lines) -> usize {
         head::CELLS + Stripes::cells(lines.cpus, lines.shared) + Self::slots(span)
     }
 
-    /// Makes a ring on cells that are zeroed or already in use by one.
+    /// Creates a ring on cells that are zeroed or already used by a ring.
     ///
     /// # Panics
     /// If there are fewer cells than [`Ring::cells`] returns.
@@ -153,7 +154,7 @@ impl Ring {
         self.span
     }
 
-    /// Whether a new tick has begun by `now`, so [`Ring::advance`] is due.
+    /// Whether a new tick began by `now`, so [`Ring::advance`] is due.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let last = self.head[head::LAST].load(Ordering::Acquire);
@@ -162,13 +163,13 @@ impl Ring {
         now >= last.wrapping_add(1).wrapping_mul(self.accuracy)
     }
 
-    /// Adds `n` to the tick up to which the ring was last advanced.
+    /// Adds `n` to the newest tick of the ring.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         self.sum.add(n);
     }
 
-    /// The sum of what was added in the last `ticks` ticks and in the current one.
+    /// Returns the sum of the additions in the last `ticks` ticks and in the current one.
     #[inline]
     pub(crate) fn count(&self, ticks: u64) -> u64 {
         let (count, late) = self.read(ticks);
@@ -185,9 +186,9 @@ impl Ring {
             }
         }
         loop {
-            // A reader that cannot keep up, because ticks are as short as an attempt, accepts a
-            // count whose window begins too early, by fewer ticks than there are spare slots. The
-            // count is too great by the events of those ticks.
+            // If ticks are as short as an attempt, a reader cannot keep up. It then accepts a count
+            // whose window begins too early, by fewer ticks than there are spare slots. The count
+            // is too great by the events of these ticks.
             let (count, late) = self.read(ticks);
             if late <= SPARE - 2 {
                 return count;
@@ -195,7 +196,7 @@ impl Ring {
         }
     }
 
-    /// A count, and the number of ticks that ended while it was taken.
+    /// Returns a count, and the number of ticks that ended during the read.
     #[inline]
     fn read(&self, ticks: u64) -> (u64, u64) {
         let last = self.last();
@@ -205,7 +206,7 @@ impl Ring {
     }
 
     /// Adds `n` and counts, with one addition. With [`Lines::ONE`], no two callers get the same
-    /// number while nothing expires.
+    /// number unless events expire.
     #[inline]
     pub(crate) fn add_and_count(&self, n: u64, ticks: u64) -> u64 {
         let sum = self.sum.add_and_sum(n);
@@ -214,11 +215,11 @@ impl Ring {
             let last = self.last();
             let count = sum.wrapping_sub(self.prefix(last.saturating_sub(ticks)));
             if count.cast_signed() < 0 {
-                // A reset, or a silence between the two loads, has removed the addition again, or
-                // there are 2^63 events.
+                // A reset, or a silence between the two loads, removed the addition again, or there
+                // are 2^63 events.
                 return self.count(ticks);
             }
-            // As in `count_again`: a slot that was filled again holds the prefix of another tick.
+            // Like in `count_again`: a slot that was filled again holds the prefix of another tick.
             let late = self.last().wrapping_sub(last);
             if late == 0 || attempts >= MAX_ATTEMPTS && late <= SPARE - 2 {
                 return count;
@@ -227,19 +228,19 @@ impl Ring {
         }
     }
 
-    /// Like `count`, but at a time that may be after the last tick, and without advancing.
+    /// Like `count`, but at a time that can be after the last tick, and without advancing.
     pub(crate) fn peek(&self, now: u64, ticks: u64) -> u64 {
         let passed = (now / self.accuracy).saturating_sub(self.last());
         if passed > ticks { 0 } else { self.count(ticks - passed) }
     }
 
-    /// The sum of everything added so far.
+    /// Returns the sum of all additions so far.
     pub(crate) fn total(&self) -> u64 {
         self.sum.sum()
     }
 
-    /// Like `count`, but with the events of the oldest bucket spread evenly over it: only the part
-    /// of the bucket that the window still covers at `now` counts.
+    /// Like `count`, but with the events of the oldest bucket spread evenly over its width: only
+    /// the part of the bucket that the window still covers at `now` counts.
     pub(crate) fn estimate(&self, ticks: u64, now: u64) -> f64 {
         let whole = self.count(ticks) as f64;
         let inner = self.count(ticks - 1) as f64;
@@ -248,12 +249,13 @@ impl Ring {
         whole - (whole - inner).max(0.0) * part
     }
 
-    /// The last `ticks` ticks and the current one, oldest first, each with what was added in it.
+    /// Returns the last `ticks` ticks and the current one, oldest first, each with the sum of its
+    /// additions.
     pub(crate) fn buckets(&self, ticks: u64) -> Vec<(u64, u64)> {
         let last = self.last();
         let first = last.saturating_sub(ticks);
-        // A slot that is filled again meanwhile holds a greater prefix, as if less had been added
-        // since an older tick than since a newer one. `max` corrects that.
+        // If a slot is filled again during the read, it holds a greater prefix. This looks as if
+        // less had been added since an older tick than since a newer one. `max` corrects this.
         let mut buckets: Vec<(u64, u64)> =
             (first..=last).map(|tick| (tick, self.prefix(tick))).collect();
         let sum = self.sum.sum();
@@ -273,15 +275,15 @@ impl Ring {
         PeakSearch { last, newest: last, left: last - last.saturating_sub(ticks) + 1, most: 0 }
     }
 
-    /// Visits up to `buckets` more buckets, from the newest to the oldest. Returns the most events
-    /// of a bucket when all have been visited. A bucket that expires between two steps may count as
-    /// empty.
+    /// Visits up to `buckets` more buckets, from the newest to the oldest. Returns the events of
+    /// the fullest bucket when all are visited. A bucket that expires between two steps can count
+    /// as empty.
     pub(crate) fn peak_step(&self, peak: &mut PeakSearch, buckets: u64) -> Option<u64> {
         let mut prefixes = [0; PEAK_CHUNK];
         let mut allowed = buckets.min(peak.left);
         while allowed > 0 {
             let ticks = allowed.min(PEAK_CHUNK as u64);
-            // The order matters, as in `buckets`: prefixes from the oldest on, and the sum last.
+            // The order matters, like in `buckets`: prefixes from the oldest on, and the sum last.
             let prefixes = &mut prefixes[..ticks as usize];
             for (tick, prefix) in (peak.newest + 1 - ticks..).zip(&mut *prefixes) {
                 *prefix = self.prefix(tick);
@@ -301,7 +303,7 @@ impl Ring {
         (peak.left == 0).then_some(peak.most)
     }
 
-    /// Makes counts forget everything that was added so far.
+    /// Makes counts forget all earlier additions.
     pub(crate) fn reset(&self) {
         loop {
             let last = self.last();
@@ -310,8 +312,8 @@ impl Ring {
             if self.last() != last {
                 continue;
             }
-            // Release: a thread that sees the tick sees the floor. If this fails, another reset has
-            // overtaken this one; it may have read its sum before this one began, so try again.
+            // Release: a thread that sees the tick sees the floor. If this fails, another reset
+            // overtook this one; it may have read its sum before this one began, so try again.
             let swapped = self.head[head::FLOOR].compare_exchange(
                 floor,
                 sum,
@@ -343,7 +345,7 @@ impl Ring {
             };
             if self.fill(oldest, next, last) {
                 // Release: a thread that sees the tick sees its slot. If this fails, another thread
-                // has advanced the ring.
+                // advanced the ring.
                 let _ = self.head[head::LAST].compare_exchange(
                     last,
                     next,
@@ -354,14 +356,14 @@ impl Ring {
         }
     }
 
-    /// Starts a new ring at the tick of `now`, or empties one. No other thread may use it
-    /// meanwhile.
+    /// Starts a new ring at the tick of `now`, or empties one. No other thread may use the ring
+    /// during this call.
     pub(crate) fn begin(&self, now: u64) {
         self.fill_with(now, |_| 0);
     }
 
-    /// Fills a ring with the buckets `count(tick)`, for each tick of the span up to that of `now`.
-    /// No other thread may use the ring meanwhile.
+    /// Fills a ring with the buckets `count(tick)`, for each tick of the span up to the tick of
+    /// `now`. No other thread may use the ring during this call.
     pub(crate) fn fill_with(&self, now: u64, mut count: impl FnMut(u64) -> u64) {
         let last = now / self.accuracy;
         for slot in self.slots.iter() {
@@ -379,40 +381,41 @@ impl Ring {
     }
 
     /// Whether the ring's time is plausible for a clock that reads `now`. A ring that is far ahead
-    /// would stand still until the clock has caught up, and no counter leaves one in that state.
+    /// would stand still until the clock catches up, and no counter leaves a ring in this state.
     pub(crate) fn fits(&self, now: u64) -> bool {
         let most = self.span.max(AHEAD / self.accuracy);
         self.last().saturating_sub(now / self.accuracy) <= most
             && self.last().checked_mul(self.accuracy).is_some()
     }
 
-    /// Repairs a ring after a power loss, when some of its pages had reached the disk and some had
-    /// not. Other threads may count meanwhile. Returns the number of wrong slots.
+    /// Repairs a ring after a power loss, when only some of its pages had reached the disk. Other
+    /// threads can count during this call. Returns the number of wrong slots.
     ///
-    /// A correct prefix is at most the sum and at least its predecessor. Any other was written at
-    /// another time than its neighbours. It gets the value of its predecessor, or that of its
-    /// successor if all before it are wrong.
+    /// A correct prefix is at most the sum and at least its predecessor. Any other prefix was
+    /// written at another time than its neighbours. We replace it by its predecessor, or by its
+    /// successor if all slots before it are wrong.
     pub(crate) fn mend(&self) -> usize {
         let last = self.last();
         let ticks = last.saturating_sub(self.span)..=last;
         let found: Vec<u64> =
             ticks.clone().map(|tick| self.slot(tick).load(Ordering::Acquire)).collect();
         let floor = self.head[head::FLOOR].load(Ordering::Acquire);
-        // Read last: every correct prefix is at most this, even if other threads add meanwhile.
+        // Read last: every correct prefix is at most this, even if other threads add in the
+        // meantime.
         let sum = self.sum.sum();
         if self.last() != last {
             // Another thread advances this ring, so it was repaired before.
             return 0;
         }
         let swap = |cell: &AtomicU64, old: u64, new: u64| {
-            // If this fails, another thread has stored a newer value, which is correct.
+            // If this fails, another thread stored a newer value, which is correct.
             let _ = cell.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
         };
         if floor > sum {
             swap(&self.head[head::FLOOR], floor, sum);
         }
-        // For each tick, how much was added since it began. `older` is that of the newest correct
-        // tick so far.
+        // For each tick, the sum of the additions since it began. `older` is this sum for the
+        // newest correct tick so far.
         let sound = found.iter().map(|prefix| sum.wrapping_sub(*prefix));
         let mut older = sound.clone().find(|since| *since <= sum).unwrap_or(0);
         let mut mended = 0;
@@ -427,7 +430,7 @@ impl Ring {
         mended
     }
 
-    /// The tick up to which slots are filled.
+    /// Returns the tick of the newest filled slot.
     #[inline]
     pub(crate) fn last(&self) -> u64 {
         // Acquire: a thread that sees the tick sees its slot.
@@ -437,7 +440,7 @@ impl Ring {
     #[inline]
     fn prefix(&self, tick: u64) -> u64 {
         // Acquire: a thread that sees the tick of a reset sees its floor. A thread that sees a
-        // prefix sees the additions in it, so a sum read later is at least as great.
+        // prefix sees the additions in this prefix, so a sum read later is at least as great.
         if tick <= self.head[head::RESET].load(Ordering::Acquire) {
             self.head[head::FLOOR].load(Ordering::Acquire)
         } else {
@@ -445,18 +448,19 @@ impl Ring {
         }
     }
 
-    /// Stores the sum in the slots from `oldest` to `next`. Returns false if `last` has moved.
+    /// Stores the sum in the slots from `oldest` to `next`. Returns false if `last` moved.
     fn fill(&self, oldest: u64, next: u64, last: u64) -> bool {
         for tick in oldest..=next {
             let slot = self.slot(tick);
-            // Acquire: keeps the read of the sum after this one, and that of `last` after the sum.
+            // Acquire: keeps the read of the sum after this one, and the read of `last` after the
+            // sum.
             let old = slot.load(Ordering::Acquire);
             let sum = self.sum.sum();
             if self.last() != last {
                 return false;
             }
-            // Release: a thread that reads the prefix sees the additions in it. If this fails,
-            // another thread has stored a sum that is as good.
+            // Release: a thread that reads the prefix sees the additions in this prefix. If this
+            // fails, another thread stored a sum that is as good.
             let _ = slot.compare_exchange(old, sum, Ordering::Release, Ordering::Relaxed);
         }
         true
@@ -474,7 +478,7 @@ mod tests {
 
     use super::*;
 
-    /// A ring with that span and its cells, after `ticks` ticks with ten events in each.
+    /// Returns a ring with this span and its cells, after `ticks` ticks with ten events in each.
     fn filled(span: u64, ticks: u64) -> (Ring, Cells) {
         let count = Ring::cells(span, Lines::ONE);
         let segment = Segment::private(1 << 20).unwrap();
@@ -495,7 +499,7 @@ mod tests {
 
     #[test]
     fn slots_that_are_newer_than_the_sum_are_mended() {
-        // Nothing was written to the disk for 40 ticks, and then the slots but not the head.
+        // The disk was not written for 40 ticks. Then the slots were written, but not the head.
         let (ring, cells) = filled(100, 2000);
         let old = image(&cells);
         for tick in 2001..=2040 {
@@ -516,7 +520,7 @@ mod tests {
     #[test]
     fn pages_that_power_loss_left_behind_are_mended() {
         // For any mix of pages from the last sync and newer pages: no window counts more than a
-        // longer one, and none is off by more than what was added since the sync.
+        // longer one, and the error is at most the additions since the sync.
         let (ring, cells) = filled(300, if cfg!(miri) { 310 } else { 2000 });
         let old = image(&cells);
         for tick in 1..=5 {

@@ -1,4 +1,4 @@
-//! The trait [`SlidingWindow`], which all windows implement, and functions to save a window to a
+//! The trait [`SlidingWindow`], which all windows implement, and functions that save a window to a
 //! file and load it.
 
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ use crate::error::Error;
 /// # Ok::<(), quipu_window::Error>(())
 /// ```
 pub trait SlidingWindow: Sealed {
-    /// The length of the window.
+    /// Returns the length of the window.
     fn window(&self) -> Duration;
 
     /// Counts `n` events now.
@@ -41,7 +41,7 @@ pub trait SlidingWindow: Sealed {
         self.add(1);
     }
 
-    /// The events of the window that ends now.
+    /// Returns the events of the window that ends now.
     fn count(&self) -> u64;
 
     /// Counts `n` events now, and returns the events of the window, including them.
@@ -50,7 +50,7 @@ pub trait SlidingWindow: Sealed {
         self.count()
     }
 
-    /// Events per second, over the window that ends now.
+    /// Returns the events per second, over the window that ends now.
     fn rate(&self) -> f64 {
         self.count() as f64 / self.window().as_secs_f64()
     }
@@ -58,19 +58,19 @@ pub trait SlidingWindow: Sealed {
     /// Forgets all events.
     fn reset(&self);
 
-    /// Writes the state that [`SlidingWindow::load`] needs to continue. Other threads may go on
-    /// counting meanwhile.
+    /// Writes the state that [`SlidingWindow::load`] needs to continue. Other threads can continue
+    /// to count during this call.
     ///
     /// # Errors
     /// The errors of the writer.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error>;
 
-    /// Replaces all events by the saved ones, except those that have expired since. Clones of a
-    /// counter share its events: none of them may be in use meanwhile.
+    /// Replaces all events by the saved ones, except events that expired since. Clones of a counter
+    /// share its events, so you must not use any of them during this call.
     ///
     /// # Errors
     /// The errors of the reader, and [`Error::Malformed`] for bytes that no counter of this kind
-    /// has saved. On an error, the counter is unchanged.
+    /// writes. On an error, the counter is unchanged.
     fn load(&mut self, input: &mut dyn Read) -> Result<LoadReport, Error>;
 }
 
@@ -79,7 +79,7 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// The numbers of events of a saved counter that a window counts again, and does not.
+/// The result of loading: how many saved events a window counts again, and how many it does not.
 ///
 /// ```
 /// use std::time::Duration;
@@ -112,9 +112,9 @@ pub struct LoadReport {
     pub ragged: u64,
 }
 
-/// Saves a window to a file. The file is replaced as a whole: even if this process dies, it has
-/// either its old or its new content. The system writes it to the disk some time later;
-/// [`save_file_synced`] waits until the disk has the file.
+/// Saves a window to a file. This replaces the whole file: even if this process dies, the file
+/// contains either its old or its new content. The system writes it to the disk some time later; if
+/// you need it there now, use [`save_file_synced`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -139,7 +139,7 @@ pub fn save_file(
     replace(path.as_ref(), |out| window.save(out), |_| Ok(()))
 }
 
-/// Like [`save_file`], and the file survives a power loss as well.
+/// Like [`save_file`], and the file also survives a power loss.
 ///
 /// # Errors
 /// The errors of the file system, with the name of the file.
@@ -161,7 +161,7 @@ fn replace(
     finish: impl FnOnce(&File) -> io::Result<()>,
 ) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    // A number for each draft, because two threads may save at once.
+    // A number for each draft, because two threads can save at once.
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
     name.push(format!(".{}-{number}.new", std::process::id()));
@@ -180,7 +180,8 @@ fn replace(
     #[cfg(not(unix))]
     let result = write();
     result.map_err(|error| {
-        // If the incomplete draft cannot be removed either, its name marks it as a draft.
+        // If the incomplete draft cannot be removed either, you can recognize it as a draft by its
+        // name.
         let _ = fs::remove_file(&draft);
         error.in_file(path)
     })

@@ -27,7 +27,7 @@ impl Shape {
         Ok(Self { accuracy: narrow, ticks })
     }
 
-    /// Returns the shape of a window, and that of the longest window of its counter, the span.
+    /// Returns the shape of a window, and the shape of the longest window of its counter, the span.
     pub(crate) fn with_span(
         window: Duration,
         accuracy: Duration,
@@ -49,7 +49,7 @@ impl Shape {
     }
 }
 
-/// The nanoseconds of a window or an accuracy, at least 1 and at most `i64::MAX`.
+/// Returns the nanoseconds of a window or an accuracy, at least 1 and at most `i64::MAX`.
 pub(crate) fn nanoseconds(name: &'static str, value: Duration) -> Result<u64, Error> {
     if value.is_zero() {
         return Err(Error::ZeroDuration(name));

@@ -21,7 +21,7 @@ impl Random {
         self.0
     }
 
-    /// A random distance to the next event, exponentially distributed with this mean.
+    /// Returns a random distance to the next event, exponentially distributed with this mean.
     fn distance(&mut self, mean: f64) -> u64 {
         let uniform = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         (-mean * (1.0 - uniform).ln()) as u64

@@ -1,4 +1,4 @@
-//! Regression tests for faults of earlier counters, which must not happen here: those of
+//! Regression tests for faults of earlier counters, which must not happen here:
 //! `derlaft/ratecounter`, `paulbellamy/ratecounter` and `pingora-limits`.
 //!
 //! In the comments, *there* means in one of those counters.
@@ -76,7 +76,7 @@ fn an_empty_window_is_saved_as_one() {
 
 #[test]
 fn the_wall_clock_may_be_set_back() {
-    // There, nothing expired until the wall clock had caught up.
+    // There, no event expired until the wall clock caught up.
     let (counter, clock) = filled();
     clock.set_unix(START - 3_600_000_000_000);
     clock.advance(MINUTE + ACCURACY);
@@ -303,7 +303,7 @@ fn a_total_comes_back_to_nothing() {
 
 #[test]
 fn no_threads_are_started() {
-    // There, each active counter had a goroutine.
+    // There, each active counter used a goroutine.
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         let threads = || fs::read_dir("/proc/self/task").unwrap().count();

@@ -89,7 +89,7 @@ fn a_jump_and_a_step_agree() {
         jumper.join().unwrap();
         stepper.join().unwrap();
         let count = ring.count(20, 1);
-        // The event of the thread with the old time counts from when it adds, or has expired.
+        // The event of the thread with the old time counts from when it adds, or is expired.
         assert!(count == 1 || count == 2, "{count}");
         assert_eq!(ring.count(22, 1), 0);
     });
@@ -98,7 +98,7 @@ fn a_jump_and_a_step_agree() {
 #[test]
 fn a_filler_that_slept_does_no_harm() {
     check(|| {
-        // The ring has 8 slots: ticks 11 and 19 share one.
+        // The ring consists of 8 slots: ticks 11 and 19 share one.
         let ring = Arc::new(Model::new(1, 10));
         let sleeper = {
             let ring = Arc::clone(&ring);
@@ -115,7 +115,7 @@ fn a_filler_that_slept_does_no_harm() {
 #[test]
 fn a_filler_that_slept_for_a_lap_does_no_harm() {
     check(|| {
-        // The event of tick 10 has expired by tick 12; its sum must not come back at tick 19.
+        // The event of tick 10 is expired by tick 12; its sum must not return at tick 19.
         let ring = Arc::new(Model::new(1, 10));
         let sleeper = {
             let ring = Arc::clone(&ring);

@@ -14,7 +14,7 @@ use quipu_window::{
 
 const START: u64 = 1_700_000_000_000_000_123;
 
-/// A list of all events, with the times at which they count.
+/// A list of all events, with the times when they count.
 #[derive(Debug, Default)]
 struct Model {
     events: Vec<(u64, u64)>,
@@ -31,13 +31,13 @@ impl Model {
         self.events.push((self.now, n));
     }
 
-    /// The events of the last `ticks` whole buckets, and of the current one.
+    /// Returns the events of the last `ticks` whole buckets, and of the current one.
     fn count(&self, accuracy: u64, ticks: u64) -> u64 {
         let first = (self.now / accuracy).saturating_sub(ticks);
         self.sum(|time| time / accuracy >= first)
     }
 
-    /// The events that are younger than the window.
+    /// Returns the events that are younger than the window.
     fn exact(&self, window: u64) -> u64 {
         self.sum(|time| self.now < window || time > self.now - window)
     }
@@ -209,8 +209,8 @@ proptest! {
         let mut counter = ExactWindow::with_clock(nanos(window), clock.clone()).unwrap();
         let mut model = Model { now: START, ..Model::default() };
         let mut all: u64 = 0;
-        // The time of the newest event, even if that has expired. Time never goes back before it,
-        // but the clock may go back between two reads.
+        // The time of the newest event, even if this event is expired. Time never goes back before
+        // it, but the clock can go back between two reads.
         let mut last = 0;
         let forget = |model: &mut Model| {
             let now = model.now;
@@ -323,7 +323,7 @@ proptest! {
     }
 }
 
-// Miri refuses the system call by which threads wait in parking_lot.
+// Miri refuses the system call that parking_lot uses to wait.
 #[cfg(not(miri))]
 #[test]
 fn windows_are_exact_while_threads_add() {
@@ -360,7 +360,8 @@ fn windows_are_exact_while_threads_add() {
                 events.extend(adder.join().unwrap());
             }
         });
-        // Now that no thread adds, the window has what is certainly in it, and nothing that is not.
+        // Now that no thread adds, the window must contain all events that are certainly inside,
+        // and none that is certainly outside.
         let mut check = |now: u64| {
             let certain = events.iter().filter(|(before, _)| *before > now - WINDOW).count();
             let possible = events.iter().filter(|(_, after)| *after > now - WINDOW).count();
@@ -382,7 +383,7 @@ fn windows_are_exact_while_threads_add() {
     assert_eq!(counter.count(), 0);
 }
 
-// Miri refuses the system call by which threads wait in parking_lot.
+// Miri refuses the system call that parking_lot uses to wait.
 #[cfg(not(miri))]
 #[test]
 fn exact_numbers_its_callers_while_others_add() {
