@@ -1,6 +1,6 @@
-//! A batch job, which ends before it could be scraped. It pushes its metrics to a Pushgateway:
-//! `cargo run --example batch --features push -- http://localhost:9091`. Without the URL, it prints
-//! them.
+//! A batch job that ends before it can be scraped, so it pushes its metrics to a Pushgateway. You
+//! can run it with `cargo run --example batch --features push -- http://localhost:9091`. Without
+//! the URL, it prints them.
 
 use std::error::Error;
 

@@ -1,5 +1,6 @@
-//! Counts requests by three labels through bound handles: an update through a bound handle does not
-//! search for the series. `cargo run --example labels --features http`.
+//! Counts requests by three labels through bound handles, because an update through a bound handle
+//! need not search for the series. You can run it with `cargo run --example labels --features
+//! http`.
 
 use http::{Method, StatusCode};
 use quipu::{Registry, counter};

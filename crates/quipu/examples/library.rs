@@ -13,7 +13,7 @@ struct PoolMetrics {
     in_use: IntGauge,
 }
 
-/// A connection pool, as a library might have.
+/// A connection pool, as an example of a library.
 struct Pool {
     metrics: PoolMetrics,
 }

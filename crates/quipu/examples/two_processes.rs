@@ -1,5 +1,5 @@
 //! Two processes count in one file. The counts outlive both of them, and each of them can show the
-//! counts of all: run `cargo run --example two_processes` several times.
+//! counts of all. To see this, run `cargo run --example two_processes` several times.
 
 use std::error::Error;
 use std::process::Command;

@@ -13,7 +13,7 @@ struct Counting;
 
 thread_local!(static COUNT: Cell<u64> = const { Cell::new(0) });
 
-// SAFETY: it forwards all calls to the system's allocator.
+// SAFETY: this forwards all calls to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = COUNT.try_with(|count| count.set(count.get() + 1));

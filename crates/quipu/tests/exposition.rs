@@ -1,5 +1,5 @@
-//! The exposition formats: every kind in every format, byte for byte; label values of any text; and
-//! scrapes that are read slowly.
+//! The exposition formats: every kind in every format, byte for byte; label values with any
+//! characters; and scrapes that are read slowly.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
     series.group(1).start(Timestamp(1_500_000_000))
 }
 
-/// Another program chose it.
+/// Another program can choose the unit.
 #[test]
 fn a_unit_forges_no_line() {
     let family = family("t_s", Kind::Gauge, &[]).unit("s\nforged 1");

@@ -1,5 +1,6 @@
-//! Forks a child while another thread of its parent uses something for the first time. Lazy
-//! initialization must not take a lock then, which would stay locked in the child forever.
+//! Forks a child while another thread of its parent uses some code for the first time. Lazy
+//! initialization must not take a lock then, because this lock would stay locked in the child
+//! forever.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -10,7 +11,7 @@ use quipu::label::Values;
 use quipu::{CounterFamily, Description, Histogram, Registry};
 use quipu_segment::Segment;
 
-/// A child that has not ended after this time is taken to hang.
+/// After this time, we assume that a child hangs.
 const PATIENCE_SECONDS: u32 = 20;
 const FORKS: u32 = 100;
 
@@ -25,7 +26,7 @@ fn children_of_forks_during_the_first_use_count() {
         family.inc(&Values(&["new"]));
         assert!(!registry.text().is_empty());
     };
-    // This process itself uses nothing, so that each child's use is the first one.
+    // This process itself makes no use of the code, because each child's use must be the first one.
     for trial in 0..FORKS {
         let status = in_child(|| {
             let (is_there, go) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -53,10 +54,10 @@ fn children_of_forks_during_the_first_use_count() {
     }
 }
 
-/// Runs `work` in a child, and returns the status with which the child ended.
+/// Runs `work` in a child, and returns the status of the ended child.
 fn in_child(work: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child only does what this library allows in a child of a threaded process, and
-    // exits.
+    // SAFETY: the child only makes calls that this library allows in a child of a threaded process,
+    // and exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: there is no handler: the signal ends the child.

@@ -109,7 +109,7 @@ fn a_child_records_when_it_asks_and_its_parent_has_ended() {
         eventually("the parent records", || is_writing(&recording));
         let child = Child::start(|| {
             let is_parents = !is_writing(&recording);
-            // It has no thread here to wait for.
+            // There is no thread to wait for in this process.
             drop(recording.take());
             let own = registry.record(&options).unwrap();
             let is_first = own.is_writing();
@@ -174,7 +174,7 @@ fn a_recorder_takes_no_signals_but_those_of_its_faults() {
     });
 }
 
-/// What the system says of each thread of this process that records.
+/// Returns the state of each thread of this process that records.
 fn recorders() -> Vec<String> {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
     let status = |thread: std::io::Result<std::fs::DirEntry>| {

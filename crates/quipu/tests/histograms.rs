@@ -1,5 +1,5 @@
-//! Histograms in both layouts: with pairs of a sum and a count in a family that has lanes, and with
-//! one sum in a family with dynamic labels, with many buckets, or with native ones.
+//! Histograms in both layouts: with pairs of a sum and a count in a family in lanes, and with one
+//! sum in a family with dynamic labels, with many buckets, or with native ones.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 #[cfg(target_os = "linux")]
@@ -64,7 +64,7 @@ impl Seen {
     }
 }
 
-/// The number of pairs of the family with that name.
+/// Returns the number of pairs of the family with this name.
 fn pairs(registry: &Registry, name: &str) -> u8 {
     let families = registry.segment().families().unwrap();
     families.iter().find(|family| family.schema().name == name).unwrap().schema().pairs
@@ -170,7 +170,7 @@ proptest! {
     }
 }
 
-/// An old file is read by what it states, whichever layout the library prefers.
+/// An old file is read by its stated layout, whichever layout the library prefers.
 #[test]
 fn a_file_of_each_layout_is_read_when_it_is_opened_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -265,7 +265,7 @@ fn threads_that_are_moved_between_cpus_count_and_add_up_all_observations() {
             .map(|_| {
                 let ids = ids.clone();
                 scope.spawn(move || {
-                    // SAFETY: it has no preconditions.
+                    // SAFETY: this call requires no preconditions.
                     ids.send(unsafe { libc::gettid() }).unwrap();
                     for i in 0..TURNS {
                         single.observe(value(i));

@@ -99,7 +99,7 @@ impl Gateway {
                 .spawn()
                 .expect("prometheus-pushgateway; `make test` installs it");
             let mut gateway = Self(child);
-            // The gateway exits if another process has taken the port meanwhile.
+            // The gateway exits if another process takes the port first.
             while gateway.0.try_wait().unwrap().is_none() {
                 if TcpStream::connect(address).is_ok() {
                     return (gateway, address);

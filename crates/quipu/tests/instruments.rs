@@ -1,4 +1,4 @@
-//! Instruments and families: a scrape sees what they count.
+//! Instruments and families: a scrape sees all updates.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;
@@ -318,15 +318,16 @@ fn exemplars_are_kept_and_replaced() {
     assert_eq!(check.0, 1);
 }
 
-/// Label values that come and go take no more memory than those that exist at once, including the
-/// memory beside their cells; and no data of removed series is shown.
+/// If label values appear and disappear, this takes no more memory than the values that exist at
+/// once. This includes the memory outside their cells. No data of removed series is shown.
 #[test]
 #[cfg(not(miri))]
 fn what_removed_series_had_beside_them_is_used_again() {
     let registry = Registry::new();
     let native = about("n").labels(["k"]).native(3).native_buckets(20).exemplars();
     let native: HistogramFamily<[&str; 1]> = registry.register(native).unwrap();
-    // The window is so long that no age ends meanwhile: the next age would take more tables.
+    // The window is so long that no age ends during the test, because the next age would take more
+    // tables.
     let summary = about("s").labels(["k"]).quantiles([0.5]).window(Duration::from_secs(1 << 26));
     let summary: SummaryFamily<[&str; 1]> = registry.register(summary).unwrap();
     let counter: CounterFamily<[&str; 1]> =
@@ -354,7 +355,7 @@ fn what_removed_series_had_beside_them_is_used_again() {
         used.push(registry.segment().used());
     }
     assert!(used[1..].windows(2).any(|pair| pair[0] == pair[1]), "{used:?}");
-    // A reused table has the finest schema again, and no data of other series.
+    // A reused table starts with the finest schema again, and without data of other series.
     native.observe(&["a"], 1.0);
     native.observe(&["a"], 1.1);
     summary.observe(&["a"], 3.0);
@@ -439,7 +440,7 @@ fn a_reopened_file_counts_on_and_refuses_other_kinds() {
     assert_eq!(lines(&registry), ["c{} 4", "f{k=a} 1"]);
 }
 
-/// Two metrics of the same name with counts of their own, as in Python's registries.
+/// Two metrics of the same name with separate counts, like in Python's registries.
 #[test]
 fn a_family_apart_is_shown_by_its_source_alone() {
     type Texts = quipu::Family<Counter, quipu::label::Values<'static>>;
@@ -464,7 +465,7 @@ fn a_family_apart_is_shown_by_its_source_alone() {
     assert_eq!(std::str::from_utf8(encoder.buffer()).unwrap(), expected);
 }
 
-/// Metrics from outside: the series of one name have different labels.
+/// Metrics that other programs send: the series of one name can carry different labels.
 #[test]
 fn variants_of_a_name_are_one_metric() {
     type Texts<I> = quipu::Family<I, quipu::label::Values<'static>>;
@@ -484,10 +485,10 @@ fn variants_of_a_name_are_one_metric() {
         page.inc(&labels(&["/"]));
         user.inc(&labels(&["/", "ada"]));
         none.inc(&labels(&[]));
-        // The same again is the same family, also while the first one is there.
+        // The same description returns the same family, even while the first one exists.
         let again: Texts<Counter> = registry.register(of(&["page"])).unwrap();
         again.inc(&labels(&["/"]));
-        // Beyond the limit, each variant has an overflow series.
+        // Beyond the limit, each variant counts in an overflow series.
         page.inc(&labels(&["/x"]));
         user.inc(&labels(&["/x", "bert"]));
         // These contradict the first variant: one of another type, and one with equal labels.
@@ -518,7 +519,7 @@ fn variants_of_a_name_are_one_metric() {
     }
 }
 
-/// What comes in from outside does not hide a metric of the program, whichever was there first.
+/// A metric that other programs send cannot hide a metric of the program, whichever was first.
 #[test]
 fn a_registered_name_precedes_its_variants() {
     type Texts<I> = quipu::Family<I, quipu::label::Values<'static>>;

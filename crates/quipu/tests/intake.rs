@@ -1,5 +1,6 @@
-//! Metrics from outside: what is added, followed, set and observed is shown; what cannot be taken
-//! is refused with a reason; and all of it is there again when the file is opened again.
+//! Metrics that other programs send: values that are added, followed, set and observed are shown;
+//! values that cannot be taken are refused with a reason; and a reopened file still contains all of
+//! them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -53,7 +54,7 @@ fn shapes() -> [(&'static str, Shape); 3] {
     ]
 }
 
-/// Waits for what time brings about.
+/// Waits until a condition becomes true.
 fn wait_until(mut condition: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !condition() {
@@ -230,7 +231,7 @@ fn a_reopened_file_has_all_series() {
     // One makes a family that the other then finds.
     first.take(metric("n"), &[("l", "1")], &InputValue::Counter(1.0), Mode::Add, None).unwrap();
     second.take(metric("n"), &[("l", "1")], &InputValue::Counter(1.0), Mode::Add, None).unwrap();
-    // The same source goes on.
+    // The same source continues.
     first.take(metric("f"), &[], &InputValue::Counter(10.0), Mode::Follow, start).unwrap();
     has(&registry, &["a{l=\"1\"} 4", "n{l=\"1\"} 2", "f 10", "g{a=\"\",job=\"x\"} 1", "g 1"]);
     assert_eq!((second.usage().series, second.usage().families), (5, 5));
@@ -246,7 +247,7 @@ fn a_reopened_file_has_all_series() {
 
 #[test]
 fn a_gauge_that_is_set_to_the_same_value_does_not_expire() {
-    // A machine that stops this process for longer than the expiry proves nothing: start again.
+    // If the machine stops this process for longer than the expiry, we learn nothing: start again.
     while !set_until_another_expires(Duration::from_millis(300)) {}
 }
 
@@ -309,7 +310,7 @@ fn a_group_is_replaced_hidden_and_shown_again() {
     assert!(count == 1 && read[0].contains("3.5"), "{read:?}");
     intake.take(grouped("c"), &labels, &InputValue::Counter(1.0), Mode::Add, None).unwrap();
     has(&registry, &["c{job=\"x\"} 4.5"]);
-    // Other buckets replace the old ones, and another group may have the old ones.
+    // Other buckets replace the old ones, but another group can use the old ones.
     let narrow = [(1.0, 1.0), (f64::INFINITY, 0.0)];
     let wide = [(2.0, 1.0), (f64::INFINITY, 0.0)];
     let mut take = |job: &str, buckets: &[(f64, f64)]| {
@@ -340,7 +341,7 @@ fn no_two_metrics_have_samples_of_one_name() {
     assert_eq!(set("c_total", &InputValue::Unknown(1.0)), Err(Rejection::Collision));
     set("c_created", &InputValue::Gauge(1.0)).unwrap();
     assert_eq!(registry.text().matches("# TYPE").count(), 4);
-    // The other metric is named, and is that of the last refusal.
+    // The error names the other metric, and belongs to the last refusal.
     let why = |intake: &Intake, rejection| intake.explain(rejection).to_string();
     for (name, input, other) in [
         ("a", &histogram, "\"a_sum\" (gauge), has samples named \"a_sum\""),
@@ -396,7 +397,7 @@ fn a_later_help_is_shown_and_kept() {
         take(&mut one, "c_total", "a", "Other.");
         has(&registry, &["# HELP c_total The c.", "c_total{a=\"1\"} 4"]);
         assert_eq!((one.usage(), usage.series, usage.families), (usage, 1, 2));
-        // A help of other label sets is that of the name.
+        // If other label sets provide a help, the name gets this help.
         take(&mut one, "d_total", "a", "");
         take(&mut one, "d_total", "b", "The d.");
         has(&registry, &["# HELP d_total The d."]);
@@ -410,7 +411,7 @@ fn a_later_help_is_shown_and_kept() {
     assert_eq!(again.usage().families, 4);
 }
 
-/// A suffix with nothing before it is the whole name.
+/// A suffix without a stem is the whole name.
 #[test]
 fn a_counter_may_be_called_like_the_suffix() {
     let registry = Registry::new();

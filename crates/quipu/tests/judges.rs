@@ -31,7 +31,7 @@ enum Mode {
     Busy,
 }
 
-/// One metric of each kind, with labels and help texts that are hard to encode.
+/// One metric of each kind, with labels and help strings that are hard to encode.
 fn registry() -> Registry {
     let registry = Registry::new();
     let about = |name: &str| Description::new(name, "A \"help\" with \\ and\na second line.");
@@ -188,7 +188,7 @@ fn pythons_parsers_read_the_right_numbers() {
 }
 
 /// Metrics for the newest parsers only: names beyond ASCII, every kind with all its options, and
-/// families that other programs may have written.
+/// families that other programs can write.
 fn hard_registry() -> Registry {
     let registry = registry();
     let about = |name: &str| Description::new(name, "Ends in a carriage return\r\n\r");
@@ -220,7 +220,7 @@ fn hard_registry() -> Registry {
     registry
 }
 
-/// A collector of values that no instrument has.
+/// A collector of values that no instrument can produce.
 struct Foreign;
 
 impl Collector for Foreign {
@@ -257,7 +257,7 @@ fn the_servers_parsers_read_back_every_sample() {
     let escapings = [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values];
     for format in formats {
         for escaping in escapings {
-            // Version 0.0.4 has no quoted names.
+            // Version 0.0.4 cannot represent quoted names.
             if format == Format::Text && escaping == Escaping::AllowUtf8 {
                 continue;
             }

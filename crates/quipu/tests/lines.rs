@@ -1,6 +1,6 @@
-//! Every line of the text formats, for random families: a plain renderer, which keeps nothing from
-//! series to series, writes the same bytes. A registry's next scrape writes the same page as a new
-//! encoder, whatever changed between the two.
+//! Every line of the line-based formats, for random families: a plain renderer, which keeps no
+//! state from series to series, writes the same bytes. A registry's next scrape writes the same
+//! page as a new encoder, whatever changed between the two.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 #![cfg(feature = "derive")]
 
@@ -56,7 +56,7 @@ const NAMES: [&str; 6] = ["x", "x_y_seconds", "a.b", "caf\u{e9}", "q\"\\\nx", "x
 const LABELS: [&str; 5] = ["kind", "user.name", "\u{e9}", "a:b", "q\"\\"];
 const VALUES: [&str; 6] =
     ["", "a", "x\"\\\ny", "caf\u{e9}", "a value of some more than thirty-two bytes", "\\"];
-/// Numbers with their texts.
+/// Numbers and their spelling.
 const NUMBERS: [(Number, &str); 11] = [
     (Number::Unsigned(0), "0"),
     (Number::Unsigned(9), "9"),
@@ -115,7 +115,7 @@ impl Row {
         let positive = self.bounds.iter().filter(|bound| (0.0..=1.0).contains(*bound));
         let quantiles: Vec<_> = positive.map(|bound| (*bound, 0.25)).collect();
         let number = self.number;
-        // The text of a larger sum has an exponent.
+        // A larger sum is written with an exponent.
         let sum = Some(number.as_f64()).filter(|sum| sum.abs() < 1e15).unwrap_or(0.25);
         let value = match kind {
             Kind::Counter => Value::Counter { total: number, exemplar },
@@ -164,7 +164,7 @@ fn family(random: &mut Random, number: usize, encoder: &mut Encoder, plain: &mut
     }
 }
 
-/// The text of a number.
+/// Returns the spelling of a number.
 fn number(number: Number) -> String {
     let is_same = |known: &Number| match (*known, number) {
         (Number::Float(one), Number::Float(other)) => one.to_bits() == other.to_bits(),

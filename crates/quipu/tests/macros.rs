@@ -10,7 +10,7 @@ fn value(sample: &str, labels: &[(&str, &str)]) -> Option<f64> {
     Registry::global().value(sample, labels)
 }
 
-/// The total of the registration errors of a metric whose error contains a text.
+/// Returns the sum of the registration errors of a metric whose error contains a string.
 fn errors(metric: &str, part: &str) -> f64 {
     let text = Registry::global().text();
     let start = format!("quipu_registration_errors_total{{metric=\"{metric}\",error=\"");
@@ -56,7 +56,7 @@ fn labels_have_values_of_any_type() {
     assert_eq!(value("requests_total", &get), Some(2.0));
     let post = [("method", "post"), ("status", "200"), ("path", "/"), ("ok", "false")];
     assert_eq!(value("requests_total", &post), Some(1.0));
-    // Another macro has other types, and temporary values.
+    // Another macro uses other types, and temporary values.
     let n = 100;
     let status = counter!(
         "requests", "Requests.", limit = 100,

@@ -1,4 +1,4 @@
-//! The options with which a registry is created.
+//! The options for a new registry.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;

@@ -37,8 +37,8 @@ fn put(encoder: &mut Encoder, family: &FamilyHeader<'_>, value: Value<'_>) {
     encoder.series(family, &Series::new(Texts::new(&texts), value));
 }
 
-/// Writes a page with families before, between and after which all is well. Returns the rules that
-/// are broken, after Prometheus' parser has read the page.
+/// Writes a page with valid families before, between and after the given ones. Returns the broken
+/// rules, after Prometheus' parser read the page.
 fn broken(
     format: Format,
     escaping: Escaping,
@@ -145,8 +145,8 @@ fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
     assert_eq!(encoder.omissions().families().collect::<Vec<_>>(), [("x", Rule::LabelNames)]);
 }
 
-/// In OpenMetrics 1.0, `x_total` of two counters is one name, and the label `quipu_name` keeps
-/// their series apart.
+/// In OpenMetrics 1.0, `x_total` of two counters is one name, and the label `quipu_name`
+/// distinguishes their series.
 #[test]
 fn no_series_has_the_label_that_a_second_counter_gets() {
     const NAMED: &[Label<'_>] = &[Label::new("quipu_name")];

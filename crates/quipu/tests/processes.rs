@@ -30,7 +30,7 @@ fn family(registry: &Registry, aggregation: Aggregation) -> Labelled {
     registry.register(description("g", aggregation).labels(["path"])).unwrap()
 }
 
-/// A child that has done `work`, and stays alive.
+/// Starts a child that does `work`, and then stays alive.
 fn living(work: impl FnOnce()) -> Child {
     let ready = anonymous().counter("ready", "").unwrap();
     let child = Child::start(|| {
@@ -42,7 +42,7 @@ fn living(work: impl FnOnce()) -> Child {
     child
 }
 
-/// Does `work` in a child, and waits until the child has ended.
+/// Does `work` in a child, and waits until the child ended.
 fn ended(work: impl FnOnce()) {
     let child = Child::start(|| {
         work();
@@ -61,7 +61,7 @@ fn value(registry: &Registry) -> Option<f64> {
 fn values_are_put_together() {
     alone("values_are_put_together", || {
         use Aggregation::*;
-        // This process sets 5, a living one 2, one that has ended 11, and one that was killed -3.
+        // This process sets 5, a living one 2, one that ended 11, and one that was killed -3.
         let cases = [
             (Min, Some(-3.0), -3.0),
             (LiveMin, Some(2.0), 5.0),
@@ -170,7 +170,7 @@ fn a_gauge_of_processes_is_combined_for_each_label_set() {
         assert!(gauge.remove(&Values(&["b", "/x"])).unwrap());
         assert!(!gauge.remove(&Values(&["b", "/x"])).unwrap());
         assert_eq!(lines(&registry.text(), "g"), [expected[0], expected[1]]);
-        // An unknown value, and a wrong number of values, go to the overflow series.
+        // An unknown value, and a wrong number of values, are counted in the overflow series.
         gauge.set(&Values(&["c", "/x"]), 7.0);
         gauge.set(&Values(&["a"]), 7.0);
         gauge.set(&Values(&["a", "b", "c"]), 7.0);

@@ -1,4 +1,5 @@
-//! What is exposed in each format is read back by `quipu-wire`, and is the same in all formats.
+//! Expositions in each format can be read back by `quipu-wire`, and all formats give the same
+//! result.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 #![cfg(feature = "derive")]
@@ -23,7 +24,7 @@ enum Mode {
     Busy,
 }
 
-/// Family and labels, and the value as text.
+/// Maps family and labels to the value.
 type Rows = BTreeMap<String, String>;
 
 /// The metrics of a registry as they are read in this format.
@@ -123,7 +124,7 @@ proptest! {
         }
         let mut expected = BTreeMap::new();
         for ([path, user], count) in &counts {
-            // A label with an empty value is as one that is not there.
+            // A label with an empty value equals a missing label.
             let labels = [("path", path.as_str()), ("user", user)];
             let labels: Vec<_> = labels.into_iter().filter(|label| !label.1.is_empty()).collect();
             let row = format!("hits Counter {:?} {labels:?}", HELP);

@@ -150,7 +150,7 @@ fn every_kind_counts_in_two_processes() {
         assert!(lines(&registry.text(), "labelled").is_empty());
         all.labelled.inc(&Values(&["/x"]));
         assert_eq!(lines(&registry.text(), "labelled"), ["labelled_total{path=\"/x\"} 1"]);
-        // One process resets the registry, while the other one has handles.
+        // One process resets the registry, while the other one holds handles.
         let bound = all.observed.bind(&Values(&["/y"]));
         bound.observe(1.0);
         let reset = || {
@@ -229,7 +229,7 @@ fn a_dense_series_that_is_removed_begins_with_empty_buckets() {
     assert_eq!(family.bind(&Values(&["a"])).count(), 1);
 }
 
-/// Counts until long after the segment is full: no count is lost, and nothing fails.
+/// Counts until long after the segment is full. No count is lost, and no call fails.
 fn fill(registry: &Registry) {
     let new = |name: &str| Description::new(name, "").labels(["path"]);
     let counters: CounterFamily<Values> = registry.register(new("counters")).unwrap();
@@ -283,7 +283,7 @@ fn a_full_disk_fails_nothing() {
     alone("a_full_disk_fails_nothing", || {
         let directory = tempfile::tempdir().unwrap();
         let at = std::ffi::CString::new(directory.path().to_str().unwrap()).unwrap();
-        // SAFETY: all arguments are NUL-terminated texts.
+        // SAFETY: all arguments are NUL-terminated strings.
         let mounted = unsafe {
             libc::mount(
                 c"tmpfs".as_ptr(),
@@ -306,7 +306,7 @@ fn a_full_disk_fails_nothing() {
     });
 }
 
-/// The text of a copy of a file.
+/// Returns the page of a copy of a file.
 fn text_of(copy: Segment) -> String {
     let mut text = Vec::new();
     let registry = Registry::from_segment(copy);
@@ -315,7 +315,7 @@ fn text_of(copy: Segment) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// What the text formats and Prometheus' protobuf make of a copy of a file.
+/// Returns the copy of a file in Prometheus' formats.
 fn formats_of(path: &Path) -> Option<[Vec<u8>; 3]> {
     let copy = Segment::copy_of(path, &File::open(path).unwrap(), u64::MAX).ok()?;
     let registry = Registry::from_segment(copy);
@@ -326,7 +326,7 @@ fn formats_of(path: &Path) -> Option<[Vec<u8>; 3]> {
     }))
 }
 
-/// Makes a file with a counter and two process gauges that have a label of this value.
+/// Creates a file with a counter and two process gauges with a label of this value.
 fn file_with_label(path: &Path, value: &str) {
     let registry = Registry::open(path).unwrap();
     let new = |name: &str| Description::new(name, "").labels(["a"]);
@@ -346,7 +346,7 @@ fn a_file_that_lies_about_its_labels_forges_no_line() {
     file_with_label(&path, "v\"} 1\nforged 999\nz{q=\"");
     let whole = std::fs::read(&path).unwrap();
     let is_forged = |text: &[u8]| text.windows(8).any(|eight| eight == b"\nforged ");
-    // The bit that says that no text needs an escape, of each word: one of them is a series' own.
+    // The bit of each word that is set if no string needs an escape. Some word belongs to a series.
     let escape_free = 1_u64 << 19;
     let mut shown = 0;
     for (at, word) in whole.as_chunks::<8>().0.iter().enumerate() {
@@ -386,7 +386,7 @@ fn a_file_whose_labels_are_not_utf_8_keeps_no_exposition_from_being_utf_8() {
     }
 }
 
-/// Calls `test` with the text of copies during which `change` is called: at some word of each pass.
+/// Calls `test` with the page of copies during which `change` is called: at some word of each pass.
 fn copy_at_each(path: &Path, mut change: impl FnMut(u64), mut test: impl FnMut(String)) {
     let open = File::open(path).unwrap();
     let mut words = 0;
@@ -404,7 +404,7 @@ fn copy_at_each(path: &Path, mut change: impl FnMut(u64), mut test: impl FnMut(S
     }
 }
 
-/// Checks that the labels of each exemplar are those of its value, and returns the number of
+/// Checks that the labels of each exemplar belong to its value, and returns the number of
 /// exemplars.
 fn whole_exemplars(text: &str) -> usize {
     let exemplars = text.lines().filter_map(|line| line.split_once(" # "));
@@ -435,7 +435,7 @@ fn an_exemplar_of_a_copy_is_whole() {
         n += 7;
         keep(&counter, n);
     };
-    // What was written last stays until the copy is read: nothing is omitted.
+    // The last written exemplar stays until the copy is read, so it is never omitted.
     copy_at_each(&path, change, |text| assert_eq!(whole_exemplars(&text), 1, "{text}"));
     // Threads that write all the time.
     let is_over = AtomicBool::new(false);
@@ -480,14 +480,14 @@ fn a_native_histogram_of_a_copy_has_all_of_its_tables() {
     copy_at_each(&path, change, |text| {
         let line = lines(&text, "h_count").remove(0).to_owned();
         let count: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
-        // All that was there before the copy is in it.
+        // The copy contains all observations from before the copying.
         assert!((last..=observed.get()).contains(&count), "{line}, and {last} before");
         last = observed.get();
     });
 }
 
-/// Series with exemplars and native buckets, which come and go, and of which others take the
-/// records.
+/// Series with exemplars and native buckets, which appear and disappear, and whose records other
+/// series take over.
 #[test]
 fn a_copy_shows_no_series_with_the_values_of_another() {
     let directory = tempfile::tempdir().unwrap();
@@ -502,7 +502,7 @@ fn a_copy_shows_no_series_with_the_values_of_another() {
     (1..=60).for_each(observe);
     let mut next = 61;
     let mut change = |_: u64| {
-        // All of them, so that records are reused.
+        // All of them, because this makes the segment reuse records.
         for name in next..next + 60 {
             family.remove(&Values(&[&(name - 60).to_string()])).unwrap();
         }
@@ -524,7 +524,7 @@ fn a_copy_shows_no_series_with_the_values_of_another() {
     });
 }
 
-/// Processes set a gauge and end, one after the other, while scrapes fold what they left.
+/// Processes set a gauge and end, one after the other, while scrapes fold their values.
 #[test]
 fn a_copy_shows_the_counts_of_ended_processes_once() {
     alone("a_copy_shows_the_counts_of_ended_processes_once", || {

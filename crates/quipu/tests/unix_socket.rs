@@ -77,12 +77,12 @@ fn a_path_is_taken_over_only_from_a_process_that_has_ended() {
     refused(&path, "another process listens on it");
     assert!(asks_at(&path));
     drop(server);
-    // As a process that was killed leaves it.
+    // Leaves the path like a process that was killed.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let server = serve_unix(&path, &registry).unwrap();
     assert!(asks_at(&path));
-    // The path becomes that of another file.
+    // Another file takes the path.
     fs::remove_file(&path).unwrap();
     fs::write(&path, "precious").unwrap();
     drop(server);
@@ -109,7 +109,7 @@ fn a_child_of_a_fork_leaves_its_parents_servers_alone() {
         assert!(child.wait());
         assert!(asks_at(&path));
         assert!(asks(TcpStream::connect(address).unwrap()));
-        // A worker may have a server of its own.
+        // A worker can start a separate server.
         let own = directory.path().join("worker.sock");
         let child = Child::start(|| {
             let server = serve_unix(&own, &registry).unwrap();

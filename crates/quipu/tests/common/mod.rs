@@ -5,8 +5,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Runs `work` in a separate process in which no other test runs: this test binary is started again
-/// with the test of that name only.
+/// Runs `work` in a separate process without other tests: this starts the test binary again, with
+/// only the test of this name.
 pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     if std::env::var("QUIPU_ALONE").is_ok() {
         return work();
@@ -52,7 +52,7 @@ impl Child {
     }
 
     pub(crate) fn kill(self) {
-        // SAFETY: it is a child of this process, and nothing else waits for it.
+        // SAFETY: this is a child of this process, and no other code waits for this child.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
         assert!(!self.wait(), "it was killed");
     }
@@ -88,7 +88,7 @@ pub(crate) fn eventually(condition: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The lines of samples in a text format that start with `name`.
+/// Returns the lines of samples that start with `name`.
 pub(crate) fn lines(text: &str, name: &str) -> Vec<String> {
     let is_sample = |line: &&str| line.starts_with(name) && !line.starts_with('#');
     text.lines().filter(is_sample).map(str::to_owned).collect()

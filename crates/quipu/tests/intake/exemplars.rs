@@ -1,4 +1,5 @@
-//! Exemplars from outside: which are kept, where they are seen, and when they go.
+//! Exemplars that other programs send: which of them are kept, where you can see them, and when
+//! they are dropped.
 
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,11 +10,12 @@ use quipu::snapshot::{Exemplar, FamilyHeader, Series, Sink, Timestamp, Value};
 
 use super::{intake, metric, open_metrics};
 
-/// A second of Unix time, before now: older times than 49 days are not kept.
+/// A second of Unix time, before now. We cannot use older times than 49 days, because they are not
+/// kept.
 static BEGIN: LazyLock<u64> =
     LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - 1000);
 
-/// The exemplars that a snapshot has beside values: name, labels, value, and seconds since `BEGIN`.
+/// The exemplars in a snapshot, outside of values: name, labels, value, and seconds since `BEGIN`.
 #[derive(Default)]
 struct Seen(Vec<String>);
 
@@ -58,10 +60,10 @@ fn exemplars_of_gauges_and_of_values_without_a_type_are_kept() {
     let ada = [("user", "ada")];
     for (name, labels, exemplar, is_kept) in [
         ("level", &room[..], exemplar(&ada, 1.5, 50), true),
-        // It is late.
+        // This exemplar is late.
         ("level", &room, exemplar(&[("user", "eve")], 9.0, 40), true),
         ("odd", &[], exemplar(&ada, f64::NAN, 60), true),
-        // The family was made without room for one, and summaries have none.
+        // The family was made without room for exemplars, and summaries keep none.
         ("plain", &[], exemplar(&ada, 1.0, 60), false),
         ("took", &[], exemplar(&ada, 1.0, 60), false),
         ("level", &[("room", "b")], exemplar(&ada, 1.0, 60), false),
@@ -70,13 +72,13 @@ fn exemplars_of_gauges_and_of_values_without_a_type_are_kept() {
     }
     let both = ["level a,user,ada 1.5 50", "odd user,ada NaN 60"];
     assert_eq!(seen(&registry), both);
-    // Strict parsers refuse them in text.
+    // Strict parsers refuse them in OpenMetrics.
     let text = open_metrics(&registry);
     assert!(!text.contains("ada"), "{text}");
     drop((kept, registry));
     let registry = open();
     assert_eq!(seen(&registry), both);
-    // One without labels.
+    // An exemplar without labels.
     let mut kept = intake(&registry);
     assert!(kept.exemplify("odd", &[], &exemplar(&[], f64::INFINITY, 61)).unwrap());
     assert_eq!(seen(&registry), [both[0], "odd  inf 61"]);

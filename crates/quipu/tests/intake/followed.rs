@@ -1,4 +1,4 @@
-//! Totals of sources that restart, send again, and come beside increments.
+//! Totals of sources that restart, send again, and share a series with increments.
 
 use quipu::Registry;
 use quipu::intake::{InputValue, Intake, Metric, Mode, Order, Rejection, Shape};
@@ -6,7 +6,7 @@ use quipu::snapshot::{Native, Timestamp};
 
 use super::{has, intake, metric, observation, observed};
 
-/// Makes times of a number of nanoseconds after a moment that has just passed.
+/// Returns times of a number of nanoseconds after a moment in the recent past.
 fn times() -> impl Fn(u64) -> Option<Timestamp> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     move |n| Some(Timestamp(now.as_nanos() as u64 - 100 + n))
@@ -27,11 +27,11 @@ fn totals_of_sources_that_restart_only_grow() {
     follow(7.0, None, "7");
     // Without a start, less is a restart.
     follow(2.0, None, "9");
-    // The first start says nothing about what was before.
+    // The first start does not show what the source counted before.
     follow(3.0, Some(100), "10");
     // A later start is a restart, though the total is greater.
     follow(4.0, Some(200), "14");
-    // Late values of the old source, and of the new one, change nothing.
+    // Late values of the old source, and of the new one, are ignored.
     follow(3.0, Some(100), "14");
     follow(3.0, Some(200), "14");
     follow(6.0, Some(200), "16");
@@ -54,11 +54,11 @@ fn a_repeated_total_counts_once_without_a_start_time() {
     has(&registry, &["c_total 100"]);
     follow(5.0, time(3), None);
     has(&registry, &["c_total 105"]);
-    // A start that is far ahead says nothing: the next one counts.
+    // A start that is far ahead is ignored: the next one counts.
     follow(6.0, time(4), time(10_u64.pow(18)));
     follow(7.0, time(5), time(0));
     has(&registry, &["c_total 107"]);
-    // Others add beside what the source counts.
+    // Other senders add to the same series.
     let grouped = Metric { grouped: true, ..metric("g") };
     for (n, mode) in [(1000.0, Mode::Set), (1.0, Mode::Add), (2.0, Mode::Add)] {
         intake.take(grouped, &[], &InputValue::Counter(n), mode, None).unwrap();
@@ -96,7 +96,7 @@ fn a_source_may_change_its_buckets() {
     classic("a", 2.0);
     has(&registry, &["h_bucket{pod=\"a\",le=\"2\"} 1", "h_bucket{pod=\"b\",le=\"1\"} 1"]);
     assert!(!registry.text().contains("h_bucket{pod=\"a\",le=\"1\"}"));
-    // What is known of the type precedes what was not.
+    // A known type precedes an unknown one.
     intake.take(metric("u"), &[], &InputValue::Unknown(1.0), Mode::Set, None).unwrap();
     intake.take(metric("u"), &[], &InputValue::Gauge(2.0), Mode::Set, None).unwrap();
     has(&registry, &["# TYPE u gauge", "u 2"]);
@@ -248,7 +248,7 @@ fn increments_and_totals_of_one_name_add_up() {
         }
         has(&registry, &["took_bucket{a=\"b\",le=\"1\"} 13", "took_sum{a=\"b\"} 19"]);
         has(&registry, &["took_count{a=\"b\"} 16"]);
-        // A source with other labels has series that differ from all of these.
+        // A source with other labels creates different series.
         one.take(metric("hits_total"), &[], &InputValue::Counter(4.0), Mode::Follow, None).unwrap();
         has(&registry, &["hits_total 4", "hits_total{a=\"b\"} 12"]);
     }

@@ -1,4 +1,4 @@
-//! Families and series that were found before: they lead where a name and labels lead, or nowhere.
+//! Cached families and series: they lead to the same series as a name and labels, or to none.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use quipu::intake::{InputValue, Intake, Limits, Metric, Mode, Rejection, Spot};
 
 use super::{has, intake, metric, observation, observed, shapes, wait_until};
 
-/// Names, and the values that groups may have.
+/// Names, and the possible values of groups.
 const GROUPED: [(&str, InputValue<'static>); 3] = [
     ("c", InputValue::Counter(5.0)),
     ("g", InputValue::Gauge(5.0)),
@@ -32,7 +32,7 @@ fn a_handle_follows_what_happens_to_its_series() {
         assert_eq!(take(&mut intake, values), Ok(false), "{values:?}");
     }
     has(&registry, &["hits{a=\"1\",b=\"2\"} 3"]);
-    // It is removed, and another series may have its record.
+    // The series is removed, and another series can take over its record.
     assert_eq!(other.remove("hits", &labels).unwrap(), 1);
     assert_eq!(take(&mut intake, &["1", "2"]), Ok(false));
     other.take(hits, &[("a", "x"), ("b", "y")], &one, add, None).unwrap();
@@ -122,7 +122,7 @@ fn a_handle_of_groups_accepts_the_values_of_its_groups() {
         assert!(take(&mut intake, &["", "j"], Mode::Add));
         has(&registry, &[&shown(10)]);
         assert!(!take(&mut intake, &["j", ""], Mode::Set));
-        // What is hidden is shown in the usual way, which takes a lock.
+        // A hidden series is shown in the usual way, because this requires a lock.
         intake.hide_grouped(name, &labels).unwrap();
         assert!(!take(&mut intake, &["", "j"], Mode::Set));
         intake.take(grouped(name), &labels, &input, Mode::Set, None).unwrap();
@@ -155,7 +155,7 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
         };
         assert!(take(&intake, spot, Mode::Set) && take(&intake, spot, Mode::Add));
         has(&registry, &[&shown(name, 10.0)]);
-        // What is hidden is shown in the usual way; then it is there again.
+        // A hidden series is shown in the usual way; then it can be located again.
         intake.hide_grouped(name, &labels).unwrap();
         assert!(!take(&intake, spot, Mode::Set) && locate(&mut intake, &labels).is_none());
         intake.take(grouped(name), &labels, &input, Mode::Set, None).unwrap();
@@ -200,7 +200,7 @@ fn a_handle_leaves_series_that_expired_to_the_intake() {
     let is_own = |line: &str| line.starts_with("c ") || line.starts_with("g ");
     wait_until(|| !registry.text().lines().any(is_own));
     let [hidden, gone] = &handle;
-    // The name of the hidden one may be another metric's by now.
+    // Another metric can use the name of the hidden one by now.
     assert_eq!(intake.take_in(hidden, &[], &counter.1, counter.2), Ok(false));
     assert_eq!(intake.take_in(gone, &[], &gauge.1, gauge.2), Ok(false));
     for (metric, input, mode) in [counter, gauge] {

@@ -1,4 +1,4 @@
-//! What is refused and why, the limits on series and families, and names that are freed.
+//! Refusals and their reasons, the limits on series and families, and names that are freed.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn an_invalid_value_is_rejected_and_changes_nothing() {
     for name in ["", "__name__", "01234567890", "quipu_overflow"] {
         assert_eq!(take("a", &[(name, "x")], &one), Err(Rejection::LabelName), "{name:?}");
     }
-    // The samples of the formats have these.
+    // The samples of the formats use these names.
     let histogram = InputValue::Histogram { buckets: &[(f64::INFINITY, 1.0)], sum: 1.0 };
     let summary = InputValue::Summary { quantiles: &[(0.5, 1.0)], count: 1.0, sum: 1.0 };
     for (name, input) in [("le", &histogram), ("quantile", &summary)] {
@@ -51,7 +51,7 @@ fn an_invalid_value_is_rejected_and_changes_nothing() {
     take("a", &[("l", "1")], &one).unwrap();
     take("a", &[("l", "2")], &one).unwrap();
     assert_eq!(take("a", &[("l", "3")], &one), Err(Rejection::SourceSeries));
-    // What is there counts on.
+    // Existing series continue to count.
     take("a", &[("l", "1")], &one).unwrap();
     intake.set_source("another");
     let mut take = |name: &str, labels: &[(&str, &str)], input: &InputValue<'_>| {
@@ -85,7 +85,7 @@ fn a_name_that_is_reserved_once_escaped_is_refused() {
         assert_eq!(taken, Err(Rejection::LabelName), "{name}");
     }
     assert_eq!(registry.text(), "");
-    // These are only alike.
+    // These names are only alike.
     intake.take(metric("quip.u_x"), &[("\u{e9}\u{e9}", "1")], &one, Mode::Add, None).unwrap();
 }
 
@@ -129,7 +129,7 @@ fn series_of_a_metric_that_differ_only_in_escaped_labels_are_refused() {
             take(first).unwrap();
             let why = intake.explain(Rejection::Collision).to_string();
             assert!(why.contains(&format!("{:?}", first[0])) && why.contains("spelling"), "{why}");
-            // Once it is gone, another one may come.
+            // Once this series is removed, another one can take its place.
             let labels: Vec<_> = first.iter().map(|name| (*name, "1")).collect();
             assert_eq!(intake.remove("x", &labels).unwrap(), 1);
             let other = names[(i + 1) % names.len()];
@@ -172,7 +172,7 @@ fn hidden_series_make_room_as_soon_as_the_limit_is_reached() {
     }
     let taken = (0..100).filter(|number| take(&mut intake, *number).is_ok()).count();
     assert_eq!(taken, 70);
-    // Only hidden ones went.
+    // Only hidden ones were removed.
     let text = registry.text();
     assert_eq!(text.matches("g{job=").count(), 30, "{text}");
     assert_eq!(intake.usage().series, 100);
@@ -203,7 +203,7 @@ fn a_source_that_makes_up_names_leaves_room_for_those_of_others() {
     let intake = Intake::new(&registry, limits).unwrap();
     let one = InputValue::Counter(1.0);
     let taken = std::sync::atomic::AtomicU64::new(0);
-    // The limit is that of the source, not that of a thread: clones share what is counted.
+    // The limit applies to the source, not to a thread: clones share the counts.
     for thread in 0..3 {
         let mut intake = intake.clone();
         intake.set_source("flood");
@@ -221,7 +221,7 @@ fn a_source_that_makes_up_names_leaves_room_for_those_of_others() {
     assert_eq!(taken.into_inner(), 6);
     let mut intake = intake.clone();
     intake.set_source("flood");
-    // What it has made takes more, also another series.
+    // The source can still update its existing metrics, and add a series.
     let take = |intake: &mut Intake, name: &str, label: &str| {
         intake.take(metric(name), &[("l", label)], &one, Mode::Add, None)
     };
@@ -250,7 +250,7 @@ fn a_later_help_counts_toward_the_families_of_its_source() {
         }
     }
     assert_eq!(intake.usage().families, 6);
-    // Another source has room for families, and for a help.
+    // Another source still finds room for families, and for a help.
     intake.set_source("neighbour");
     let helped = Metric { help: "Help.", ..metric(&names[4]) };
     intake.take(helped, &[], &one, Mode::Add, None).unwrap();
@@ -264,7 +264,7 @@ fn hidden_series_give_way_when_there_is_no_room() {
     let limits = Limits { series: 10, ..Limits::default() };
     let mut intake = Intake::new(&registry, limits).unwrap();
     let mut take = |pod: usize| {
-        // Long enough that a busy machine fills the limit before the first series expires.
+        // Long enough that even a busy machine can fill the limit before the first series expires.
         let brief = Metric { expiry: Some(Duration::from_secs(3)), ..metric("c") };
         let pod = pod.to_string();
         let one = InputValue::Counter(1.0);
@@ -294,10 +294,10 @@ fn names_that_are_no_longer_used_are_freed() {
         let (value, two) = (InputValue::Gauge(1.0), InputValue::Counter(2.0));
         intake.take(metric(&set), &[("a", "b")], &value, Mode::Set, None).unwrap();
         intake.take(metric(&added), &[], &two, Mode::Add, None).unwrap();
-        // With the last total of the source beside it.
+        // With the last total of the source next to the sum.
         intake.take(metric(&both), &[], &two, Mode::Add, None).unwrap();
         intake.take(metric(&both), &[], &two, Mode::Follow, None).unwrap();
-        // One that stays, with a help that came later.
+        // A family that stays, with a help that arrived later.
         intake.take(metric("kept"), &[], &two, Mode::Add, None).unwrap();
         let kept = Metric { help: "Kept.", ..metric("kept") };
         intake.take(kept, &[], &two, Mode::Add, None).unwrap();
@@ -338,7 +338,7 @@ fn exemplars_leave_room_for_series() {
     let series = intake.usage().series;
     assert!(kept > 100 && series > kept + 200, "{kept} of {series}");
     assert_eq!(intake.usage().exemplars, series - kept);
-    // One that is there is replaced.
+    // An existing exemplar is replaced.
     assert!(intake.exemplify("hits", &[("a", "0000")], &exemplar).unwrap());
     assert!(segment.used() > segment.limit() / 8 * 7);
 }

@@ -1,4 +1,4 @@
-//! Senders that labels do not tell apart, and increments that are sent again.
+//! Senders with the same labels, and increments that are sent again.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use quipu::snapshot::{Native, Timestamp};
 
 use super::{has, intake, metric};
 
-/// A metric whose values are points of streams, with the time of one.
+/// Returns a metric whose values are points of streams, with the time of one point.
 fn stream(name: &str, time: u64) -> Metric<'_> {
     Metric { streams: true, exemplars: true, time: Some(Timestamp(time)), ..metric(name) }
 }
@@ -25,7 +25,7 @@ fn follow(intake: &mut Intake, total: f64, start: u64, time: u64) -> Result<(), 
     )
 }
 
-/// Adds an increment with that time.
+/// Adds an increment with this time.
 fn add(
     intake: &mut Intake,
     name: &str,
@@ -71,7 +71,7 @@ fn an_increment_that_is_sent_again_counts_once() {
             "old_count{i=\"1\"} 9",
         ],
     );
-    // Other series, and increments without a time, have nothing to do with it.
+    // Other series, and increments without a time, are unaffected.
     let other = [("i", "2")];
     let one = InputValue::Counter(1.0);
     for time in [Some(Timestamp(100)), None, None] {
@@ -91,7 +91,7 @@ fn the_time_of_an_increment_costs_no_series_and_only_where_it_is_kept() {
     }
     assert_eq!(intake.usage().series, 1);
     has(&registry, &["c_total{i=\"1\"} 3"]);
-    // A family of other increments has no cell for it.
+    // The family of other increments contains no cell for the time.
     intake.take(metric("d_total"), &[("i", "1")], &one, Mode::Add, None).unwrap();
     for (time, taken) in [
         (100, Ok(())),
@@ -103,7 +103,7 @@ fn the_time_of_an_increment_costs_no_series_and_only_where_it_is_kept() {
     }
     has(&registry, &["d_total{i=\"1\"} 3"]);
     assert_eq!(intake.usage().series, 3);
-    // A removed series leaves nothing.
+    // A removed series leaves no times.
     intake.remove("d_total", &[("i", "1")]).unwrap();
     intake.remove("c_total", &[("i", "1")]).unwrap();
     intake.sweep().unwrap();
@@ -123,7 +123,7 @@ fn last_increments_and_senders_are_there_when_the_file_is_opened_again() {
         let mut intake = intake(&registry);
         let taken = if round == 0 { Ok(()) } else { Err(Rejection::Duplicate) };
         assert_eq!(add(&mut intake, "d_total", &one, 100), taken);
-        // Two senders are alive, and send what they sent before, too.
+        // Two senders are alive, and repeat their earlier totals, too.
         for time in [500, 510 + round] {
             follow(&mut intake, 7.0, 100, time).unwrap();
             follow(&mut intake, 5.0, 400, time).unwrap();
@@ -136,7 +136,7 @@ fn last_increments_and_senders_are_there_when_the_file_is_opened_again() {
 fn the_totals_of_senders_that_are_alive_add_up() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    // As two processes send that have the same identity, 100 each.
+    // Two processes with the same identity send 100 each.
     for (total, start, time, shown, overlaps) in [
         (16.0, 100, 150, "16", 0),
         (40.0, 200, 250, "56", 0),
@@ -147,7 +147,7 @@ fn the_totals_of_senders_that_are_alive_add_up() {
         (16.0, 100, 150, "160", 2),
         (40.0, 200, 250, "160", 2),
         (100.0, 100, 360, "200", 3),
-        // A third one, which began before both and had nothing to send.
+        // A third sender, which began before both but sends later.
         (3.0, 50, 370, "203", 4),
         // A sender that began later, whose clock shows an earlier time.
         (4.0, 300, 340, "207", 4),
@@ -206,7 +206,7 @@ fn senders_that_may_have_been_forgotten_are_refused() {
     const MINUTE: u64 = 60_000_000_000;
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    // One is followed and eight others have their places.
+    // One sender is followed, and eight others own their places.
     for round in 1..3 {
         for sender in 1..10 {
             follow(&mut intake, round as f64, sender, round * MINUTE + sender).unwrap();
@@ -239,8 +239,8 @@ fn a_sender_that_restarts_again_and_again_is_followed() {
     assert_eq!(intake.usage().series, 0);
 }
 
-/// Senders begin, send, send again and end in any order, and one thread after the other takes
-/// what they send.
+/// Senders begin, send, send again and end in any order. One thread after the other takes their
+/// totals.
 #[test]
 fn random_senders_lose_nothing_and_double_nothing() {
     let mut state = 1_u64;
@@ -254,7 +254,7 @@ fn random_senders_lose_nothing_and_double_nothing() {
         for (at, clone) in (0..3).zip([0, 0, 0]) {
             intakes[at] = intakes[clone].clone();
         }
-        // The starts of senders, with their totals; the last total that each has sent.
+        // The starts of senders, with their totals; and the last total that each of them sent.
         let (mut senders, mut sent) = (BTreeMap::new(), Vec::new());
         for time in 1000..1200 {
             if senders.len() < 6 && random(10) == 0 || senders.is_empty() {
@@ -289,7 +289,7 @@ fn a_source_without_room_for_places_still_restarts() {
     follow(&mut intake, 5.0, 100, 150).unwrap();
     follow(&mut intake, 3.0, 200, 250).unwrap();
     has(&registry, &["c_total{i=\"1\"} 8"]);
-    // It cannot be known by how much this one has grown.
+    // We cannot know how much this total has grown.
     assert_eq!(follow(&mut intake, 6.0, 100, 260), Err(Rejection::Series));
 }
 

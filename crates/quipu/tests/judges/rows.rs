@@ -22,7 +22,7 @@ pub(crate) struct Row {
     exemplars: Vec<(BTreeMap<String, String>, String, u64)>,
 }
 
-/// A sink that collects the rows that a format should have.
+/// A sink that collects the expected rows of a format.
 pub(crate) struct Rows {
     format: Format,
     escaping: Escaping,
@@ -182,7 +182,7 @@ impl Rows {
             add(self, f64::INFINITY, histogram.count, None);
         }
         let is_below_zero = histogram.buckets.first().is_some_and(|bucket| bucket.bound < 0.0);
-        // OpenMetrics 1.0 has no sum that may decrease.
+        // OpenMetrics 1.0 allows no sum that can decrease.
         if !is_below_zero || self.format != Format::OpenMetrics {
             self.sum_and_count(row, family, histogram.sum, histogram.count);
         }
@@ -211,7 +211,7 @@ impl Sink for Rows {
             Kind::Histogram => "histogram",
             Kind::Summary => "summary",
             Kind::Info if is_open_metrics => "info",
-            // Names of labels have no colon: the state set's label would not have its name.
+            // Names of labels must not contain a colon, but the state set's label would.
             Kind::StateSet if is_open_metrics && (has_utf8 || !family.name.contains(':')) => {
                 "stateset"
             }

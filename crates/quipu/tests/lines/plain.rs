@@ -1,4 +1,5 @@
-//! A renderer of the text formats that writes each line from its start.
+//! A renderer of the line-based formats. It writes each line from its start, because it must not
+//! share the encoder's caches.
 
 use std::fmt::Write;
 
@@ -246,7 +247,7 @@ impl Page {
 /// The only exemplar.
 const EXEMPLAR: &str = " # {id=\"7\"} 0.5 2.000000001";
 
-/// Whether a page can have the histogram.
+/// Whether a page can contain the histogram.
 fn is_sound(histogram: &HistogramValue<'_>) -> bool {
     histogram.buckets.last().is_none_or(|last| last.bound == f64::INFINITY)
 }
@@ -283,7 +284,7 @@ fn escaped(name: &str, is_plain: bool, colon: bool, escaping: Escaping) -> Strin
     name.chars().map(escape).fold(start.to_owned(), |name, part| name + &part)
 }
 
-/// A text in quotes.
+/// Returns a string in quotes.
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
