@@ -5,8 +5,8 @@
 //! cargo run --release --features redis --example redis -- redis://127.0.0.1/ 4 5
 //! ```
 //!
-//! The arguments are the server's address, the number of workers, and the seconds to count for. Run
-//! it on several machines, or several times in parallel.
+//! The arguments are the server's address, the number of workers, and the seconds to count for. You
+//! can run it on several machines, or several times in parallel.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -22,13 +22,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let workers: u32 = arguments.next().map_or(Ok(2), |text| text.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(3), |text| text.parse())?;
 
-    // Before the fork, so that all workers share its memory.
+    // Before the fork, because all workers must share its memory.
     let store = Options::new(url).namespace("example").open()?;
     let spec = Spec::new("requests", Kind::Counter).labels(["code", "path"]);
     let requests = store.metric(&spec)?;
     let end = Instant::now() + Duration::from_secs(seconds);
     for _ in 0..workers {
-        // SAFETY: the child only counts and exits; it needs nothing that a fork does not keep.
+        // SAFETY: the child only counts and exits; it needs only parts that a fork preserves.
         if unsafe { libc::fork() } == 0 {
             while Instant::now() < end {
                 (0..1000).for_each(|_| requests.add(&["200", "/x"], 1.0));
@@ -38,14 +38,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     for _ in 0..workers {
-        // SAFETY: waits for a child; the null pointer means that its status is not wanted.
+        // SAFETY: waits for a child; the null pointer means that we do not need its status.
         unsafe { libc::wait(std::ptr::null_mut()) };
     }
     let counted = requests.get(&["200", "/x"]);
     eprintln!("{:.1} million increments per second", counted / 1e6 / seconds as f64);
     store.flush(Duration::from_secs(5))?;
 
-    // What a scrape of any machine returns.
+    // A scrape of any machine returns this.
     let totals = Registry::new();
     totals.register_collector(store.totals())?;
     eprintln!("{}", totals.text());

@@ -1,4 +1,5 @@
-//! What every store accepts, and what it then keeps. All stores use these rules, so they agree.
+//! The rules for updates: which of them a store accepts, and which value it keeps. All stores use
+//! these rules, so they agree.
 
 use crate::interface::{Kind, Spec};
 
@@ -15,8 +16,8 @@ impl Spec {
         !by.is_nan() && (by >= 0.0 || self.kind != Kind::Counter)
     }
 
-    /// The value of a series, `old` if there is one, after it was set to `value`. A cumulative
-    /// series starts at 0 and never falls; setting it to NaN only creates it.
+    /// Returns the value of a series, `old` if there is one, after it was set to `value`. A
+    /// cumulative series starts at 0 and never falls; setting it to NaN only creates it.
     pub(crate) fn after_set(&self, old: Option<f64>, value: f64) -> f64 {
         match old {
             _ if !self.is_cumulative() => value,

@@ -4,13 +4,13 @@
 //! This store replaces Ruby's `PStore`. It is slower than a segment by two orders of magnitude. Use
 //! it for values that must be on the disk when an update returns, or that other tools read.
 //!
-//! Each series has one value for all processes: a float in 8 little-endian bytes. Its key is the
+//! Each series stores one value for all processes: a float in 8 little-endian bytes. Its key is the
 //! metric's name, a zero byte, its kind, each label name after its length (four little-endian
-//! bytes), a zero byte, and the label values in the same form. So metrics of one name that two
-//! applications describe differently are kept apart.
+//! bytes), a zero byte, and the label values in the same form. So if two applications describe
+//! metrics of one name differently, these stay separate.
 //!
-//! LMDB's memory mapping must not cross a fork: the store closes it before each fork, and opens it
-//! again at the next use. An update waits for the updates of other processes; if such a process
+//! LMDB's memory mapping must not cross a fork, so the store closes it before each fork, and opens
+//! it again at the next use. An update waits for the updates of other processes; if such a process
 //! dies, the kernel releases its lock.
 
 use std::fs::OpenOptions;
@@ -29,7 +29,7 @@ use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::{Lock, LockedValue};
 use crate::table::Table;
 
-/// Metrics in an LMDB database. All processes that open its directory share them.
+/// Metrics in an LMDB database. All processes that open its directory share these metrics.
 ///
 /// ```
 /// use quipu_store::{EmbeddedStore, Kind, Spec, Store};
@@ -80,8 +80,8 @@ pub struct EmbeddedOptions {
 const MAP_SIZE: usize = 64 << 20;
 /// A multiple of the page size of every machine, as LMDB requires of map sizes.
 const PAGE: usize = 64 << 10;
-/// The size of LMDB's reader table, which it maps. It is allocated in full, so that a full disk is
-/// an error here and not a signal at a later access.
+/// The size of LMDB's reader table, which it maps. The table is allocated in full, because a full
+/// disk must be an error here and not a signal at a later access.
 const LOCK_BYTES: u64 = 32 << 10;
 const LOCK_FILE: &str = "lock.mdb";
 const DATA_FILE: &str = "data.mdb";
@@ -114,16 +114,16 @@ impl EmbeddedOptions {
         Self { map_size: MAP_SIZE, is_durable: false }
     }
 
-    /// The maximum size of the database in bytes. Updates that do not fit are dropped, and
+    /// Sets the maximum size of the database in bytes. Updates that do not fit are dropped, and
     /// counted as dropped.
     pub fn map_size(mut self, bytes: usize) -> Self {
         self.map_size = bytes.max(PAGE).next_multiple_of(PAGE);
         self
     }
 
-    /// Whether an update returns only when it is on the disk, which takes as long as the disk
-    /// does. Without this, the death of a process loses nothing, but a power loss may lose the
-    /// database.
+    /// Sets whether an update only returns when it is on the disk. You then wait for the disk at
+    /// each update. Without this, the death of a process loses no update, but a power loss can
+    /// destroy the database.
     pub fn durable(mut self, durable: bool) -> Self {
         self.is_durable = durable;
         self
@@ -133,8 +133,8 @@ impl EmbeddedOptions {
     /// a directory only once.
     ///
     /// # Errors
-    /// A directory that cannot be written, a full disk, a file that is not a database or was
-    /// truncated, and a database that this process already has open.
+    /// If the directory cannot be written, if the disk is full, if a file is not a database or was
+    /// truncated, or if this process already opened the database.
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<EmbeddedStore, Error> {
         let directory = directory.as_ref().to_owned();
         let fail = |error| cannot(&directory, error);
@@ -167,7 +167,7 @@ impl EmbeddedStore {
         EmbeddedOptions::new().open(directory)
     }
 
-    /// The default options.
+    /// Returns the default options.
     pub fn options() -> EmbeddedOptions {
         EmbeddedOptions::new()
     }
@@ -231,7 +231,8 @@ impl Metric for EmbeddedMetric {
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
-        // Copies the values: `visit` may count or fork, so no read transaction may be open then.
+        // Copies the values, because `visit` can count or fork: no read transaction may be open
+        // then.
         let all = self.shared.with(|open| {
             let txn = open.env.read_txn()?;
             let mut all = Vec::new();
@@ -262,8 +263,8 @@ impl Metric for EmbeddedMetric {
 }
 
 impl EmbeddedMetric {
-    /// Changes the value of these labels to what `change` returns, if `is_right`. `None` leaves the
-    /// value as it is. Counts an update that cannot be made as dropped.
+    /// Changes the value of these labels to the result of `change`, if `is_right`. `change` gets
+    /// `None` for a new series. Counts an update that cannot be made as dropped.
     fn update(&self, labels: &[&str], is_right: bool, change: impl Fn(Option<f64>) -> f64) {
         let is_right = is_right && self.spec.fits(labels);
         let key = self.key(labels);
@@ -294,19 +295,19 @@ impl EmbeddedMetric {
 impl Drop for EmbeddedInner {
     fn drop(&mut self) {
         let _no_fork = forks::none();
-        // Bypasses the lock: a fork handler may have taken it while other handles existed, and can
-        // no longer find this store to release it.
+        // Bypasses the lock: a fork handler may hold it since a time when other handles existed,
+        // and can no longer find this store to release it.
         *self.open.get_mut() = None;
     }
 }
 
 impl EmbeddedInner {
-    /// Calls `work` with the database, which is opened first if a fork has closed it.
+    /// Calls `work` with the database. If a fork closed the database, this opens it first.
     fn with<R>(&self, work: impl Fn(&OpenDatabase) -> heed::Result<R>) -> heed::Result<R> {
         let done = self.open.with(|place| {
             let mut result = self.once(place, &work);
             if matches!(&result, Err(heed::Error::Mdb(MdbError::MapResized))) {
-                // Another process allows a larger size: a map that is opened again has it.
+                // Another process allows a larger size: a reopened map uses this size.
                 *place = None;
                 result = self.once(place, &work);
             }
@@ -344,7 +345,7 @@ impl EmbeddedInner {
         };
         let result = attempt();
         if matches!(&result, Err(heed::Error::Mdb(MdbError::MapFull)))
-            // Readers that were killed may still hold pages.
+            // Killed readers may still hold pages.
             && self.with(|open| open.env.clear_stale_readers()).is_ok_and(|readers| readers > 0)
         {
             return attempt();
@@ -363,11 +364,13 @@ impl OpenDatabase {
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         open.map_size(options.map_size);
         if !options.is_durable {
-            // SAFETY: without syncs, only a power loss can damage the file, as the options say.
+            // SAFETY: without syncs, only a power loss can damage the file, as documented in the
+            // options.
             unsafe { open.flags(EnvFlags::NO_SYNC) };
         }
         // SAFETY: heed ensures that a process maps the files of a directory only once, and the
-        // handlers that no mapping crosses a fork. As with any database, only LMDB writes to them.
+        // handlers ensure that no mapping crosses a fork. Like with any database, only LMDB writes
+        // to its files.
         let env = unsafe { open.open(directory)? };
         let used = (env.info().last_page_number as u64 + 1).saturating_mul(page_size());
         if env.real_disk_size()? < used {
@@ -398,7 +401,7 @@ fn make_whole(path: &Path) -> std::io::Result<()> {
     // LMDB creates its files with this mode.
     let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
     if file.metadata()?.len() < LOCK_BYTES {
-        // This keeps what another process has written there.
+        // This keeps the bytes that another process wrote there.
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, LOCK_BYTES)?;
     }
     Ok(())
@@ -423,7 +426,7 @@ fn put_text(key: &mut Vec<u8>, text: &str) {
     key.extend_from_slice(text.as_bytes());
 }
 
-/// The label values in the rest of a key. `None` unless it has exactly `count` of them.
+/// Returns the label values in the rest of a key. `None` unless there are exactly `count` values.
 fn texts(mut key: &[u8], count: usize) -> Option<Vec<&str>> {
     let mut texts = Vec::with_capacity(count);
     for _ in 0..count {
@@ -465,18 +468,18 @@ mod forks {
     /// Held from before a fork until after it, in the parent.
     static FORKING: Lock = Lock::new();
 
-    /// Keeps forks from starting until the returned guard is dropped. That includes the first
-    /// call: heed then initializes shared state under a lock, which a child would find locked.
+    /// Keeps forks from starting until the returned guard is dropped. This includes the first call,
+    /// because heed then initializes shared state under a lock, which a child would find locked.
     pub(super) fn none() -> LockGuard<'static> {
         static WATCHED: AtomicBool = AtomicBool::new(false);
-        // Acquire pairs with the Release below: a thread that sees the flag has the handlers run at
-        // its forks. If two threads register them, each fork takes the locks twice, which these
-        // locks allow.
+        // Acquire pairs with the Release below: if a thread sees the flag, the handlers run at its
+        // forks. If two threads register them, each fork takes the locks twice, which these locks
+        // allow.
         if !WATCHED.load(Ordering::Acquire) {
-            // Before the handlers below, so that a child has its own generation when they end.
+            // Before the handlers below, because a child needs its new generation when they end.
             quipu_segment::watch_forks();
             // SAFETY: the first handler runs before the fork, where everything is allowed; the
-            // second stores atomics and allocates nothing.
+            // second only stores atomics and allocates no memory.
             unsafe { libc::pthread_atfork(Some(before), Some(in_parent), None) };
             WATCHED.store(true, Ordering::Release);
         }

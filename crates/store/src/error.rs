@@ -1,4 +1,5 @@
-//! The error type of the crate: what failed, on which input, and what to do about it.
+//! The error type of the crate. An error names the failed operation and its input, and explains
+//! what you can do.
 
 use std::fmt;
 
@@ -20,12 +21,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// The reason describes what is wrong with `subject`, and what to do.
+    /// Creates an error. The reason describes the fault of `subject`, and what to do.
     pub(crate) fn new(subject: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { subject: subject.into(), message: reason.into(), source: None }
     }
 
-    /// As [`Error::new`], with the underlying error.
+    /// Like [`Error::new`], with the underlying error.
     pub(crate) fn because(
         subject: impl Into<String>,
         message: impl Into<String>,
@@ -34,7 +35,7 @@ impl Error {
         Self { subject: subject.into(), message: message.into(), source: Some(source.into()) }
     }
 
-    /// Whether the name was registered before in the same store.
+    /// Whether the name was already registered in the same store.
     pub fn is_duplicate(&self) -> bool {
         let source = self.source.as_ref().and_then(|source| source.downcast_ref::<quipu::Error>());
         source.is_some_and(quipu::Error::is_duplicate)

@@ -1,5 +1,5 @@
-//! The interface of all stores: the traits [`Store`] and [`Metric`], and [`Spec`], with which
-//! an application describes a metric.
+//! The interface of all stores: the traits [`Store`] and [`Metric`], and [`Spec`], which describes
+//! a metric.
 
 use std::sync::Arc;
 
@@ -45,11 +45,11 @@ pub enum Kind {
 pub struct Spec {
     /// The name.
     pub name: String,
-    /// The help text; may be empty.
+    /// The help; may be empty.
     pub help: String,
     /// The kind.
     pub kind: Kind,
-    /// The label names, in the order in which label values are given.
+    /// The label names, in the order of the label values.
     pub labels: Vec<String>,
     /// How the values of several processes are combined. `None` is the store's default: the sum, or
     /// [`Aggregation::All`] for gauges of stores that keep one value per process.
@@ -63,7 +63,7 @@ impl Spec {
         Self { name: name.into(), help, kind, labels, aggregation: None }
     }
 
-    /// Sets the help text.
+    /// Sets the help.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();
         self
@@ -84,8 +84,8 @@ impl Spec {
     /// Checks the rules that apply to every store.
     ///
     /// # Errors
-    /// A metric or label name that is empty or contains a newline or a NUL byte, a label name that
-    /// begins with `__`, and a duplicate label name.
+    /// If a metric or label name is empty or contains a newline or a NUL byte, if a label name
+    /// begins with `__`, or if a label name occurs twice.
     pub fn check(&self) -> Result<(), Error> {
         let subject = || format!("metric {:?}", self.name);
         if self.name.is_empty() || self.name.contains(['\n', '\0']) {
@@ -112,8 +112,8 @@ impl Spec {
         self.kind != Kind::Gauge
     }
 
-    /// The first difference from another description of the same metric, in words. Differences in
-    /// the help do not count.
+    /// Returns the first difference from another description of the same metric, in words.
+    /// Differences in the help do not count.
     pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
         if self.name != other.name {
             return Some(format!("its name is {:?}, not {:?}", self.name, other.name));
@@ -152,19 +152,20 @@ impl Spec {
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Store: Send + Sync {
-    /// Returns the metric of that name, and creates it if it does not exist.
+    /// Returns the metric of this name, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Settings that this store does not support, an invalid name or label name, a description that
-    /// contradicts the existing metric, and errors of the underlying storage.
+    /// If this store does not support a setting, if a name or label name is invalid, if the
+    /// description contradicts the existing metric, or if the underlying storage fails.
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error>;
 
-    /// The number of updates that could not be kept, for example because the number of label values
-    /// was wrong, the disk was full, or a counter was given a negative increment.
+    /// Returns the number of updates that could not be kept, for example because you passed a wrong
+    /// number of label values, because the disk was full, or because an increment of a counter was
+    /// negative.
     fn dropped(&self) -> u64;
 }
 
-/// A metric of a store. Label values are given in the order of the [`Spec`]'s label names.
+/// A metric of a store. You pass label values in the order of the [`Spec`]'s label names.
 ///
 /// Updates neither fail nor wait for the underlying storage: an update that cannot be kept is
 /// counted as dropped.
@@ -182,7 +183,7 @@ pub trait Store: Send + Sync {
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
 pub trait Metric: Send + Sync {
-    /// The metric's description.
+    /// Returns the metric's description.
     fn spec(&self) -> &Spec;
 
     /// Adds `by` to the value of these labels. An increment of NaN, or a negative one of a counter,
@@ -190,12 +191,12 @@ pub trait Metric: Send + Sync {
     fn add(&self, labels: &[&str], by: f64);
 
     /// Sets the value of these labels. The values of counters, histograms and summaries never
-    /// decrease: they are raised to `value` if it is greater, and 0 only creates the series. So a
-    /// process that starts may set all its series to 0, whatever other processes have counted.
+    /// decrease: they are raised to `value` if it is greater, and 0 only creates the series. So you
+    /// can set all series to 0 when a process starts, whatever other processes counted.
     fn set(&self, labels: &[&str], value: f64);
 
-    /// The value of these labels, or 0 if there is no such series. Where the store keeps one value
-    /// per process, this is the value of the calling process.
+    /// Returns the value of these labels, or 0 if there is no such series. If the store keeps one
+    /// value per process, this is the value of the calling process.
     fn get(&self, labels: &[&str]) -> f64;
 
     /// Calls `visit` with the label values and the value of every series, aggregated over all
@@ -207,8 +208,8 @@ pub trait Metric: Send + Sync {
     fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error>;
 
     /// Calls `work` while no other thread of this process is in `synchronize` of this metric. The
-    /// updates in `work` never interleave with those of another `synchronize`, and some stores show
-    /// them to readers as one. `work` may count, and may call `synchronize` again.
+    /// updates in `work` never interleave with the updates of another `synchronize`, and some
+    /// stores show them to readers as one. `work` can count, and can call `synchronize` again.
     fn synchronize(&self, work: &mut dyn FnMut());
 
     /// Removes the series of these labels. Returns false if there is none, or if the store cannot

@@ -4,21 +4,23 @@
 //! parent held it during the fork.
 //!
 //! `ForkSafeMutex` of `quipu-segment` is another lock, for rare changes that must be mended if
-//! their thread vanishes. This one is for every update of a store, and differs in this:
+//! their thread vanishes. This lock is for every update of a store, and differs:
 //!
-//! - Its owner is a thread, which may take it again, as nested calls of Ruby's `synchronize` do.
-//! - Nothing is mended. A child that takes over a [`LockedValue`] starts with the default value.
-//! - A fork handler may hold it from before a fork until after it.
+//! - Its owner is a thread, which can take it again, because calls of Ruby's `synchronize` can be
+//!   nested.
+//! - It does not mend values. A child that takes over a [`LockedValue`] starts with the default
+//!   value.
+//! - A fork handler can hold it from before a fork until after it.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The lock. It is one word: 0, or the process and thread that hold it.
+/// The lock. This is one word: 0, or the process and thread that hold it.
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
     owner: AtomicU64,
-    /// How many times the owner has taken it beyond the first.
+    /// How many times the owner took the lock beyond the first.
     reentries: AtomicU32,
 }
 
@@ -27,8 +29,8 @@ pub(crate) struct Lock {
 pub(crate) struct LockGuard<'l> {
     lock: &'l Lock,
     own: u64,
-    /// Whether the lock was taken from a thread that did not survive the fork. The value may be in
-    /// the middle of a change.
+    /// Whether the lock was taken from a thread that did not survive the fork. The value can then
+    /// be in the middle of a change.
     inherited: bool,
 }
 
@@ -57,7 +59,7 @@ impl Lock {
         std::mem::forget(self.lock());
     }
 
-    /// Releases what `hold` took. Does nothing in a child that was forked since.
+    /// Releases the lock after `hold`. Has no effect in a child that was forked since.
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn release(&self) {
         drop(LockGuard { lock: self, own: this_thread(), inherited: false });
@@ -68,7 +70,7 @@ impl Lock {
     pub(crate) fn lock(&self) -> LockGuard<'_> {
         let own = this_thread();
         let mut inherited = false;
-        // Acquire: sees what the last owner wrote.
+        // Acquire: sees the stores of the last owner.
         match self.owner.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => {}
             Err(owner) if owner == own => {
@@ -114,14 +116,14 @@ impl Lock {
 impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // In a child that was forked under the lock, another thread may have taken it over.
+        // In a child that was forked under the lock, another thread can take it over.
         if self.lock.owner.load(Ordering::Relaxed) != self.own {
             return;
         }
         if self.lock.is_reentered() {
             self.lock.reentries.fetch_sub(1, Ordering::Relaxed);
         } else {
-            // Release: the next owner sees what this one wrote.
+            // Release: the next owner sees the stores of this one.
             self.lock.owner.store(0, Ordering::Release);
         }
     }
@@ -142,7 +144,7 @@ impl<T> LockedValue<T> {
         let guard = self.lock.lock();
         if !self.lock.is_reentered() {
             let value = self.value.get();
-            // SAFETY: as in `with`. An inherited value is not dropped.
+            // SAFETY: like in `with`. An inherited value is not dropped.
             let old = unsafe { value.replace(T::default()) };
             if guard.inherited {
                 std::mem::forget(old);
@@ -151,23 +153,24 @@ impl<T> LockedValue<T> {
         std::mem::forget(guard);
     }
 
-    /// The value. `&mut self` proves that no other thread can reach it, so the lock is not taken.
+    /// Returns the value. `&mut self` proves that no other thread can reach it, so the lock is not
+    /// taken.
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// As [`Lock::release`].
+    /// Like [`Lock::release`].
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn release(&self) {
         self.lock.release();
     }
 
-    /// Calls `work` with the value. Returns `None` if this thread is already in such a call, which
-    /// a callback or a signal handler may cause.
+    /// Calls `work` with the value. Returns `None` if this thread is already in such a call, for
+    /// example because of a callback or a signal handler.
     ///
-    /// A child that was forked while another thread was in here starts with the default value: the
-    /// inherited one may be in the middle of a change.
+    /// A child that was forked while another thread was in here starts with the default value,
+    /// because the inherited one can be in the middle of a change.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R>
     where
@@ -187,18 +190,20 @@ impl<T> LockedValue<T> {
     }
 }
 
-/// Identifies this process and thread. Never 0.
+/// Returns an identifier of this process and thread, which is never 0.
 #[inline]
 fn this_thread() -> u64 {
     static THREADS: AtomicU32 = AtomicU32::new(1);
     thread_local! {
         static NUMBER: u32 = {
-            // From here on, the generation tells a thread from its copies in forked children.
+            // From here on, the generation distinguishes a thread from its copies in forked
+            // children.
             quipu_segment::watch_forks();
             THREADS.fetch_add(1, Ordering::Relaxed)
         };
     }
-    // A thread that is exiting no longer has a number; all such threads share one, as one owner.
+    // A thread that is exiting cannot read its number any more. All such threads share one number,
+    // and count as one owner.
     let number = NUMBER.try_with(|number| *number).unwrap_or(u32::MAX);
     u64::from(quipu_segment::generation()) << 32 | u64::from(number)
 }

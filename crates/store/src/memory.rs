@@ -1,8 +1,8 @@
 //! Stores in the memory of one process, with a map per metric: [`LocalStore`] for one thread, and
 //! [`SynchronizedStore`], which takes a lock.
 //!
-//! A forked child gets a copy, and parent and child count independently. These stores share nothing
-//! between processes; they are the baseline for the other stores.
+//! A forked child gets a copy, and parent and child count independently, because these stores share
+//! no memory between processes. You can use them as the baseline for the other stores.
 
 use std::cell::UnsafeCell;
 use std::hash::{Hash, Hasher};
@@ -212,13 +212,13 @@ fn update(series: &mut MemorySeries, labels: &[&str], change: impl FnOnce(&mut f
     series.insert(labels.iter().map(|&text| text.into()).collect(), value);
 }
 
-/// Label values as the caller passes them, so that a lookup needs no copy.
+/// Label values in the form that the caller passes, because a lookup must not copy them.
 struct BorrowedLabels<'a>(&'a [&'a str]);
 
 impl Hash for BorrowedLabels<'_> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // The same hash as that of a slice of boxed strings.
+        // The same hash as for a slice of boxed strings.
         self.0.hash(state);
     }
 }
@@ -256,12 +256,12 @@ impl ValueGuard for Busy {
     #[inline]
     fn with<R>(&self, work: impl FnOnce(&mut MemorySeries) -> R) -> Option<R> {
         let own = quipu_segment::generation().wrapping_add(1);
-        // Acquire: sees what the last thread wrote.
+        // Acquire: sees the stores of the last thread.
         let take =
             |free| self.busy.compare_exchange(free, own, Ordering::Acquire, Ordering::Relaxed);
         if let Err(other) = take(0) {
-            // A mark of another generation is that of a thread of an ancestor process, which does
-            // not exist here. The values may be in the middle of a change.
+            // A mark of another generation belongs to a thread of an ancestor process, which does
+            // not exist here. The values can be in the middle of a change.
             if other == own || take(other).is_err() {
                 return None;
             }
@@ -269,7 +269,7 @@ impl ValueGuard for Busy {
             unsafe { self.series.get().write(MemorySeries::default()) };
         }
         let _done = ClearOnDrop(&self.busy);
-        // SAFETY: this thread has set the mark, which was not set: there is no other reference.
+        // SAFETY: this thread set the mark, which was not set: there is no other reference.
         Some(work(unsafe { &mut *self.series.get() }))
     }
 }
@@ -280,7 +280,7 @@ struct ClearOnDrop<'b>(&'b AtomicU32);
 impl Drop for ClearOnDrop<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: the next thread sees what this one wrote.
+        // Release: the next thread sees the stores of this one.
         self.0.store(0, Ordering::Release);
     }
 }

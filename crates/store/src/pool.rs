@@ -1,9 +1,9 @@
 //! The segments of a store, and the registries on them.
 //!
-//! Two applications that share a store may describe a metric of one name differently. The later one
-//! then has it in a further segment, which all processes with that description use: next to
-//! `metrics.quipu`, the files `metrics.1.quipu`, `metrics.2.quipu` and so on. A metric for which
-//! there is no room in a shared segment is in private memory.
+//! Two applications that share a store can describe a metric of one name differently. The later one
+//! then uses a further segment, which all processes with the same description share: next to
+//! `metrics.quipu`, the files `metrics.1.quipu`, `metrics.2.quipu` and so on. If a shared segment
+//! is too full for a metric, the metric is in private memory.
 //!
 //! A file that is damaged or of another version is set aside as `metrics.quipu.aside-1`, `-2` and
 //! so on, and a new one is created in its place.
@@ -18,13 +18,13 @@ use crate::error::Error;
 use crate::lock::Lock;
 use crate::segment::SegmentOptions;
 
-/// The segments of a store and its views: the first, and the further ones that this process has
-/// opened so far.
+/// The segments of a store and its views: the first, and the further ones that this process opened
+/// so far.
 pub(crate) struct Pool {
     options: SegmentOptions,
     first: Segment,
     further: ForkSafeCell<Vec<Segment>>,
-    /// Held while a further segment is opened, so that a process opens each once.
+    /// Held while a further segment is opened, because a process must open each once.
     opening: Lock,
 }
 
@@ -49,7 +49,7 @@ impl Pool {
         Arc::new(Self { options, first, further, opening })
     }
 
-    /// The further segments, of which there are at least `count` if they can be opened.
+    /// Returns the further segments: at least `count` of them, if they can be opened.
     fn further(&self, count: usize) -> Result<Vec<Segment>, Error> {
         let _guard = self.opening.lock();
         let mut segments = self.further.read(Vec::clone);
@@ -58,7 +58,7 @@ impl Pool {
                 Some(path) => self.options.in_file(&numbered(path, segments.len() + 1))?,
                 None => self.options.in_memory(None)?,
             };
-            // The callback for warnings may have come here itself and opened the same one.
+            // The callback for warnings can call this function, and open the same segment.
             segments = self.further.replace(|further| {
                 let is_next = further.len() == segments.len();
                 let all = further.iter().cloned().chain(is_next.then_some(segment));
@@ -77,7 +77,7 @@ impl Registries {
         Self { pool, first, further, own }
     }
 
-    /// Further registries on the same segments.
+    /// Returns further registries on the same segments.
     pub(crate) fn view(&self) -> Self {
         Self::new(Arc::clone(&self.pool))
     }
@@ -90,16 +90,17 @@ impl Registries {
         &self.first
     }
 
-    /// The registries on all segments that were opened so far, and the one in private memory.
+    /// Returns the registries on all segments that were opened so far, and the one in private
+    /// memory.
     pub(crate) fn all(&self) -> Vec<Registry> {
         let further = self.on(&self.pool.further.read(Vec::clone));
         let own = self.own.read(Option::clone);
         std::iter::once(self.first.clone()).chain(further).chain(own).collect()
     }
 
-    /// Calls `register` with one registry after another, while `is_taken` says of its error that
-    /// another description has the name. If there is no room, tries the registry in private memory
-    /// last. Also returns the registry in which it succeeded.
+    /// Calls `register` with one registry after another, while `is_taken` returns true for its
+    /// error because another description uses the name. If there is no room, tries the registry in
+    /// private memory last. Also returns the registry where it succeeded.
     pub(crate) fn register<T>(
         &self,
         name: &str,
@@ -130,8 +131,8 @@ impl Registries {
         Err(Error::new(name, reason))
     }
 
-    /// Registers in private memory what was refused with the error `why`. Either there was no room,
-    /// which that solves, or the description is invalid, and is refused again.
+    /// Registers a metric in private memory that was refused with the error `why`. If there was no
+    /// room, this solves the problem. If the description is invalid, it is refused again.
     fn register_in_private_memory<T>(
         &self,
         name: &str,
@@ -146,13 +147,13 @@ impl Registries {
         Ok((made, own))
     }
 
-    /// The registry on the segment of that number, which is opened if necessary.
+    /// Returns the registry on the segment of this number, which is opened if necessary.
     fn numbered(&self, number: usize) -> Result<Registry, Error> {
         let Some(index) = number.checked_sub(1) else { return Ok(self.first.clone()) };
         Ok(self.on(&self.pool.further(number)?).swap_remove(index))
     }
 
-    /// The registries on these further segments of the pool; creates those that are missing.
+    /// Returns the registries on these further segments of the pool, and creates missing ones.
     fn on(&self, segments: &[Segment]) -> Vec<Registry> {
         self.further.replace(|further| {
             let missing = segments.get(further.len()..).unwrap_or_default();
@@ -162,7 +163,7 @@ impl Registries {
         })
     }
 
-    /// The registry in private memory, which is created if it does not exist.
+    /// Returns the registry in private memory, which is created if it does not exist.
     fn own(&self) -> Result<Registry, Error> {
         if let Some(own) = self.own.read(Option::clone) {
             return Ok(own);
@@ -222,7 +223,7 @@ impl SegmentOptions {
     }
 }
 
-/// Creates a segment with that limit, or with a smaller one if the address space is too small.
+/// Creates a segment with this limit, or with a smaller one if the address space is too small.
 fn with_largest_limit(
     mut limit: u64,
     make: impl Fn(u64) -> Result<Segment, quipu_segment::Error>,
@@ -240,7 +241,7 @@ fn is_useless(error: &quipu_segment::Error) -> bool {
     error.is_damage() || matches!(error.kind(), ErrorKind::Version { .. })
 }
 
-/// For example `metrics.1.quipu`, for `metrics.quipu`.
+/// Returns, for example, `metrics.1.quipu` for `metrics.quipu`.
 fn numbered(path: &Path, number: usize) -> PathBuf {
     let extension = path.extension().map(|extension| extension.to_string_lossy());
     path.with_extension(format!("{number}.{}", extension.as_deref().unwrap_or("quipu")))

@@ -1,11 +1,11 @@
 //! [`SegmentStore`], the default store: metrics in a segment that all processes of an application
 //! share.
 //!
-//! Counters, and the parts of histograms and summaries, have one cell for all processes: a worker
-//! that dies leaves no stale series, and a scrape reads each series once. Gauges have one value per
+//! Counters, and the parts of histograms and summaries, use one cell for all processes. So a dead
+//! worker leaves no stale series, and a scrape reads each series once. Gauges store one value per
 //! process, which a scrape combines.
 //!
-//! Problems with a file or a directory never fail the application: the store then counts in memory
+//! Problems with a file or a directory never fail your application: the store then counts in memory
 //! that children forked later share, and passes the reason to the callback for warnings.
 
 use std::fs;
@@ -72,7 +72,7 @@ impl std::fmt::Debug for SegmentStore {
 pub struct SegmentOptions {
     pub(crate) limit: u64,
     series: Option<u64>,
-    /// For files.
+    /// The options for files.
     pub(crate) file: Options,
     pub(crate) warn: Warn,
 }
@@ -89,7 +89,7 @@ impl std::fmt::Debug for SegmentOptions {
 
 type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What the metrics of a store share.
+/// The state that the metrics of a store share.
 struct StoreInner {
     registries: Registries,
     updates: Arc<Updates>,
@@ -97,7 +97,7 @@ struct StoreInner {
     generation: u32,
 }
 
-/// What a store and its views share about their updates.
+/// The state of updates that a store and its views share.
 #[derive(Default)]
 struct Updates {
     dropped: AtomicU64,
@@ -119,7 +119,7 @@ struct SegmentMetric {
 enum Cells {
     /// One total for all processes.
     Total(MixedCounterFamily<Values<'static>>),
-    /// One sum for all processes; negative numbers may be added.
+    /// One sum for all processes; you can add negative numbers.
     Sum(GaugeFamily<Values<'static>>),
     /// One value per process.
     Each(ProcessGaugeFamily<Values<'static>>),
@@ -130,62 +130,62 @@ const FILE: &str = "metrics.quipu";
 const DEFAULT_LIMIT: u64 = 256 << 20;
 
 impl SegmentOptions {
-    /// The defaults: a limit of 256 MiB, files of mode 0600, and no callback for warnings.
+    /// Creates the defaults: a limit of 256 MiB, files of mode 0600, and no callback for warnings.
     pub fn new() -> Self {
         let warn = Arc::new(|_: &str| ());
         Self { limit: DEFAULT_LIMIT, series: None, file: Options::new().shared(), warn }
     }
 
-    /// The maximum size of the segment in bytes. A series takes about 100.
+    /// Sets the maximum size of the segment in bytes. A series takes about 100.
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// The maximum number of series of each metric. Further label sets are counted in one series
-    /// whose label values are all `quipu_overflow`.
+    /// Sets the maximum number of series of each metric. Further label sets are counted in one
+    /// series whose label values are all `quipu_overflow`.
     pub fn series(mut self, most: u64) -> Self {
         self.series = Some(most);
         self
     }
 
-    /// The permission bits of a new file, regardless of the umask. The default is 0600. A process
-    /// that may read the file may hold its locks, and so make other processes wait or count in
-    /// memory; a process that may write it may change every count.
+    /// Sets the permission bits of a new file, regardless of the umask. The default is 0600. A
+    /// process that can read the file can hold its locks, and so make other processes wait or count
+    /// in memory; a process that can write it can change every count.
     pub fn mode(mut self, bits: u32) -> Self {
         self.file = self.file.mode(bits);
         self
     }
 
-    /// The group id of a new file. An unprivileged process must be a member of the group.
+    /// Sets the group id of a new file. An unprivileged process must be a member of the group.
     pub fn group(mut self, group: u32) -> Self {
         self.file = self.file.group(group);
         self
     }
 
-    /// The callback for warnings: a damaged file, a directory that cannot be written, a full disk.
-    /// Each problem is reported once. The store calls it when it is opened, when it creates a
-    /// metric, and when it is read, never during an increment.
+    /// Sets the callback for warnings: for example, a damaged file, a directory that cannot be
+    /// written, or a full disk. Each problem is reported once. The store calls it when you open the
+    /// store, create a metric, or read, but never during an increment.
     pub fn on_warning(mut self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.warn = Arc::new(warn);
         self
     }
 
-    /// Opens a store in a file. If `path` has an extension and is not a directory, it is the file;
-    /// otherwise it is a directory, created if it does not exist, with the file `metrics.quipu` in
-    /// it.
+    /// Opens a store in a file. If `path` ends in an extension and is not a directory, it is the
+    /// file. Otherwise, it is a directory, which is created if it does not exist, and the file is
+    /// `metrics.quipu` in this directory.
     ///
     /// A file that is damaged, or of an unknown version, is renamed to `NAME.aside-1` (`-2`, and so
     /// on) and replaced by a new one, unless other processes use it. If the file cannot be used
     /// after all, for example because another process keeps it locked for 10 seconds, the store is
     /// in anonymous memory.
     ///
-    /// All processes that open a file count in the same series, even those of different
+    /// All processes that open a file count in the same series, even if they belong to different
     /// applications. If two describe a metric of one name differently, the series of the later one
-    /// are in another file, `metrics.1.quipu`, which all processes with that description use.
+    /// are in another file, `metrics.1.quipu`, which all processes with this description use.
     ///
     /// # Errors
-    /// The system has no memory left.
+    /// If the system is out of memory.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<SegmentStore, Error> {
         let path = path.as_ref();
         let file = if path.is_dir() || path.extension().is_none() {
@@ -201,19 +201,19 @@ impl SegmentOptions {
         Ok(self.on(self.in_file(&file)?))
     }
 
-    /// Makes a store in anonymous memory, which forked children share: for systems on which no
-    /// directory is writable. Create it before the fork.
+    /// Creates a store in anonymous memory, which forked children share. Use this on systems
+    /// without a writable directory, and create the store before the fork.
     ///
     /// # Errors
-    /// As [`SegmentOptions::open`].
+    /// The errors of [`SegmentOptions::open`].
     pub fn build_anonymous(&self) -> Result<SegmentStore, Error> {
         Ok(self.on(self.in_memory(None)?))
     }
 
-    /// Makes a store in private memory. A forked child has a copy.
+    /// Creates a store in private memory. A forked child gets a copy.
     ///
     /// # Errors
-    /// As [`SegmentOptions::open`].
+    /// The errors of [`SegmentOptions::open`].
     pub fn build(&self) -> Result<SegmentStore, Error> {
         Ok(self.on(self.in_private_memory()?))
     }
@@ -234,12 +234,12 @@ impl SegmentStore {
     /// [`SegmentOptions::open`].
     ///
     /// # Errors
-    /// As [`SegmentOptions::open`].
+    /// The errors of [`SegmentOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         SegmentOptions::new().open(path)
     }
 
-    /// The default options.
+    /// Returns the default options.
     pub fn options() -> SegmentOptions {
         SegmentOptions::new()
     }
@@ -249,39 +249,39 @@ impl SegmentStore {
         Self { inner: Arc::new(inner), metrics: Table::default() }
     }
 
-    /// A store in the same segments, with metrics and registries of its own: a name that is taken
-    /// or hidden in one of them is free in the other.
+    /// Returns a store in the same segments, with separate metrics and registries: a name that is
+    /// taken or hidden in one of them is free in the other.
     pub fn view(&self) -> Self {
         Self::new(self.inner.registries.view(), Arc::clone(&self.inner.updates))
     }
 
-    /// The path of the file; `None` for a store in memory.
+    /// Returns the path of the file; `None` for a store in memory.
     pub fn path(&self) -> Option<&Path> {
         self.inner.registries.first().segment().path()
     }
 
-    /// The registry of the store's metrics, for scrapes and for the application's own instruments.
-    /// Each call visits every family to look for overflows to warn of: keep the reference if you
-    /// need it often.
+    /// Returns the registry of the store's metrics, for scrapes and for your application's other
+    /// instruments. Each call visits every family to look for overflows, because the store must
+    /// warn of overflows. So keep the reference if you need it often.
     pub fn scrape_registry(&self) -> &Registry {
         self.inner.warn_of_overflow();
         self.inner.registries.first()
     }
 
-    /// All registries of the store: the [registry for scrapes](SegmentStore::scrape_registry), the
-    /// registries of metrics that another application describes differently, and the registry of
-    /// metrics that did not fit.
+    /// Returns all registries of the store: the [registry for
+    /// scrapes](SegmentStore::scrape_registry), the registries of metrics that another application
+    /// describes differently, and the registry of metrics that did not fit.
     pub fn registries(&self) -> Vec<Registry> {
         self.inner.registries.all()
     }
 
-    /// Registers one of the application's own instruments, or a family of them, as
-    /// [`Registry::register`] does. If another application describes the name differently, it is in
-    /// another file, as a metric would be. Also returns its registry.
+    /// Registers an instrument of your application, or a family of instruments, like
+    /// [`Registry::register`]. If another application describes the name differently, the
+    /// instrument is in another file, like a metric would be. Also returns its registry.
     ///
     /// # Errors
-    /// A name that this store has registered already ([`Error::is_duplicate`]), an invalid
-    /// description, and errors of the underlying storage.
+    /// If this store already registered the name ([`Error::is_duplicate`]), if the description is
+    /// invalid, or if the underlying storage fails.
     pub fn register<R: Register>(&self, description: Description) -> Result<(R, Registry), Error> {
         let name = description.full_name();
         let once = |registry: &Registry| registry.register(description.clone());
@@ -298,8 +298,8 @@ impl SegmentStore {
             description = description.limit(series);
         }
         let once = |registry: &Registry| inner.register(registry, spec, &description);
-        // The name may also belong to one of the application's own instruments, or to a metric
-        // whose name differs only by the `_total` of counters.
+        // The name can also belong to an instrument of the application, or to a metric whose name
+        // differs only by the `_total` of counters.
         let is_taken = |error: &quipu::Error| error.is_mismatch() || error.is_duplicate();
         let (cells, registry) = inner.registries.register(&spec.name, once, is_taken)?;
         let (spec, synchronizing, inner) = (spec.clone(), Lock::new(), Arc::clone(inner));
@@ -309,15 +309,15 @@ impl SegmentStore {
 
 impl Store for SegmentStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
-        // The family's name has no `_total`: the formats add it.
+        // The family's name lacks `_total`, because the formats add it.
         let is_total = cells_kind(spec) == CellsKind::Total;
         let family = if is_total { counter_stem(&spec.name) } else { &spec.name };
         let make = || self.make(spec, family.to_owned());
         Ok(self.metrics.get_or_make(spec, make)?)
     }
 
-    /// The updates that this process could not keep, and those of all processes that were counted
-    /// in overflow series because the segment, its disk or the metric was full.
+    /// Returns the updates that this process could not keep, and the updates of all processes that
+    /// were counted in overflow series because the segment, its disk or the metric was full.
     fn dropped(&self) -> u64 {
         self.inner.warn_of_overflow();
         self.inner.updates.dropped.load(Ordering::Relaxed) + self.inner.overflowed()
@@ -348,7 +348,7 @@ impl StoreInner {
         families.flatten().map(|family| family.overflowed()).sum()
     }
 
-    /// Warns once if anything has overflowed. Visits every family.
+    /// Warns once if any series overflowed. Visits every family.
     fn warn_of_overflow(&self) {
         let has_warned = &self.updates.has_warned;
         if has_warned.load(Ordering::Relaxed) {
@@ -417,12 +417,12 @@ impl Metric for SegmentMetric {
             Cells::Sum(sum) if value > 0.0 => sum.raise(&key, value),
             Cells::Sum(sum) => sum.add(&key, 0.0),
             Cells::Each(each) if self.spec.is_cumulative() => {
-                // No other process changes this value: a lock between threads is enough.
+                // No other process changes this value, so a lock between threads is enough.
                 let _guard = self.synchronizing.lock();
                 let old = each.get(&key).unwrap_or(0.0);
                 let new = self.spec.after_set(Some(old), value);
-                // An addition keeps what other threads add meanwhile, but cannot lead away from
-                // infinity.
+                // An addition keeps concurrent additions of other threads, but cannot lead away
+                // from infinity.
                 if old.is_finite() { each.add(&key, new - old) } else { each.set(&key, new) }
             }
             Cells::Each(each) => each.set(&key, value),

@@ -21,7 +21,7 @@ impl<M> Default for Table<M> {
 }
 
 impl<M: Metric> Table<M> {
-    /// Returns the metric of that name; `make` creates it if it does not exist.
+    /// Returns the metric of this name; `make` creates it if it does not exist.
     pub(crate) fn get_or_make(
         &self,
         spec: &Spec,
@@ -53,15 +53,15 @@ impl<M: Metric> Table<M> {
     }
 }
 
-/// Calls `once` to register a metric. `generation` is that of the process that created the store.
+/// Calls `once` to register a metric. `generation` belongs to the process that created the store.
 pub(crate) fn register<T>(
     registry: &Registry,
     generation: u32,
     once: impl Fn(&Registry) -> Result<T, quipu::Error>,
 ) -> Result<T, quipu::Error> {
     match once(registry) {
-        // The parent registered it around the time of the fork, and this process has no handle to
-        // it. A new registry on the same segment has everything that the segment has.
+        // The parent registered it around the time of the fork, and this process cannot get a
+        // handle to it. A new registry on the same segment contains everything in the segment.
         Err(error) if error.is_duplicate() && generation != quipu_segment::generation() => {
             once(&Registry::from_segment(registry.segment().clone()))
         }

@@ -121,7 +121,7 @@ fn assert_once(page: &str, case: &str) {
             None => line.rsplit_once(' ').unwrap().0,
         };
         assert!(seen.insert(key), "{case}: {key} twice in\n{page}");
-        // No sample has the name of another family, or of a sample of another family.
+        // No sample uses the name of another family, or of a sample of another family.
         let name = if key == line { family } else { key.split('{').next().unwrap() };
         let other = *families.entry(name).or_insert(family);
         assert_eq!(other, family, "{case}: {name} in\n{page}");
@@ -249,7 +249,7 @@ fn write_many(directory: &Path) {
     }
 }
 
-/// Scrapes what [`write_many`] wrote, several times.
+/// Scrapes the files of [`write_many`], several times.
 fn assert_many(directory: &Path) {
     let registry = quipu::Registry::new();
     registry.register_collector(Directories::new([directory])).unwrap();
@@ -270,9 +270,9 @@ fn assert_many(directory: &Path) {
 /// If the system refuses to start threads, the scraping thread reads all files.
 #[test]
 fn files_are_read_where_no_thread_is_to_be_had() {
-    // SAFETY: the call has no preconditions.
+    // SAFETY: this call requires no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        // Only root can become a user that has no other process.
+        // Only root can become a user without other processes.
         return;
     }
     alone("files_are_read_where_no_thread_is_to_be_had", || {
@@ -333,7 +333,7 @@ fn a_store_keeps_what_it_is_given() {
     });
     assert_eq!(all(&*metric).len(), 2002);
     assert_eq!(all(&*metric)[&vec!["1999".to_owned(), "x".to_owned()]], 1999.0);
-    // The reader of files sees the same.
+    // The reader of files returns the same.
     let registry = quipu::Registry::new();
     registry.register_collector(Directories::new([directory.path().join("new/one")])).unwrap();
     assert!(registry.text().contains("requests_total{code=\"200\",path=\"/\"} 2.5\n"));
@@ -375,8 +375,8 @@ fn processes_are_aggregated_and_children_have_files_of_their_own() {
         metric.set(&["a"], 5.0);
     }
     for value in [3.0, 9.0] {
-        // SAFETY: the child uses only allocation, which the C library keeps usable, and the store:
-        // nothing that another thread of the test may have left locked.
+        // SAFETY: the child only uses allocation, which the C library keeps usable, and the store.
+        // Another thread of the test cannot hold a lock that it needs.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             for metric in &metrics {
@@ -387,7 +387,7 @@ fn processes_are_aggregated_and_children_have_files_of_their_own() {
             unsafe { libc::_exit(i32::from(!is_own)) };
         }
         let mut status = 0;
-        // SAFETY: the pid is that of a child, and the pointer to the status is valid.
+        // SAFETY: the pid belongs to a child, and the pointer to the status is valid.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert_eq!(status, 0);
     }
@@ -411,7 +411,7 @@ fn a_file_of_an_earlier_process_is_continued() {
         let metric = store.metric(&spec).unwrap();
         metric.add(&["a"], 1.0);
         metric.add(&["b"], 2.0);
-        // A second store of the process, or a process of the same pid in another container.
+        // A second store of the process, or a process with the same pid in another container.
         let other = FileStore::open(directory.path()).unwrap();
         other.metric(&spec).unwrap().add(&["a"], 10.0);
         assert_eq!(names(directory.path()).len(), 2);
@@ -426,7 +426,7 @@ fn a_file_of_an_earlier_process_is_continued() {
     metric.add(&["b"], 5.0);
     assert_eq!(all(&*metric)[&vec!["a".to_owned()]], 12.0);
     assert_eq!(all(&*metric)[&vec!["b".to_owned()]], 5.0);
-    // Truncated while it is in use: no signal, and other updates go on.
+    // Truncated while it is in use: no signal, and other updates continue.
     file.set_len(10).unwrap();
     metric.add(&["b"], 1.0);
     file.write_all_at(&[0xff; 10], 0).unwrap();

@@ -1,6 +1,6 @@
 //! Forks at any moment: children and grandchildren, while threads count and create metrics.
 //!
-//! Each test runs in a new process of this program, so that no other test runs where it forks.
+//! Each test runs in a new process of this program, because no other test may run where it forks.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -30,7 +30,7 @@ fn count(metric: &dyn Metric) {
 }
 
 /// Counts in children and grandchildren, while threads of the parent count, create metrics and
-/// read. Nothing is lost.
+/// read. No count is lost.
 fn storm(store: &(dyn Store + Sync)) {
     let metric = store.metric(&requests()).unwrap();
     let (done, counted) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -110,7 +110,7 @@ fn a_database_counts_all() {
     });
 }
 
-/// In this store each process counts for itself; what matters is that a child can go on.
+/// In this store each process counts for itself. The test only checks that a child can continue.
 #[test]
 fn a_child_of_a_store_in_memory_counts_on() {
     alone("a_child_of_a_store_in_memory_counts_on", || {
@@ -142,7 +142,8 @@ fn a_child_of_a_store_in_memory_counts_on() {
     });
 }
 
-/// A gauge has one value per process; the aggregation says whether those of dead processes count.
+/// A gauge stores one value per process; the aggregation determines whether the values of dead
+/// processes count.
 #[test]
 fn gauges_of_several_processes_become_one() {
     alone("gauges_of_several_processes_become_one", || {
@@ -179,7 +180,7 @@ fn gauges_of_several_processes_become_one() {
                 Aggregation::All => vec![3.0, 5.0],
                 Aggregation::Max | Aggregation::MostRecent => vec![5.0],
                 Aggregation::Sum => vec![8.0],
-                // The smallest value, or that of this process alone, as the child is dead.
+                // The smallest value, or only the value of this process, because the child is dead.
                 _ => vec![3.0],
             };
             assert_eq!(values(&**gauge), expected, "{}", gauge.spec().name);
@@ -187,7 +188,7 @@ fn gauges_of_several_processes_become_one() {
     });
 }
 
-/// Forks many children while another thread does `work`. Each child must be able to do `check`.
+/// Forks many children while another thread does `work`. `check` must succeed in each child.
 fn fork_amid(work: impl Fn() + Sync, check: impl Fn()) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! Processes that count in one store while some of them are killed and a scraper reads.
 //!
-//! The processes run this test's own program, with the test `worker`. After every update, a process
+//! The processes run this test's program, with the test `worker`. After every update, a process
 //! acknowledges it with a byte in a pipe.
 
 #![cfg(all(target_os = "linux", not(miri)))]
@@ -85,7 +85,7 @@ fn worker() {
                 1
             }
         };
-        // A byte for each half by which the second metric was incremented.
+        // A byte for each half that was added to the second metric.
         let bytes = [b'0' + number as u8; 2];
         if acknowledge.write_all(&bytes[..times]).is_err() {
             return;
@@ -137,7 +137,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Kills workers at random, and compares the totals with what was acknowledged.
+/// Kills workers at random, and compares the totals with the acknowledged updates.
 fn storm(kind: &'static str, kills: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
@@ -191,14 +191,14 @@ fn storm(kind: &'static str, kills: usize) {
         assert!(range.contains(&total), "{total} is not in {range:?}");
         assert!(acknowledged > kills as u64, "{acknowledged}");
     }
-    // Each worker had at most one update in flight, of one of the metrics.
+    // Each worker had at most one update of one metric in flight.
     let sum = totals.iter().sum::<f64>();
     let in_flight = sum - acknowledged.iter().sum::<u64>() as f64;
     assert!(in_flight <= 2.0 * started as f64, "{in_flight} of {started}");
     assert!(scrapes > 0);
     assert_eq!(store.dropped(), 0);
     drop((metrics, store));
-    // A store that is opened later has the same values.
+    // A store that is opened later returns the same values.
     let store = open(kind, path);
     let again = self::metrics(&*store);
     assert_eq!(2.0 * total(&*again[1]), totals[1]);

@@ -24,7 +24,7 @@ fn count(metric: &dyn Metric) {
     }
 }
 
-/// Does `work` in a child whose files may have at most `bytes` bytes.
+/// Does `work` in a child whose files are limited to `bytes` bytes.
 fn limited(bytes: u64, work: impl FnOnce()) {
     let child = Child::fork(|| {
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };

@@ -1,5 +1,5 @@
-//! Damaged, unwritable and shared files and directories: the application goes on counting, and is
-//! warned.
+//! Damaged, unwritable and shared files and directories: the application can continue to count, and
+//! is warned.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -69,7 +69,8 @@ fn a_file_outlives_its_processes() {
 
 #[test]
 fn a_damaged_file_is_set_aside() {
-    // Alone, because a process that another test starts has all files open for a moment.
+    // In a separate process, because a process that another test starts has all files open for a
+    // moment.
     alone("a_damaged_file_is_set_aside", || {
         let damages: [(&str, Damage<'_>); 4] = [
             ("cut", &|path| {
@@ -94,7 +95,7 @@ fn a_damaged_file_is_set_aside() {
             assert_eq!(store.path().unwrap(), path);
             let told = one(&warnings);
             assert!(told.contains(why) && told.contains("aside-1"), "{told}");
-            // The file that was set aside has all of the old bytes.
+            // The file that was set aside contains all of the old bytes.
             assert_eq!(fs::read(directory.path().join("metrics.quipu.aside-1")).unwrap(), damaged);
         }
     });
@@ -120,8 +121,8 @@ fn a_directory_that_cannot_be_written_is_replaced_by_memory() {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o555)).unwrap();
         let unprivileged = Child::fork(|| {
-            // SAFETY: the call takes a number. It is needed because root may write regardless of
-            // the permissions.
+            // SAFETY: the call takes a number. We need it because root can write regardless of the
+            // permissions.
             unsafe { libc::setuid(65_534) };
             for path in [directory.path().to_owned(), directory.path().join("missing/one")] {
                 let (options, warnings) = warned();
@@ -169,7 +170,7 @@ fn several_processes_agree_on_the_new_file() {
             assert!(children.into_iter().all(Child::wait));
             let store = SegmentStore::open(directory.path()).unwrap();
             assert_eq!(store.metric(&requests()).unwrap().get(&["200"]), 8.0);
-            // One of them set the old file aside, and none set the new one aside.
+            // The processes set the old file aside once, and never set the new one aside.
             assert!(directory.path().join("metrics.quipu.aside-1").exists());
             assert!(!directory.path().join("metrics.quipu.aside-2").exists());
         }
@@ -300,7 +301,7 @@ fn a_description_without_a_file_is_counted_in_memory() {
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }
 
-/// Views share the files and have names of their own.
+/// Views share the files but use separate names.
 #[test]
 fn a_view_has_its_own_names() {
     type Family = quipu::CounterFamily<quipu::label::Values<'static>>;
@@ -324,14 +325,14 @@ fn a_view_has_its_own_names() {
         assert!(text.contains("jobs_total{queue=\"x\"} 1\n"), "{text}");
         assert!(text.contains("jobs_total{worker=\"x\"} 5\n"), "{text}");
     }
-    // All of them use one further file, and each that is sent there is told so.
+    // All of them use one further file, and each store that moves there is warned.
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     let warnings = warnings.lock().unwrap();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings.iter().all(|told| told.contains("metrics.1.quipu")), "{warnings:?}");
 }
 
-/// A process that sets its metrics to 0 when it starts takes nothing from others.
+/// A process that sets its metrics to 0 when it starts does not change the counts of others.
 #[test]
 fn a_new_process_resets_nothing() {
     let directory = tempfile::tempdir().unwrap();

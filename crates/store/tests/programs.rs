@@ -25,7 +25,7 @@ enum Step {
     Again(usize),
 }
 
-/// Label values, some of which a format or a key might mistake for something else.
+/// Label values that a format or a key could mistake for something else.
 const TEXTS: [&str; 8] =
     ["", "a", "200", "/x?y=\"1\"\\\n", "\0", "quipu_overflow", "ab", "\u{fffd}é"];
 
@@ -39,7 +39,7 @@ fn specs() -> Vec<Spec> {
     ]
 }
 
-/// Metrics of which each process has its own values.
+/// Metrics with separate values for each process.
 fn specs_of_each() -> Vec<Spec> {
     let aggregations = [Aggregation::Max, Aggregation::Min];
     let mut specs = specs();

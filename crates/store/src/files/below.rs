@@ -1,5 +1,5 @@
-//! Opens what is below a directory, and follows no symbolic link on the way: other users may write
-//! to the directory, and replace what was found there by a link.
+//! Opens files below a directory without following symbolic links on the way, because other users
+//! can write to the directory, and replace a file by a link.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -8,11 +8,11 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, Mode, OFlags, open, openat};
 use rustix::io::Errno;
 
-/// Opens a file or a directory. Symbolic links are followed up to `root`, which `path` begins with,
-/// and not below.
+/// Opens a file or a directory. Symbolic links are only followed up to `root`, which `path` begins
+/// with.
 ///
 /// # Errors
-/// Those of the system, and a link below `root`.
+/// The errors of the system, and a link below `root`.
 #[doc(hidden)]
 pub fn open_below(root: &Path, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
@@ -43,7 +43,7 @@ pub(super) fn open_in(
 ) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(directory, name, flags, Mode::empty()).map_err(|error| match error {
-        // FreeBSD and macOS have other codes than Linux for a directory that is a link.
+        // For a directory that is a link, FreeBSD and macOS use other codes than Linux.
         Errno::LOOP => io::Error::new(ErrorKind::NotADirectory, LINK),
         error => error.into(),
     })
@@ -51,8 +51,8 @@ pub(super) fn open_in(
 
 const LINK: &str = "it is a symbolic link, which is not followed here";
 
-/// How a directory is opened to open what is in it: without the right to list it, where there is a
-/// way.
+/// How a directory is opened to open its entries. Where the system supports this, it needs no right
+/// to list the directory.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const THROUGH: OFlags = OFlags::PATH;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

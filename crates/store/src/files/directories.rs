@@ -102,7 +102,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What is kept between scrapes.
+/// The state that is kept between scrapes.
 #[derive(Default)]
 struct ScrapeState {
     workers: Vec<FileBuffers>,
@@ -110,7 +110,7 @@ struct ScrapeState {
     skipped: BTreeMap<&'static str, u64>,
     /// The number of entries that were omitted because their key cannot be used.
     entries: u64,
-    /// The number of files that the last scrape used at least in part.
+    /// The number of files that the last scrape used, in whole or in part.
     used: usize,
     warned: HashSet<(PathBuf, &'static str)>,
 }
@@ -136,15 +136,17 @@ struct SkippedFile {
     message: String,
 }
 
-/// The maximum number of threads that read files: more would wait for each other in the kernel.
+/// The maximum number of threads that read files, because more would wait for each other in the
+/// kernel.
 const MAX_THREADS: usize = 4;
-/// The number of files that take one thread longer to read than a further thread takes to start.
+/// The number of files that one thread can read in the time that another thread takes to start.
 const FILES_PER_THREAD: usize = 16;
-/// The maximum number of warnings that are remembered so as not to repeat them.
+/// The maximum number of warnings that are remembered, because a repeated warning would be noise.
 const MAX_WARNED: usize = 4096;
 
 impl Directories {
-    /// Collects from the directories at these paths. They need not exist yet.
+    /// Collects from the directories at these paths. You can pass directories that do not exist
+    /// yet.
     pub fn new<P: Into<PathBuf>>(paths: impl IntoIterator<Item = P>) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -158,27 +160,27 @@ impl Directories {
         }
     }
 
-    /// Gives the kind and the aggregation of a metric whose files do not tell them.
+    /// Sets the kind and the aggregation of a metric whose files do not contain them.
     pub fn hint(mut self, metric: impl Into<String>, hint: Hint) -> Self {
         self.hints.insert(metric.into(), hint);
         self
     }
 
-    /// Follows symbolic links in the paths up to `root` alone, for those that begin with it.
+    /// Follows symbolic links in paths that begin with `root`, but only up to `root`.
     #[doc(hidden)]
     pub fn below(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = Some(root.into());
         self
     }
 
-    /// Collects from these open directories from now on, wherever their paths lead by then, and
-    /// keeps what was counted.
+    /// Collects from these open directories from now on, wherever their paths lead, and keeps the
+    /// earlier counts.
     #[doc(hidden)]
     pub fn set_opened(&mut self, directories: Vec<(PathBuf, OwnedFd)>) {
         (self.paths, self.opened) = directories.into_iter().unzip();
     }
 
-    /// Counts a file that the caller has left out, for one of the reasons that are shown.
+    /// Counts a file that the caller omitted, for one of the shown reasons.
     #[doc(hidden)]
     pub fn note_skipped(&self, reason: &'static str) {
         self.state.with(|state| *state.skipped.entry(reason).or_default() += 1);
@@ -193,7 +195,7 @@ impl Directories {
     /// Counts the files to read.
     ///
     /// # Errors
-    /// A path that does not exist, is not a directory, or cannot be read.
+    /// If a path does not exist, is not a directory, or cannot be read.
     pub fn count_files(&self) -> Result<usize, Error> {
         let mut count = 0;
         for path in &self.paths {
@@ -216,12 +218,12 @@ impl Directories {
         Ok(count)
     }
 
-    /// The number of files that the last scrape could use, in whole or in part.
+    /// Returns the number of files that the last scrape could use, in whole or in part.
     pub fn used_files(&self) -> usize {
         self.state.with(|state| state.used).unwrap_or_default()
     }
 
-    /// Finds all files, in order of directory and name. Adds those that no client writes to
+    /// Finds all files, in order of directory and name. Adds files that no client writes to
     /// `skipped`.
     fn find(&self, skipped: &mut Vec<SkippedFile>) -> (Vec<FoundFile>, Vec<Option<OwnedFd>>) {
         let (mut found, mut opened) = (Vec::new(), Vec::new());
@@ -264,8 +266,8 @@ impl Directories {
         (found, opened)
     }
 
-    /// Opens one of the directories. Its files are opened in there, wherever its path leads by
-    /// then.
+    /// Opens one of the directories. Its files are then opened in this directory, wherever its path
+    /// leads.
     fn open(&self, path: &Path) -> io::Result<OwnedFd> {
         let root = self.root.as_deref().filter(|root| path.starts_with(root)).unwrap_or(path);
         open_below(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)
@@ -311,7 +313,7 @@ impl Directories {
             let window = &mut first.window;
             let mut tables = self.tables(files, opened, window, &scope, &mut skipped, &mut used);
             for other in others {
-                // A panic of another thread goes on as one of this thread.
+                // Continues the panic of another thread on this thread.
                 let (more, also, others_used) =
                     other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 skipped.extend(also);
@@ -380,7 +382,7 @@ impl Directories {
             *used += usize::from(has_entries || result.is_ok());
             match result {
                 Ok(()) => {}
-                // Its process has exited and removed it since the directory was listed.
+                // Its process exited and removed it after the directory was listed.
                 Err(Flaw::Unreadable(error)) if error.kind() == ErrorKind::NotFound => {}
                 Err(flaw) => {
                     let (reason, message) = (flaw.reason(), flaw.to_string());
@@ -456,7 +458,7 @@ fn read_opened(
     }
 }
 
-/// Opens a regular file for reading. Does not block on a FIFO that has no writer.
+/// Opens a regular file for reading. Does not block on a FIFO without a writer.
 fn open(path: &Path) -> io::Result<File> {
     regular(open_below(path, path, OFlags::RDONLY | OFlags::NONBLOCK)?)
 }
@@ -469,8 +471,8 @@ fn regular(file: OwnedFd) -> io::Result<File> {
     Ok(file)
 }
 
-/// The file lock that Ruby's client holds while it updates several values that belong together. A
-/// reader that does not get it within about a millisecond reads without it.
+/// The file lock that Ruby's client holds while it updates several values that belong together. If
+/// a reader cannot get this lock within about a millisecond, it reads without it.
 struct SharedFileLock<'a>(&'a File);
 
 impl<'a> SharedFileLock<'a> {
@@ -497,7 +499,7 @@ impl Collector for Directories {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        // A sink that collects from this again within the call gets nothing.
+        // If a sink collects from this again within the call, it gets no metrics.
         self.state.with(|state| self.read(state, sink));
     }
 }
@@ -522,7 +524,7 @@ fn emit_own(found: &[FoundFile], state: &ScrapeState, sink: &mut dyn Sink) {
     sink.begin(ENTRIES, []).sample([], state.entries);
 }
 
-/// The names of the collector's own families and samples.
+/// The names of the collector's families and samples.
 const OWN: [&str; 5] = [
     "quipu_scrape_files",
     "quipu_scrape_files_skipped",

@@ -15,7 +15,8 @@ pub(super) fn emit(families: &mut Families, sink: &mut dyn Sink) {
 }
 
 fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
-    // A series without one of these labels gets it with an empty value, which means the same.
+    // If a series lacks one of these labels, it gets the label with an empty value, which means the
+    // same.
     let names: Vec<String> = family.labels().into_iter().map(str::to_owned).collect();
     let labels: Vec<Label<'_>> = names.iter().map(|name| Label::new(name)).collect();
     let (help, kind) = (&*family.help, family.kind);
@@ -42,7 +43,7 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
                     .iter()
                     .map(|(bound, le, count)| {
                         let count = whole(*count);
-                        // Files may spell infinity differently.
+                        // Files can spell infinity differently.
                         let le = if *bound == f64::INFINITY { "+Inf" } else { le };
                         Bucket::new(*bound, count).le(le)
                     })
@@ -86,8 +87,9 @@ impl Out<'_> {
     }
 }
 
-/// A count from a number in a file. Applications write integers, but damaged files have any number.
+/// Returns a count from a number in a file. Applications write integers, but damaged files can
+/// contain any number.
 fn whole(count: f64) -> u64 {
-    // The cast saturates, and turns NaN into 0.
+    // The cast saturates, and converts NaN to 0.
     count.round() as u64
 }

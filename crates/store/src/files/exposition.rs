@@ -12,7 +12,7 @@ use super::table::{Place, RowTable};
 use super::walk::{Layout, Window, walk};
 
 /// Returns the exposition of files with these names and bytes, and the number of files that could
-/// be used in full. Files whose names no client uses are omitted.
+/// be used in full. A file is omitted if no client uses such a name.
 #[doc(hidden)]
 pub fn exposition<'n>(
     files: impl IntoIterator<Item = (&'n str, &'n [u8])>,

@@ -1,7 +1,7 @@
 //! Turns the rows of tables into families, which an encoder takes.
 //!
-//! The result is that of Python's `MultiProcessCollector` and Ruby's `DirectFileStore` for the
-//! values of several processes.
+//! For the values of several processes, the result equals Python's `MultiProcessCollector` and
+//! Ruby's `DirectFileStore`.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -14,8 +14,8 @@ use super::key::{Labels, PythonKey, parse_query};
 use super::name::{Content, Mode};
 use super::table::{Fold, Reading, Row, RowTable};
 
-/// The kind and the aggregation of a metric whose files do not contain them. The files of Ruby's
-/// client do not.
+/// The kind and the aggregation of a metric whose files do not contain them, such as the files of
+/// Ruby's client.
 ///
 /// ```
 /// use quipu_store::files::{Directories, FileStore, Hint};
@@ -36,9 +36,9 @@ pub struct Hint {
     /// The kind.
     pub kind: crate::Kind,
     /// How the values of several processes are combined; `None` is the sum. A live aggregation
-    /// counts all files, because files do not say which processes live. With [`Aggregation::All`]
-    /// and [`Aggregation::LiveAll`], the values stay apart by the label `pid`, which the series in
-    /// such files have.
+    /// counts all files, because a file does not show whether its process lives. With
+    /// [`Aggregation::All`] and [`Aggregation::LiveAll`], the values stay apart by the label `pid`,
+    /// which the series in such files carry.
     pub aggregation: Option<Aggregation>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Family {
     pub(super) kind: Kind,
     fold: Fold,
     pub(super) series: Vec<FileSeries>,
-    /// Labels that some series have with an empty value, which is the same as not having them.
+    /// Labels that some series carry with an empty value, which is the same as omitting them.
     pub(super) empty: BTreeSet<String>,
     index: HashMap<Labels, usize>,
 }
@@ -63,7 +63,7 @@ pub(super) struct Family {
 pub(super) struct FileSeries {
     pub(super) labels: Labels,
     pub(super) value: Value,
-    /// The number of a file that has this series.
+    /// The number of a file that contains this series.
     file: u32,
 }
 
@@ -81,8 +81,8 @@ pub(super) enum Value {
 
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
-    /// The bound, its text as it was written, and the count of this bucket alone. In any order; a
-    /// bound may occur more than once.
+    /// The bound, its original spelling, and the count of this bucket only. In any order; a bound
+    /// can occur more than once.
     buckets: Vec<(f64, String, f64)>,
     pub(super) sum: f64,
 }
@@ -113,16 +113,17 @@ enum RowRole {
     Sum,
 }
 
-/// The number of a file that has a row which cannot be used.
+/// The number of a file that contains an unusable row.
 pub(super) type FileNumber = u32;
 
 impl Families {
-    /// Removes families and series whose escaped name is that of another, so that no series appears
-    /// twice. Calls `bad` for each removed series. `taken` are names that are already in use.
+    /// Removes families and series whose escaped name equals the escaped name of another, because
+    /// no series may appear twice. Calls `bad` for each removed series. `taken` are names that are
+    /// already in use.
     ///
-    /// A damaged key may contain anything. So a family of a known kind wins over one without a
-    /// kind, and a name that needs no escaping over one that does: damage tends to turn the former
-    /// into the latter.
+    /// A damaged key can contain anything. So a family of a known kind wins over a family without a
+    /// kind, and a name that needs no escaping over a name that does, because damage tends to turn
+    /// the former into the latter.
     pub(super) fn remove_duplicates<'t>(
         &mut self,
         taken: impl IntoIterator<Item = &'t str>,
@@ -146,8 +147,8 @@ impl Families {
         }
     }
 
-    /// Adds all rows of a table, and calls `bad` for those that cannot be used. `pid` returns the
-    /// process that wrote a file.
+    /// Adds all rows of a table, and calls `bad` for unusable rows. `pid` returns the process that
+    /// wrote a file.
     pub(super) fn add_table<'f>(
         &mut self,
         content: Content<'_>,
@@ -202,7 +203,7 @@ impl Families {
             (Content::Histograms, Some("_count")) => return Some(Vec::new()),
             (Content::Summaries, Some("_sum")) => (Kind::Summary, RowRole::Sum),
             (Content::Summaries, Some("_count")) => (Kind::Summary, RowRole::Count),
-            // A sample whose name does not come from its metric.
+            // The sample's name is not derived from the name of its metric.
             _ => (Kind::Unknown, RowRole::Number),
         };
         let name = match kind {
@@ -245,7 +246,7 @@ impl Families {
             (Some(crate::Kind::Summary), ..) => return None,
             (Some(crate::Kind::Gauge), ..) => (Kind::Gauge, RowRole::Number),
             (None, ..) if labels.contains_key("pid") => (Kind::Gauge, RowRole::Number),
-            // All formats give counters this suffix. A metric without it keeps its name, untyped.
+            // All formats add this suffix to counters. A metric without it keeps its name, untyped.
             _ if metric.ends_with("_total") => (Kind::Counter, RowRole::Number),
             _ => (Kind::Unknown, RowRole::Number),
         };
@@ -264,11 +265,12 @@ impl Families {
         Some(replaced)
     }
 
-    /// Returns the series of these labels, created if it does not exist. Also returns the series
-    /// that were removed for it, because they belonged to a family of that name without a kind.
+    /// Returns the series of these labels, and creates it if it does not exist. Also returns the
+    /// series that were removed for it, because they belonged to a family of the same name without
+    /// a kind.
     ///
-    /// Returns `None` if the existing family of that name has another kind or aggregation, and for
-    /// an empty metric name or invalid label names.
+    /// Returns `None` if the existing family of this name is of another kind or aggregation, and
+    /// for an empty metric name or invalid label names.
     fn series(
         &mut self,
         name: String,
@@ -278,7 +280,7 @@ impl Families {
         mut labels: Labels,
         file: u32,
     ) -> Option<(&mut FileSeries, Vec<FileNumber>)> {
-        // A summary has a label `quantile` of its own, which must be a number.
+        // A summary always uses the label `quantile`, which must be a number.
         let is_reserved = |label: &str| match label {
             "" | "__name__" => true,
             "quantile" => kind == Kind::Summary,
@@ -323,7 +325,7 @@ impl Families {
 }
 
 impl Family {
-    /// The names of all labels, in order.
+    /// Returns the names of all labels, in order.
     pub(super) fn labels(&self) -> BTreeSet<&str> {
         let mut names: BTreeSet<&str> = self.empty.iter().map(String::as_str).collect();
         for series in &self.series {
@@ -338,7 +340,7 @@ impl Family {
         names
     }
 
-    /// Removes series with a label whose escaped name is that of another label.
+    /// Removes series with a label whose escaped name equals the escaped name of another label.
     fn remove_duplicates(&mut self, bad: &mut impl FnMut(FileNumber)) {
         let names = self.labels();
         if names.iter().all(|name| is_legacy_label(name)) {
@@ -402,7 +404,7 @@ fn bound(le: &str) -> Option<f64> {
     le.parse().ok().filter(|bound: &f64| !bound.is_nan())
 }
 
-/// How the values in files of this content are combined.
+/// Returns how the values in files of this content are combined.
 pub(super) fn fold(content: Content<'_>, hints: &HashMap<String, Hint>) -> Fold {
     match content {
         Content::Gauges(mode) => gauge_fold(mode),
@@ -429,7 +431,7 @@ pub(super) fn fold_for(aggregation: Aggregation) -> Fold {
         Aggregation::Max | Aggregation::LiveMax => Fold::Max,
         Aggregation::Sum | Aggregation::LiveSum => Fold::Sum,
         Aggregation::MostRecent | Aggregation::LiveMostRecent => Fold::MostRecent,
-        // An aggregation that this version does not know: no value is hidden.
+        // An aggregation that this version does not know: we do not hide any value.
         _ => Fold::Each,
     }
 }

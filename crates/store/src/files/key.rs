@@ -1,4 +1,4 @@
-//! The keys of entries: JSON in the files of Python's client, a query string in those of Ruby's.
+//! The keys of entries: JSON in the files of Python's client, a query string in Ruby's files.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ impl PythonKey {
     }
 }
 
-/// Parses the labels of a key of Ruby's client. If a name occurs twice, the first value counts, as
-/// with `CGI.parse`.
+/// Parses the labels of a key of Ruby's client. If a name occurs twice, the first value counts,
+/// like in `CGI.parse`.
 pub(crate) fn parse_query(key: &[u8]) -> Option<Labels> {
     let mut labels = Labels::new();
     // Escaping leaves only printable ASCII.
@@ -58,7 +58,7 @@ pub(crate) fn push_query(out: &mut String, name: &str, value: &str) {
     escape(out, value);
 }
 
-/// Escapes as Ruby's `CGI.escape` does.
+/// Escapes like Ruby's `CGI.escape`.
 fn escape(out: &mut String, text: &str) {
     for piece in utf8_percent_encode(text, ESCAPED) {
         match piece {

@@ -1,12 +1,12 @@
-//! Metric files with one process each: a reader of those that the Python and Ruby clients of
+//! Metric files with one process each: a reader of the files that the Python and Ruby clients of
 //! Prometheus write for applications with several processes, and a store that writes such files.
 //!
-//! [`Directories`] is a collector of the files that applications have written, or are writing, in
-//! some directories. It returns what the clients themselves would return, in less time: a key that
-//! is in 500 files is parsed as JSON once. [`FileStore`] is a [`Store`](crate::Store) with one file
-//! per process and metric, which Ruby's client can read.
+//! [`Directories`] is a collector of the files that applications wrote, or are writing, in some
+//! directories. It returns the same result as the clients themselves, in less time: for example, a
+//! key in 500 files is parsed as JSON once. [`FileStore`] is a [`Store`](crate::Store) with one
+//! file per process and metric. You can read these files with Ruby's client.
 //!
-//! Nothing in a directory makes a scrape fail: data that cannot be used is omitted, counted in
+//! The content of a directory cannot make a scrape fail: unusable data is omitted, counted in
 //! `quipu_scrape_files_skipped_total`, and reported as a [warning](Warning).
 
 mod below;

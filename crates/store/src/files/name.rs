@@ -9,7 +9,7 @@ use quipu::Aggregation;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name<'a> {
     pub(super) content: Content<'a>,
-    /// The process's name for itself: usually its pid.
+    /// The name that the process uses for itself: usually its pid.
     pub(super) pid: &'a str,
 }
 
@@ -44,7 +44,7 @@ impl Mode {
 }
 
 impl<'a> Name<'a> {
-    /// Parses a file name. `None` if neither client uses such a name.
+    /// Parses a file name. Returns `None` if neither client uses such a name.
     pub(super) fn parse(file: &'a str) -> Option<Self> {
         let (content, pid) = match file.strip_suffix(".db") {
             Some(stem) => Self::python(stem)?,
@@ -67,7 +67,7 @@ impl<'a> Name<'a> {
         })
     }
 
-    /// Splits at the last three underscores, so that a metric `c` does not get the files of a
+    /// Splits at the last three underscores, because a metric `c` must not get the files of a
     /// metric `c___x`.
     fn ruby(stem: &'a str) -> Option<(Content<'a>, &'a str)> {
         let (metric, pid) = stem.strip_prefix("metric_")?.rsplit_once("___")?;
@@ -75,7 +75,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether the name has the extension of a metric file. Other files are ignored without a warning.
+/// Whether the name ends like a metric file. Other files are ignored without a warning.
 pub(super) fn is_candidate(file: &str) -> bool {
     file.ends_with(".db") || file.ends_with(".bin")
 }

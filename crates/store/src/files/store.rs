@@ -22,16 +22,16 @@ use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::{Lock, LockedValue};
 use crate::table;
 
-/// A store that keeps each metric of each process in a separate file, as the `DirectFileStore` of
-/// Ruby's client does. Each of the two can read the files of the other.
+/// A store that keeps each metric of each process in a separate file, like the `DirectFileStore` of
+/// Ruby's client. Each of the two can read the files of the other.
 ///
-/// An update is a system call and takes about a microsecond. Files of processes that have exited
-/// remain, and the cost of a read grows with the number of files. If you do not need this format, a
-/// shared segment serves you better. A forked child gets its own files at its first update.
+/// An update is a system call and takes about a microsecond. Files of exited processes remain, and
+/// the cost of a read grows with the number of files. If you do not need this format, a shared
+/// segment serves you better. A forked child gets new files at its first update.
 ///
-/// The aggregations are those of Ruby's client: sum, min, max, most recent (for gauges), and all,
-/// with which each series also has the label `pid`. An update that fails because of a full disk or
-/// a missing directory is counted in [`Store::dropped`]. If a file cannot be created, the store
+/// You can use the aggregations of Ruby's client: sum, min, max, most recent (for gauges), and all.
+/// With all, each series also carries the label `pid`. An update that fails because of a full disk
+/// or a missing directory is counted in [`Store::dropped`]. If a file cannot be created, the store
 /// tries again after a second.
 ///
 /// ```
@@ -67,7 +67,7 @@ struct FileStoreInner {
 
 struct FileMetric {
     spec: Spec,
-    /// `None` if each process has its own series.
+    /// `None` if each process writes separate series.
     fold: Option<Fold>,
     /// The indexes of the labels, in order of their names. The index after the last is the pid.
     order: Vec<usize>,
@@ -79,7 +79,7 @@ struct FileMetric {
 /// This process's part of a metric.
 #[derive(Default)]
 struct ProcessPart {
-    /// The generation of the process that it belongs to.
+    /// The generation of the process that owns this part.
     generation: u32,
     writer: Option<Writer>,
     /// When the file last could not be created.
@@ -99,7 +99,7 @@ impl FileStore {
     /// Opens a store in this directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// A directory that cannot be created or written.
+    /// If the directory cannot be created or written.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, Error> {
         let directory = directory.as_ref();
         let failed = |error: std::io::Error| {
@@ -247,7 +247,7 @@ impl Metric for FileMetric {
                 continue;
             }
             let mut place = Place::new(number);
-            // A damaged file counts up to the damage, and does not fail the read.
+            // A damaged file counts up to the damage, so the read does not fail.
             let _ = read_file(&directory.join(name), wanted, &mut window, |entry| {
                 table.add(&mut place, entry.key, entry.reading, &scope);
             });
@@ -259,7 +259,7 @@ impl Metric for FileMetric {
             let names = self.spec.labels.iter().map(String::as_str).chain(pid);
             let values: Vec<&str> =
                 names.filter_map(|name| labels.get(name).map(String::as_str)).collect();
-            // Rows with other labels come from another description of the metric.
+            // Rows with other labels belong to another description of the metric.
             if values.len() == expected && labels.len() == expected {
                 visit(&values, row.reading.value);
             }
@@ -274,7 +274,7 @@ impl Metric for FileMetric {
     }
 }
 
-/// A guard: readers see either all or none of what is written while it exists.
+/// A guard: readers see either all or none of the updates during its lifetime.
 struct Together<'a>(&'a FileMetric);
 
 impl<'a> Together<'a> {

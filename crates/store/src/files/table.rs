@@ -1,15 +1,15 @@
 //! [`RowTable`] aggregates the entries of many files: one row per key, regardless of the number of
 //! files.
 //!
-//! A key is identified by its bytes, and parsed once, after all files are read. Most files have the
-//! same keys in the same order, so the row that followed in the previous file is tried before the
-//! key is hashed: for 500 files with 1,000 keys each, 1,000 keys are hashed.
+//! A key is identified by its bytes, and parsed once, after all files are read. Most files contain
+//! the same keys in the same order. So the row that followed in the previous file is tried before
+//! the key is hashed: for example, for 500 files with 1,000 keys each, 1,000 keys are hashed.
 
 use hashbrown::HashTable;
 use quipu_arena::{Arena, Scope};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
-/// How the values that several processes have for one key are combined.
+/// How the values of several processes for one key are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fold {
     Sum,
@@ -29,7 +29,7 @@ pub(crate) struct Reading {
 }
 
 impl Fold {
-    /// Adds one value. A number replaces NaN, so that the order of the files does not matter.
+    /// Adds one value. A number replaces NaN, so the order of the files does not matter.
     #[inline]
     pub(crate) fn add(self, into: &mut Reading, one: Reading) {
         match self {
@@ -47,9 +47,9 @@ impl Fold {
 pub(crate) struct Row<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) reading: Reading,
-    /// The number of a file that has this key.
+    /// The number of a file that contains this key.
     pub(crate) file: u32,
-    /// The row that followed this one in the file that was read last.
+    /// The row after this one in the previous file.
     next: u32,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct RowTable<'a> {
     /// With [`Fold::Each`], the values of all files; otherwise empty.
     pub(crate) process_values: Vec<ProcessValue>,
     index: HashTable<u32>,
-    /// The first row of the file that was read last.
+    /// The first row of the previous file.
     first: u32,
     secrets: RapidSecrets,
 }
@@ -144,7 +144,7 @@ impl<'a> RowTable<'a> {
         if let Some(&at) = index.find(hash, |&at| rows[at as usize].key == key) {
             return at;
         }
-        // Every row comes from an entry of some file; all files have fewer than 2^32 entries.
+        // Every row belongs to an entry of some file; all files contain fewer than 2^32 entries.
         let at = u32::try_from(rows.len()).expect("fewer keys than 2^32");
         let reading = Reading { value: 0.0, time: 0.0 };
         rows.push(Row { key: scope.alloc_slice_copy(key), reading, file: NONE, next: NONE });
@@ -152,7 +152,7 @@ impl<'a> RowTable<'a> {
         at
     }
 
-    /// Adds all rows of another table, which has the same fold.
+    /// Adds all rows of another table with the same fold.
     pub(crate) fn merge(&mut self, other: &RowTable<'_>, scope: &Scope<'a>) {
         let mut place = Place::new(NONE);
         let mut rows = Vec::with_capacity(other.rows.len());
@@ -176,7 +176,7 @@ fn hash(key: &[u8], secrets: &RapidSecrets) -> u64 {
     rapidhash_v3_micro_inline::<true, false>(key, secrets)
 }
 
-/// A random seed, from the hasher of the standard library's maps, so that no one can choose keys
+/// Returns a random seed from the hasher of the standard library's maps, so no one can choose keys
 /// that collide.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};

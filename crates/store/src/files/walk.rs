@@ -1,4 +1,4 @@
-//! [`walk`] visits the entries of one file, while a process may be writing to it.
+//! [`walk`] visits the entries of one file. A process can write to this file at the same time.
 //!
 //! Both clients use nearly the same format, little-endian throughout:
 //!
@@ -12,12 +12,12 @@
 //!   8 bytes    time
 //! ```
 //!
-//! A writer first appends an entry and then updates the used length, so the used part has only
-//! whole entries.
+//! A writer first appends an entry and then updates the used length, so the used part always
+//! consists of whole entries.
 //!
-//! Files are read, not mapped: the kernel kills a process that reads from a mapping of a file that
-//! was truncated meanwhile (`SIGBUS`). A window of fixed size moves over the file, whatever length
-//! the file claims.
+//! Files are read, not mapped, because the kernel kills a process that reads from a mapping of a
+//! truncated file (`SIGBUS`). A window of fixed size moves over the file, whatever length the file
+//! claims.
 
 use std::fmt;
 use std::fs::File;
@@ -40,17 +40,17 @@ pub(crate) enum Layout {
 /// Why the rest of a file is not read.
 #[derive(Debug)]
 pub(crate) enum Flaw {
-    /// The file has no bytes.
+    /// The file is empty.
     Empty,
     /// The file is shorter than a header.
     Header,
     /// The used length in the header is not valid.
     Used(i32),
-    /// There is no valid entry at this offset.
+    /// The entry at this offset is not valid.
     Entry(u64),
     /// The file ends before its used length, in the entry at this offset.
     Cut(u64),
-    /// The values have no times.
+    /// The values carry no times.
     Old,
     /// The file cannot be read.
     Unreadable(io::Error),
@@ -123,7 +123,7 @@ impl ByteSource for [u8] {
     }
 }
 
-/// The buffer through which a file is read; reused for the next file.
+/// The buffer for reading a file; reused for the next file.
 pub(crate) struct Window {
     bytes: Box<[u8]>,
     /// The used length of the last file: the next one is probably similar.
@@ -140,7 +140,7 @@ impl Default for Window {
 const WINDOW: usize = 256 << 10;
 /// The least number of bytes in the first read of a file.
 const FIRST: usize = 16 << 10;
-/// The longest key that is read. Keys contain labels, and those of Python's client a help text.
+/// The longest key that is read. Keys contain labels, and in Python's client also a help string.
 const MAX_KEY: usize = 128 << 10;
 const HEADER: usize = 8;
 
@@ -204,11 +204,12 @@ impl Layout {
     }
 }
 
-/// Calls `visit` with each entry, up to the first that is not valid. An entry whose key is too long
-/// is given an empty key.
+/// Calls `visit` with each entry, up to the first that is not valid. If the key of an entry is too
+/// long, `visit` gets an empty key.
 ///
 /// # Errors
-/// The reason why the walk ended early. The entries that were visited before are sound.
+/// The reason why the walk ended early. You can use the entries that were visited before, because
+/// they are sound.
 #[inline]
 pub(crate) fn walk<S: ByteSource + ?Sized>(
     source: &S,
@@ -224,7 +225,7 @@ pub(crate) fn walk<S: ByteSource + ?Sized>(
     };
     let used = i32::from_le_bytes(*used);
     if used == 0 {
-        // Its process has only just created the file.
+        // Its process only just created the file.
         return Ok(());
     }
     let end = match u64::try_from(used) {
@@ -278,7 +279,7 @@ pub(crate) fn walk<S: ByteSource + ?Sized>(
             return Err(Flaw::Entry(place));
         }
         if at == 0 {
-            // The window begins here and has room for any entry, so the file ends here.
+            // The window begins here and is large enough for any entry, so the file ends here.
             return Err(Flaw::Cut(place));
         }
         let room = (end - place).min(WINDOW as u64) as usize;
@@ -293,8 +294,9 @@ fn within(filled: usize, base: u64, end: u64) -> usize {
     (end - base).min(filled as u64) as usize
 }
 
-/// Whether these are entries without times: read with times, the first or the second is not an
-/// entry, and read without times, all are. `is_whole` says whether `bytes` is the whole used part.
+/// Whether these are entries without times: if we read them with times, the first or the second is
+/// not an entry, and if we read them without times, all are. `is_whole` is true if `bytes` is the
+/// whole used part.
 fn is_timeless(bytes: &[u8], is_whole: bool) -> bool {
     let entries = bytes.get(HEADER..).unwrap_or_default();
     let second = match Layout::Python.split(entries) {

@@ -2,8 +2,8 @@
 //!
 //! Values are written with `pwrite`, not through a mapping. So a full disk, a file that another
 //! process truncates, and a limit on file sizes are errors here, and do not kill the process. Each
-//! update costs one system call, and three more that keep the signal of that limit (`SIGXFSZ`)
-//! from the application.
+//! update costs one system call, and three more that hide the signal of this limit (`SIGXFSZ`) from
+//! the application.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -37,11 +37,13 @@ struct Slot {
 /// The initial size of a file. It doubles when it is full.
 const FIRST_SIZE: u64 = 16 << 10;
 const HEADER: u64 = 8;
-/// How many processes with the same pid, in containers that share a directory, get files.
+/// The maximum number of processes with the same pid, for example in containers that share a
+/// directory, that get files.
 const MAX_ALIKE: u32 = 1000;
 
 impl Writer {
-    /// Creates the file of this process, or continues that of an earlier process with the same pid.
+    /// Creates the file of this process, or continues the file of an earlier process with the same
+    /// pid.
     pub(super) fn open(directory: &Path, metric: &str) -> io::Result<Self> {
         let pid = std::process::id();
         for number in 0..MAX_ALIKE {
@@ -132,7 +134,7 @@ impl Writer {
         self.file.write_all_at(&used.to_le_bytes(), 0)
     }
 
-    /// Allocates blocks on the disk, so that later writes do not fail because the disk is full.
+    /// Allocates blocks on the disk, because later writes must not fail on a full disk.
     fn grow(&mut self, size: u64) -> io::Result<()> {
         match fallocate(&self.file, FallocateFlags::empty(), 0, size) {
             Ok(()) => {}
@@ -161,14 +163,15 @@ fn numbers(Reading { value, time }: Reading) -> [u8; 16] {
     bytes
 }
 
-/// The monotonic clock in seconds, as Ruby's client writes and compares it.
+/// Reads the monotonic clock in seconds, like Ruby's client.
 fn now() -> f64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Claims the file for this process. Returns `false` if a live process has it: one with the same
-/// pid, in another container. Readers use locks of another kind, which do not conflict with this.
+/// Claims the file for this process. Returns `false` if a live process owns it: a process with the
+/// same pid, in another container. Readers use locks of another kind, which do not conflict with
+/// this.
 #[cfg(target_os = "linux")]
 fn own(file: &File) -> io::Result<bool> {
     let lock = libc::flock {

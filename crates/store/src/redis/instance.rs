@@ -29,7 +29,7 @@ mod at {
     pub(super) const END: usize = 16;
 }
 
-/// An instance: everything that counts in one segment.
+/// An instance: all processes that count in one segment.
 pub(super) struct Instance {
     segment: Segment,
     cells: Cells,
@@ -41,7 +41,7 @@ impl Instance {
     pub(super) fn find_or_create(segment: &Segment, namespace: &str) -> Result<Self, Error> {
         let fail = |error| Error::because("redis", "the instance's record in the segment", error);
         let name = record_name(namespace);
-        // If the lock cannot be taken, go on without it: `oldest` settles the race.
+        // If the lock cannot be taken, continue without it, because `oldest` settles the race.
         let _registration = segment.lock_registration();
         let mut cells = oldest(segment, &name).map_err(fail)?;
         if cells.is_none() {
@@ -53,8 +53,8 @@ impl Instance {
             }
             draft.cells()[at::CREATED].store(now(), Ordering::Relaxed);
             draft.publish().map_err(fail)?;
-            // Without the lock, another process may have created one too: the one that was
-            // published first is used.
+            // Without the lock, another process can create one too: the record that was published
+            // first is used.
             cells = oldest(segment, &name).map_err(fail)?;
         }
         let Some(cells) = cells.filter(|cells| cells.len() >= at::END) else {
@@ -67,33 +67,34 @@ impl Instance {
         Ok(Self { segment: segment.clone(), cells, id })
     }
 
-    /// The name of the instance, unique among all.
+    /// Returns the name of the instance, unique among all.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Makes this process the leader, which flushes. `None` if there is a leader already.
+    /// Makes this process the leader, which flushes. Returns `None` if there is a leader already.
     pub(super) fn lead(&self) -> Option<LeaderLease> {
-        // A process that cannot be marked as alive does not lead; another one may.
+        // If a process cannot be marked as alive, it does not lead; another one can.
         self.segment.lead(&self.cells, at::LEAD).ok().flatten()
     }
 
-    /// Returns the number for the next write, greater than all before it.
+    /// Returns the number for the next write, greater than all earlier numbers.
     pub(super) fn next_write(&self) -> u64 {
         self.cell(at::SEQUENCE).fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Makes the numbers of later writes greater than `last`. Needed after a power loss took the
-    /// segment back to an older state.
+    /// Makes the numbers of later writes greater than `last`. This is needed if a power loss took
+    /// the segment back to an older state.
     pub(super) fn skip_writes(&self, last: u64) {
         self.cell(at::SEQUENCE).fetch_max(last, Ordering::Relaxed);
     }
 
-    /// The ID of the heartbeat that the server last acknowledged, and that of the one to send next.
+    /// Returns the ID of the last heartbeat that the server acknowledged, and the ID of the next
+    /// heartbeat to send.
     ///
-    /// The ID of a heartbeat is a number that increases by one, and random bits. It is stored in
-    /// the segment before it is sent. So the segment knows every ID that the server may have,
-    /// unless another segment writes as this instance: a copy of the file.
+    /// The ID of a heartbeat consists of a number that increases by one, and random bits. This ID
+    /// is stored in the segment before it is sent. So the segment knows every ID that the server
+    /// can hold, unless another segment writes as this instance, for example a copy of the file.
     pub(super) fn heartbeat_ids(&self) -> Result<(u64, u64), Error> {
         let acked = self.cell(at::ACKED_HEARTBEAT).load(Ordering::Relaxed);
         let mut next = self.cell(at::NEXT_HEARTBEAT).load(Ordering::Relaxed);
@@ -105,15 +106,15 @@ impl Instance {
         Ok((acked, next))
     }
 
-    /// Notes that the server has acknowledged the heartbeat with this ID.
+    /// Notes that the server acknowledged the heartbeat with this ID.
     pub(super) fn acknowledge_heartbeat(&self, id: u64) {
         self.cell(at::ACKED_HEARTBEAT).store(id, Ordering::Relaxed);
     }
 
     /// Requests a flush. Returns the number of the request; it is done when [`Instance::done`]
-    /// reaches that number.
+    /// reaches this number.
     pub(super) fn request_flush(&self) -> u64 {
-        // AcqRel: the flush sees what was counted before the request.
+        // AcqRel: the flush sees everything that was counted before the request.
         self.cell(at::REQUESTED).fetch_add(1, Ordering::AcqRel) + 1
     }
 
@@ -125,7 +126,7 @@ impl Instance {
         self.cell(at::DONE).load(Ordering::Acquire)
     }
 
-    /// Notes that the server has everything that was counted before the request with this number,
+    /// Notes that the server holds everything that was counted before the request with this number,
     /// as of `heartbeat`, the time of the last heartbeat by the server's clock.
     pub(super) fn acknowledge(&self, requested: u64, heartbeat: u64) {
         self.cell(at::ACKED).store(now(), Ordering::Relaxed);
@@ -135,8 +136,8 @@ impl Instance {
         self.cell(at::DONE).fetch_max(requested, Ordering::Release);
     }
 
-    /// The time at which the last flush was acknowledged, by the server's clock in milliseconds; 0
-    /// if none was.
+    /// Returns the time when the last flush was acknowledged, by the server's clock in
+    /// milliseconds; 0 if none was.
     pub(super) fn acknowledged_server_time(&self) -> u64 {
         self.cell(at::ACKED_SERVER_TIME).load(Ordering::Relaxed)
     }
@@ -149,7 +150,7 @@ impl Instance {
         self.cell(at::PENDING).load(Ordering::Relaxed)
     }
 
-    /// The seconds since the last acknowledged flush, or since the instance was created.
+    /// Returns the seconds since the last acknowledged flush, or since the instance was created.
     pub(super) fn lag(&self) -> f64 {
         let acked = self.cell(at::ACKED).load(Ordering::Relaxed);
         let since = if acked == 0 { self.cell(at::CREATED).load(Ordering::Relaxed) } else { acked };
@@ -164,7 +165,7 @@ impl Instance {
 /// The number of random bits in the ID of a heartbeat; its number is in the bits above them.
 const RANDOM_BITS: u32 = 24;
 
-/// The ID of a heartbeat, as sent to the server.
+/// Returns the ID of a heartbeat in the form that is sent to the server.
 pub(super) fn heartbeat_id_text(id: u64) -> String {
     format!("{}-{:06x}", id >> RANDOM_BITS, id & ((1 << RANDOM_BITS) - 1))
 }
@@ -177,7 +178,7 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
-/// The record that was published first: `records` yields the newest first.
+/// Returns the record that was published first; `records` yields the newest first.
 fn oldest(segment: &Segment, name: &str) -> Result<Option<Cells>, quipu_segment::Error> {
     // Returns an error if the record is of another version.
     segment.find(INSTANCE, name)?;
@@ -191,13 +192,13 @@ fn oldest(segment: &Segment, name: &str) -> Result<Option<Cells>, quipu_segment:
     Ok(found)
 }
 
-/// The wall clock in milliseconds since 1970.
+/// Reads the wall clock in milliseconds since 1970.
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A record name of fixed length, by a hash (FNV-1a) of the namespace.
+/// Returns a record name of fixed length, from a hash (FNV-1a) of the namespace.
 fn record_name(namespace: &str) -> String {
     let hash = quipu_segment::hash::fnv1a(namespace.as_bytes());
     format!("redis {hash:016x}")

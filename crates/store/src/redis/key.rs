@@ -1,4 +1,4 @@
-//! The names of the keys on the server, and of the fields in them.
+//! The names of the keys on the server, and of the fields in these keys.
 //!
 //! ```text
 //! {ns}:metrics                 set      the names of all metrics
@@ -45,7 +45,7 @@ impl NamespaceKeys {
         }
     }
 
-    /// The keys passed to scripts on the list of instances.
+    /// Returns the keys for scripts on the list of instances.
     pub(super) fn of_instances(&self) -> [&str; 3] {
         [&self.instances, &self.claims, &self.heartbeats]
     }
@@ -70,7 +70,7 @@ impl MetricKeys {
         format!("{}folded:{instance}", self.prefix)
     }
 
-    /// The keys passed to scripts on a metric of an instance.
+    /// Returns the keys for scripts on a metric of an instance.
     pub(super) fn of_scripts(&self, instance: &str) -> [String; 5] {
         let own = (self.instance_key(instance), self.instances.clone());
         [own.0, own.1, self.folded(instance), self.archive.clone(), self.meta.clone()]
@@ -82,12 +82,13 @@ pub(super) fn is_note(field: &str) -> bool {
     matches!(field, "#" | "!")
 }
 
-/// Escapes braces, which mark the part of a key that selects its cluster node (the hash tag).
+/// Escapes braces, because they mark the part of a key that selects its cluster node (the hash
+/// tag).
 fn escaped(text: &str) -> String {
     text.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
 }
 
-/// Writes a field name: the part of the series, the labels as Prometheus writes them, and the start
+/// Writes a field name: the part of the series, the labels in Prometheus' notation, and the start
 /// time of the series, which distinguishes a removed series from a new one with the same labels.
 pub(super) fn write_field<'a>(
     out: &mut String,
@@ -111,8 +112,8 @@ pub(super) fn write_field<'a>(
     }
     out.push('}');
     if let Some(start) = start {
-        // In microseconds. If a series is replaced within one microsecond, both have the same
-        // field; the flush then sends a reset.
+        // In microseconds. If a series is replaced within one microsecond, both use the same field;
+        // the flush then sends a reset.
         let _ = write!(out, "@{:x}", start / 1000);
     }
 }
@@ -124,7 +125,7 @@ pub(super) struct Field {
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// Parses a field name. `None` if it is malformed, since another program may have written it.
+/// Parses a field name. Returns `None` if it is malformed, because another program can write it.
 pub(super) fn read_field(text: &str) -> Option<Field> {
     let (part, rest) = text.split_once('{')?;
     let mut rest = rest.trim_end_matches(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
@@ -145,7 +146,7 @@ pub(super) fn read_field(text: &str) -> Option<Field> {
     Some(Field { part: part.to_owned(), labels })
 }
 
-/// Reads up to the closing quote. Returns the text, and the rest after the quote.
+/// Reads up to the closing quote. Returns the unquoted string, and the rest after the quote.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut out = String::new();
     let mut chars = text.char_indices();

@@ -10,7 +10,7 @@ use ::redis::{
 use super::options::Options;
 use super::script::Script;
 
-/// A connection to one server or to a cluster. After any error, its user drops it.
+/// A connection to one server or to a cluster. You must drop this after any error.
 pub(super) enum Link {
     One(Box<Connection>),
     Cluster(Box<ClusterConnection>),
@@ -54,8 +54,9 @@ impl Call {
         Self { command, script: Some(script) }
     }
 
-    /// As [`Call::new`], but sends the script's text. Needed if later calls in the pipeline rely on
-    /// this one: a server that does not know its hash would fail it, and still run the later ones.
+    /// Like [`Call::new`], but sends the source of the script. You need this if later calls in the
+    /// pipeline rely on this one: a server that does not know the hash would fail this call, and
+    /// still run the later ones.
     pub(super) fn in_order<K: AsRef<str>>(script: &Script, keys: &[K]) -> Self {
         let mut command = Cmd::new();
         command.arg("EVAL").arg(script.text).arg(keys.len());
@@ -76,7 +77,8 @@ impl Call {
         self
     }
 
-    /// The same call with the script's text, for a server that does not know its hash.
+    /// Returns the same call with the source of the script, for a server that does not know its
+    /// hash.
     fn in_full(&self) -> Cmd {
         let Some(script) = self.script else { return self.command.clone() };
         let mut command = Cmd::new();
@@ -104,7 +106,7 @@ impl Link {
             let client = ClusterClient::builder(options.urls.iter().map(String::as_str))
                 .connection_timeout(timeout)
                 .response_timeout(timeout)
-                // The flush itself retries, with the values of that time.
+                // The flush itself retries, with the values at that time.
                 .retries(1)
                 .build()
                 .map_err(fail)?;
@@ -130,7 +132,7 @@ impl Link {
         }
         let result = self.pipe(calls.iter().map(|call| call.command.clone()));
         match result {
-            // Repeating the pipeline is safe: every script may run again.
+            // Repeating the pipeline is safe, because every script can run again.
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 self.pipe(calls.iter().map(Call::in_full))
             }
@@ -250,7 +252,7 @@ impl Failure {
         Self { cause: Cause::Copied, ..Self::other(reason) }
     }
 
-    /// An error that does not come from a server.
+    /// Creates an error that a server did not return.
     pub(super) fn other(message: &str) -> Self {
         let error = RedisError::from((ErrorKind::Client, "not written", message.to_owned()));
         Self { cause: Cause::Other, error }
@@ -263,7 +265,7 @@ impl From<RedisError> for Failure {
     }
 }
 
-/// The text of a response.
+/// Returns the string of a response.
 pub(super) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
@@ -272,7 +274,7 @@ pub(super) fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// The items of a response.
+/// Returns the items of a response.
 pub(super) fn items(value: &Value) -> &[Value] {
     match value {
         Value::Array(items) | Value::Set(items) => items,

@@ -1,4 +1,4 @@
-//! The description of a metric on the server, and what it means for the values.
+//! The description of a metric on the server, and its meaning for the values.
 
 use std::str::FromStr;
 
@@ -15,7 +15,7 @@ pub(super) const METRICS: &str = "quipu_redis_metric";
 pub(super) enum How {
     /// A sum of values that only grow.
     Counter,
-    /// As [`How::Counter`], for parts of histograms and summaries that the application names.
+    /// Like [`How::Counter`], for parts of histograms and summaries that the application names.
     Parts,
     /// By this aggregation.
     Gauge(Aggregation),
@@ -32,7 +32,7 @@ pub(super) struct Meta {
 }
 
 impl How {
-    /// From the labels of the registry's metric [`METRICS`].
+    /// Creates a description from the labels of the registry's metric [`METRICS`].
     pub(super) fn of_spec(kind: &str, aggregation: &str) -> Self {
         match kind {
             "counter" => Self::Counter,
@@ -48,7 +48,7 @@ impl How {
         !matches!(self, Self::Gauge(_))
     }
 
-    /// Whether each value is written after the time at which it changed (`time:value`).
+    /// Whether each value follows the time when it changed (`time:value`).
     pub(super) fn has_time(self) -> bool {
         matches!(self, Self::Gauge(Aggregation::MostRecent | Aggregation::LiveMostRecent))
     }
@@ -60,7 +60,7 @@ impl How {
         !matches!(self, Self::Gauge(LiveAll | LiveMax | LiveMin | LiveMostRecent | LiveSum))
     }
 
-    /// The scripts' name for what happens to the values of a folded instance.
+    /// Returns how scripts fold the values of an instance, as the name that they use.
     pub(super) fn fold(self) -> &'static str {
         match self {
             Self::Counter | Self::Parts | Self::Gauge(Aggregation::Sum) => "sum",
@@ -81,7 +81,7 @@ impl How {
 }
 
 impl Meta {
-    /// The description of a family of the registry.
+    /// Returns the description of a family of the registry.
     pub(super) fn from_family(family: &FamilyHeader<'_>, spec: Option<How>) -> Self {
         let (kind, how) = match (family.kind, spec) {
             (_, Some(How::Parts)) => (Kind::Unknown, How::Parts),
@@ -98,7 +98,7 @@ impl Meta {
         }
     }
 
-    /// The description as the fields of a hash.
+    /// Returns the description as the fields of a hash.
     pub(super) fn fields(&self) -> [(&'static str, String); 6] {
         let kind = KINDS.iter().find(|(kind, _)| *kind == self.kind).map_or("unknown", |k| k.1);
         [

@@ -14,7 +14,7 @@ use crate::interface::{Kind, Metric, Spec};
 use crate::lock::Lock;
 use crate::table::register;
 
-/// The metric from which the process that flushes learns how to combine the values of gauges.
+/// The metric that tells the flushing process how to combine the values of gauges.
 pub(super) struct Specs(GaugeFamily<Values<'static>>);
 
 /// A metric.
@@ -28,7 +28,7 @@ pub(super) struct RedisMetric {
 
 enum RedisSeries {
     Sums(MixedCounterFamily<Values<'static>>),
-    /// Gauges, the only series that may decrease. Negative increments of histogram and summary
+    /// Gauges, the only series that can decrease. Negative increments of histogram and summary
     /// parts are so rare that these share the counters' cells, and drop such increments.
     Gauges(GaugeFamily<Values<'static>>),
 }

@@ -1,10 +1,10 @@
 //! Totals over many machines, in Redis or Valkey.
 //!
-//! Increments go into a segment of this machine, and cost no more than any in a segment. All
-//! processes that share the segment are one *instance*. One thread of one of them writes the
-//! changed values to the server, as absolute values under the name of the instance, so writes are
-//! idempotent. The counts of dead instances are folded into an archive. A reader adds up the
-//! instances and the archive.
+//! Increments go into a segment of this machine, and cost the same as any other increment in a
+//! segment. All processes that share the segment are one *instance*. One thread of one of them
+//! writes the changed values to the server. The values are absolute and under the name of the
+//! instance, so writes are idempotent. The counts of dead instances are folded into an archive. A
+//! reader adds up the instances and the archive.
 //!
 //! ```no_run
 //! use quipu_store::redis::Options;
@@ -49,7 +49,8 @@ use crate::error::Error;
 use crate::interface::{Metric, Spec, Store};
 use crate::table::Table;
 
-/// A store of totals in Redis. Clones share it; dropping the last one flushes once more.
+/// A store of totals in Redis. You can clone it: clones share the store, and dropping the last one
+/// flushes once more.
 ///
 /// ```no_run
 /// // Not run, because it needs a server.
@@ -102,33 +103,35 @@ impl RedisStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The registry with this instance's counts. All metrics that are registered there are written
-    /// to the server, too.
+    /// Returns the registry with this instance's counts. If you register other metrics in this
+    /// registry, they are written to the server, too.
     pub fn registry(&self) -> &Registry {
         &self.inner.registry
     }
 
-    /// The name of this instance. All processes that share the segment have the same.
+    /// Returns the name of this instance, which is the same in all processes that share the
+    /// segment.
     pub fn instance(&self) -> &str {
         self.inner.worker.instance().id()
     }
 
-    /// Waits until the server has everything that was counted before the call, at most for
-    /// `deadline`. Another process may do the writing.
+    /// Waits until the server stores everything that was counted before the call, at most for
+    /// `deadline`. Another process can do the writing.
     ///
     /// # Errors
-    /// If the deadline passes; the message has the last error of the server, if there was one.
+    /// If the deadline passes; the message contains the last error of the server, if there was one.
     pub fn flush(&self, deadline: Duration) -> Result<(), Error> {
         self.inner.worker.flush(deadline)
     }
 
-    /// The totals over all instances, to read, or to add to a registry as a collector. Use another
-    /// registry than this instance's own, which has metrics of the same names.
+    /// Returns the totals over all instances. You can read them, or add them to a registry as a
+    /// collector. Use another registry than this instance's, because that one contains metrics with
+    /// the same names.
     pub fn totals(&self) -> Totals {
         Totals::new(self.inner.options.clone())
     }
 
-    /// The seconds since the server last acknowledged all changes.
+    /// Returns the seconds since the server last acknowledged all changes.
     pub fn lag(&self) -> f64 {
         self.inner.worker.instance().lag()
     }
@@ -162,7 +165,7 @@ impl Drop for RedisInner {
     }
 }
 
-/// The description of one of the store's own metrics.
+/// Returns the description of a metric about the store itself.
 fn own(name: &str, help: &str) -> Description {
     Description::new(format!("{}{name}", meta::OWN), help)
 }

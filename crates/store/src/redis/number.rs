@@ -1,8 +1,9 @@
-//! Numbers as texts that parse to the same number, and exact sums of integers.
+//! Numbers as strings that parse to the same number, and exact sums of integers.
 
 use quipu::snapshot::Number;
 
-/// Appends a number: an integer in digits, any other as the shortest text that parses back to it.
+/// Appends a number: an integer in digits, any other as the shortest string that parses
+/// back to the same number.
 pub(super) fn push_number(out: &mut String, number: Number) {
     match number {
         Number::Unsigned(n) => out.push_str(itoa::Buffer::new().format(n)),
@@ -11,7 +12,7 @@ pub(super) fn push_number(out: &mut String, number: Number) {
     }
 }
 
-/// The text of a float, in a form that the server's scripts can parse too.
+/// Returns a float as a string that the server's scripts can parse too.
 pub(super) fn float_text(n: f64) -> String {
     if n.is_nan() {
         "nan".into()
@@ -22,7 +23,7 @@ pub(super) fn float_text(n: f64) -> String {
     }
 }
 
-/// Whether two numbers are equal: nothing has to be written then. Compares the bits of floats.
+/// Whether two numbers are equal, which saves a write. Compares the bits of floats.
 pub(super) fn is_same(a: Number, b: Number) -> bool {
     match (a, b) {
         (Number::Float(a), Number::Float(b)) => a.to_bits() == b.to_bits(),
@@ -38,7 +39,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Adds the number of a text. Ignores a text that is not a number.
+    /// Adds the number in a string. Ignores a string that is not a number.
     pub(super) fn add(&mut self, text: &str) {
         if let Ok(whole) = text.parse::<i64>() {
             self.whole += i128::from(whole);

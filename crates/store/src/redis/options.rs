@@ -1,4 +1,4 @@
-//! [`Options`], with which a store in Redis is opened.
+//! [`Options`] for a store in Redis.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub struct Options {
 const LIMIT: u64 = 256 << 20;
 
 impl Options {
-    /// Options for one server, at `redis://user:password@host:port/db` or `unix:///path`.
+    /// Creates options for one server, at `redis://user:password@host:port/db` or `unix:///path`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             urls: vec![url.into()],
@@ -55,67 +55,68 @@ impl Options {
         }
     }
 
-    /// Options for a cluster, with the addresses of some of its nodes, which report the others.
+    /// Creates options for a cluster, with the addresses of some of its nodes, which report the
+    /// others.
     pub fn cluster<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> Self {
         let urls = urls.into_iter().map(Into::into).collect();
         Self { urls, cluster: true, ..Self::new("") }
     }
 
-    /// The prefix of all keys. The totals of a namespace cover all of its instances, so each
-    /// application needs its own. The default is `quipu`.
+    /// Sets the prefix of all keys. The totals of a namespace cover all of its instances, so each
+    /// application needs a different namespace, for example its name. The default is `quipu`.
     pub fn namespace(mut self, name: impl Into<String>) -> Self {
         self.namespace = name.into();
         self
     }
 
-    /// How often changed values are written. The default is a second, the minimum a millisecond.
+    /// Sets how often changed values are written. The default is a second, the minimum a
+    /// millisecond.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(Duration::from_millis(1));
         self
     }
 
-    /// How often all values are written, changed or not, which restores values that a server lost
-    /// silently. The default is a minute.
+    /// Sets how often all values are written, changed or not. This restores values that a server
+    /// lost silently. The default is a minute.
     pub fn refresh(mut self, interval: Duration) -> Self {
         self.refresh = interval;
         self
     }
 
-    /// How long an instance must be silent to be declared dead and folded. The default is a minute;
-    /// set it to many intervals. An instance that turns out to be alive comes back.
+    /// Sets how long an instance must be silent to be declared dead and folded. The default is a
+    /// minute; set it to many intervals. If an instance turns out to be alive, its fold is undone.
     pub fn dead_after(mut self, time: Duration) -> Self {
         self.dead_after = time;
         self
     }
 
-    /// How long after it was folded an instance may come back and still be counted exactly. The
-    /// server keeps a copy of its values for that time. The default is seven days.
+    /// Sets how long after its fold an instance can return and still be counted exactly. The server
+    /// keeps a copy of its values for this time. The default is seven days.
     pub fn keep_folded(mut self, time: Duration) -> Self {
         self.keep = time;
         self
     }
 
-    /// The timeout for connecting, and for each response. The default is two seconds, the minimum a
-    /// millisecond.
+    /// Sets the timeout for connecting, and for each response. The default is two seconds, the
+    /// minimum a millisecond.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.max(Duration::from_millis(1));
         self
     }
 
-    /// The longest pause between attempts while the server fails. The default is ten seconds; the
-    /// interval is used if it is longer.
+    /// Sets the longest pause between attempts while the server fails. The default is ten seconds;
+    /// the interval is used if it is longer.
     pub fn max_backoff(mut self, time: Duration) -> Self {
         self.backoff = time;
         self
     }
 
-    /// Opens a store whose counts are in anonymous memory, which children that are forked later
-    /// share: call this before the fork. Together they are one instance, which ends with the last
-    /// of them.
+    /// Opens a store whose counts are in anonymous memory. Children share this memory if you call
+    /// this before the fork. Together they are one instance, which ends with the last process.
     ///
     /// # Errors
-    /// The errors of [`Options::open_with_registry`], and a system without such memory: only Linux
-    /// has it.
+    /// The errors of [`Options::open_with_registry`], and an error on systems without such memory:
+    /// only Linux supports it.
     pub fn open(self) -> Result<RedisStore, Error> {
         let segment = Segment::anonymous(LIMIT)
             .map_err(|error| Error::because("redis", "no memory to share with children", error))?;
@@ -127,8 +128,9 @@ impl Options {
     /// are one instance, and remain so after a restart.
     ///
     /// # Errors
-    /// An invalid address, a registry in private memory, which a fork would duplicate, and the
-    /// segment's errors. No connection is made yet, so a server that is down is not an error.
+    /// If an address is invalid; if the registry is in private memory, because a fork would
+    /// duplicate it; or if the segment returns an error. No connection is made yet, so a server
+    /// that is down is not an error.
     pub fn open_with_registry(self, registry: Registry) -> Result<RedisStore, Error> {
         RedisStore::new(self, registry)
     }

@@ -18,13 +18,13 @@ use super::options::Options;
 use super::script::{LIST, READ};
 use crate::error::Error;
 
-/// The label that gauges get if they have a series for each instance.
+/// The label of gauges with a separate series for each instance.
 pub(super) const INSTANCE: &str = "instance_id";
 /// The maximum number of metrics that are read in one pipeline.
 const MAX_CALLS: usize = 16;
 
-/// The totals over all instances: the archive, and the instances on the server. As a collector, it
-/// reads the server at every scrape, and returns nothing if the server fails.
+/// The totals over all instances: the archive, and the instances on the server. You can use this as
+/// a collector: it reads the server at every scrape, and returns no metrics if the server fails.
 ///
 /// ```no_run
 /// // Not run, because it needs a server.
@@ -58,7 +58,7 @@ pub struct Totals {
 pub struct Total {
     /// The name.
     pub name: String,
-    /// The help text.
+    /// The help.
     pub help: String,
     /// The unit.
     pub unit: String,
@@ -85,7 +85,7 @@ pub struct Total {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sample {
-    /// The part of a histogram or summary: `bucket` (the count of that bucket alone, whose upper
+    /// The part of a histogram or summary: `bucket` (the count of a single bucket, whose upper
     /// bound is the label `le`), `sum` or `count`. Empty for other kinds.
     pub part: String,
     /// The label names and values.
@@ -109,7 +109,7 @@ impl Totals {
         self.try_read(None).map_err(|failure| self.error(failure))
     }
 
-    /// Reads one metric. Returns `None` if no instance has written it.
+    /// Reads one metric. Returns `None` if no instance ever wrote it.
     ///
     /// # Errors
     /// The errors of the server.
@@ -228,7 +228,7 @@ impl CombinedValues {
     }
 }
 
-/// The fields and values of a hash.
+/// Returns the fields and values of a hash.
 fn pairs(value: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
     let flat = value.map(items).unwrap_or_default();
     flat.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?)))
@@ -236,7 +236,7 @@ fn pairs(value: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
 
 impl Collector for Totals {
     fn names(&self) -> Vec<String> {
-        // They are known only after reading from the server.
+        // They are only known after reading from the server.
         Vec::new()
     }
 
@@ -251,7 +251,7 @@ impl Total {
     fn show(&self, sink: &mut dyn Sink) {
         let mut names: Vec<&str> = self.labels.iter().map(String::as_str).collect();
         let is_buckets = self.kind == Kind::Histogram;
-        // Instances that run another version of the application may have other labels.
+        // Instances that run another version of the application can use other labels.
         for (name, _) in self.samples.iter().flat_map(|sample| &sample.labels) {
             let is_bound = is_buckets && name == "le";
             if !is_bound && !names.contains(&name.as_str()) {
@@ -297,7 +297,7 @@ impl Total {
 }
 
 impl Sample {
-    /// The value of a label, or `None` if the series does not have it.
+    /// Returns the value of a label, or `None` if the series lacks it.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }

@@ -1,14 +1,14 @@
 //! The Lua scripts that run on the server: everything that must be atomic.
 //!
-//! Every script may run again with the same arguments, or with newer values, even if it was applied
-//! and its response was lost. All keys of a script share a hash tag, so that they are on one node
-//! of a cluster.
+//! Every script can run again with the same arguments, or with newer values, even if it was applied
+//! and its response was lost. All keys of a script share a hash tag, because they must be on one
+//! node of a cluster.
 
 use super::sha1::hexadecimal;
 
-/// A script, and the hash by which a server knows it once it was sent. Both are constants: a lazily
-/// initialized value could block a forked child forever, if another thread of its parent was
-/// initializing it.
+/// A script, and its hash. After a server received a script, it can find it by this hash. Both are
+/// constants: a lazily initialized value could block a forked child forever, if another thread of
+/// its parent was initializing it.
 pub(super) struct Script {
     pub(super) text: &'static str,
     hash: [u8; 40],
@@ -26,12 +26,13 @@ impl Script {
 
 /// The common head of [`WRITE`], [`ADOPT`] and [`FOLD`].
 ///
-/// The archive keeps the sum of a series in two fields. Integers are under the field's own name,
-/// where HINCRBY adds them up exactly to 2^63. Other numbers are under the name after a `~`, as a
-/// text of up to 17 digits, which parses back to the same float.
+/// The archive keeps the sum of a series in two fields. Integers are under the field's name, where
+/// HINCRBY adds them up exactly to 2^63. Other numbers are under the name after a `~`, as a string
+/// of up to 17 digits, which parses back to the same float.
 ///
-/// A metric may have been written under a different description before: a value may follow a time,
-/// or not be a number. The scripts must not fail on that, because an error midway would leave half
+/// A metric may have been written under a different description before: a value can follow a time,
+/// or not be a number. The scripts must not fail on such values, because an error midway would
+/// leave half of the work done.
 /// of the work done.
 macro_rules! common {
     () => {
@@ -87,20 +88,20 @@ end
 
 /// Writes absolute values of an instance's series. Also moves into the archive the fields of series
 /// that no longer exist, and the last values of resets: series that were removed and created again,
-/// or set back, under the same field. If the instance was folded, it first comes back: its values
-/// are subtracted from the archive.
+/// or set back, under the same field. If the instance was folded, the fold is undone first: its
+/// values are subtracted from the archive.
 ///
-/// `ARGV`: the id, how to fold, and the sequence number; the number of this list of resets, and
-/// that of the oldest list that may be repeated (0 for none); the number of resets, and that of
-/// gone fields; for each reset its field and last value; the gone fields; and pairs of field and
-/// value. Returns the number of fields that the instance's series now have, and 0. If the server
-/// has a write with a greater sequence number, this one was delayed: returns -1 and the greater
-/// number, and does not apply it.
+/// `ARGV`: the id, how to fold, and the sequence number; the number of this list of resets, and the
+/// number of the oldest list that can be repeated (0 for none); the number of resets, and the
+/// number of gone fields; for each reset its field and last value; the gone fields; and pairs of
+/// field and value. Returns the number of fields of the instance's series after the call, and 0. If
+/// the server already knows a write with a greater sequence number, this one was delayed: returns
+/// -1 and the greater number, and does not apply it.
 ///
-/// A list of resets may be repeated if its response was lost. The values may have changed since, so
-/// they cannot show whether the list was applied. Instead, the numbers of applied lists are noted
-/// under `!`, by the call that applies them, and a list that is noted there is skipped. A reset
-/// whose field does not exist was already moved, as the field of a series that was gone.
+/// A list of resets can be repeated if its response was lost. The values can change in between, so
+/// they cannot show whether the list was applied. Instead, the call that applies a list notes its
+/// number under `!`, and a list whose number is noted there is skipped. A reset whose field does
+/// not exist was already moved, because its series was gone.
 pub(super) static WRITE: Script = Script::new(concat!(
     common!(),
     r"
@@ -140,10 +141,10 @@ return {redis.call('HLEN', inst) - 1 - redis.call('HEXISTS', inst, '!'), 0}
 "
 ));
 
-/// For an instance that comes back after the copy of its folded values has expired: subtracts the
-/// values that it had at that time from the archive, as far as the archive has them.
+/// For an instance that returns after the copy of its folded values expired: subtracts its values
+/// at that time from the archive, as far as the archive contains them.
 ///
-/// `ARGV`: the id, then pairs of a field and the value that it had.
+/// `ARGV`: the id, then pairs of a field and its value.
 pub(super) static ADOPT: Script = Script::new(concat!(
     common!(),
     r"
@@ -165,7 +166,7 @@ return 0
 ));
 
 /// Adds the values of a dead instance to the archive, and keeps a copy for as long as the instance
-/// may come back. `ARGV`: the id, and the time to keep the copy in milliseconds.
+/// can return. `ARGV`: the id, and the time to keep the copy in milliseconds.
 pub(super) static FOLD: Script = Script::new(concat!(
     common!(),
     r"
@@ -187,9 +188,9 @@ return 1
 /// in milliseconds after which an instance is dead, the most instances to fold, the last
 /// acknowledged heartbeat ID, and the next one.
 ///
-/// Returns -1 and records nothing if another segment writes as this instance and is alive. The
-/// sign of that is an ID that the caller does not know, and that is not older than the last
-/// acknowledged one: a server that went back to an older state has an older ID.
+/// Returns -1 and records no heartbeat if another segment writes as this instance and is alive.
+/// This shows in an ID that the caller does not know, and that is not older than the last
+/// acknowledged one. (A server that returned to an older state holds an older ID.)
 ///
 /// Otherwise returns the time of the previous heartbeat (empty for none), the current time, and the
 /// ids of dead instances for the caller to fold. For 10 seconds, no other caller gets these ids.
@@ -223,11 +224,11 @@ return answer
 ",
 );
 
-/// Forgets a folded instance, unless it has sent a heartbeat since. If there was something to fold,
-/// keeps it as if its heartbeat were now, so that it is checked once more: it may have been delayed
-/// between a heartbeat and a write, and have died after that write. `KEYS` as for [`HEARTBEAT`].
-/// `ARGV`: the id, the silence in milliseconds after which an instance is dead, and 1 if there was
-/// something to fold.
+/// Forgets a folded instance, unless it sent a heartbeat since. If there were values to fold, keeps
+/// it like an instance whose heartbeat is now, because it must be checked once more: it may have
+/// been delayed between a heartbeat and a write, and have died after that write. `KEYS` as for
+/// [`HEARTBEAT`]. `ARGV`: the id, the silence in milliseconds after which an instance is dead, and
+/// 1 if there were values to fold.
 pub(super) static FORGET: Script = Script::new(
     r"
 local t = redis.call('TIME')
@@ -257,8 +258,9 @@ return {live, redis.call('SMEMBERS', KEYS[2])}
 ",
 );
 
-/// Reads a metric atomically, so that an instance being folded is neither missed nor seen twice.
-/// `KEYS`: its description, its archive, and its instances. `ARGV`: the prefix of instances' keys.
+/// Reads a metric atomically, because an instance that is being folded must be neither missed nor
+/// seen twice. `KEYS`: its description, its archive, and its instances. `ARGV`: the prefix of
+/// instances' keys.
 pub(super) static READ: Script = Script::new(
     r"
 local answer = {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2])}

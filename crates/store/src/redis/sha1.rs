@@ -1,6 +1,6 @@
 //! SHA-1 (RFC 3174) at compile time. Servers identify scripts by this hash.
 
-/// The hash in hexadecimal digits.
+/// Returns the hash in hexadecimal digits.
 pub(super) const fn hexadecimal(bytes: &[u8]) -> [u8; 40] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let (hash, mut out, mut i) = (words(bytes), [0; 40], 0);

@@ -1,8 +1,8 @@
 //! The background thread that flushes. Of all processes that share a segment, one leads, and only
 //! its thread flushes.
-//!
-//! A forked child has none of its parent's threads. It starts its own at its next increment, which
-//! then waits to lead. The connection belongs to the thread, so no child uses that of its parent.
+//! A forked child runs none of its parent's threads. It starts a new one at its next increment,
+//! which then waits to lead. The connection belongs to the thread, so no child uses the connection
+//! of its parent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ pub(super) struct Worker {
     options: Options,
     registry: Registry,
     instance: Arc<Instance>,
-    /// The generation of the process in which the thread runs, plus one; 0 for none.
+    /// The generation of the process that runs the thread, plus one; 0 for none.
     runs: AtomicU32,
     thread: LockedValue<Option<Thread>>,
     /// When the system last refused to start a thread.
@@ -82,7 +82,7 @@ impl Worker {
         &self.dropped
     }
 
-    /// Starts the thread if this process does not have it.
+    /// Starts the thread, unless this process already runs it.
     #[inline]
     pub(super) fn ensure_started(self: &Arc<Self>) {
         if self.runs.load(Ordering::Relaxed) != quipu_segment::generation() + 1 {
@@ -106,7 +106,7 @@ impl Worker {
         let thread = std::thread::Builder::new().name("quipu-redis".into());
         match thread.spawn(move || worker.run(own)) {
             Ok(handle) => drop(self.thread.with(|t| *t = Some(handle.thread().clone()))),
-            // Another process may flush meanwhile. A later increment of this one tries again.
+            // Another process can flush in the meantime. A later increment of this one tries again.
             Err(_) => {
                 self.refused.with(|at| *at = Some(Instant::now()));
                 self.runs.store(0, Ordering::Release);
@@ -140,7 +140,7 @@ impl Worker {
             self.wait(lead.is_some(), failures);
         }
         drop(lead);
-        // Release: `stop` sees that the thread has finished.
+        // Release: `stop` sees that the thread is finished.
         let _ = self.runs.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
@@ -163,7 +163,7 @@ impl Worker {
         } else {
             let pause = MIN_BACKOFF.saturating_mul(1 << failures.min(16));
             let pause = pause.min(self.options.backoff.max(interval));
-            // Jitter, so that instances do not reconnect together.
+            // Jitter, because instances must not reconnect together.
             pause.mul_f64(0.75 + 0.5 * f64::from(std::process::id() % 1024) / 1024.0)
         };
         let begin = Instant::now();
@@ -175,7 +175,7 @@ impl Worker {
             }
             let now = self.instance.requested();
             if is_leading && now > self.instance.done() && (failures == 0 || now > requested) {
-                // A pause, so that repeated requests do not make the failure of a server worse.
+                // A pause, because repeated requests must not make the failure of a server worse.
                 std::thread::park_timeout(if failures == 0 {
                     DONE_CHECK_INTERVAL
                 } else {
@@ -221,7 +221,7 @@ impl Worker {
         });
     }
 
-    /// Lets the thread flush once more and exit. Waits for that at most twice the timeout of a
+    /// Lets the thread flush once more and exit. Waits for this at most twice the timeout of a
     /// response.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
@@ -242,7 +242,8 @@ impl Metrics {
         let description = own("errors", "Flushes to Redis that failed, by cause.");
         let errors: CounterFamily<Values<'static>> =
             registry.register(description.labels(["cause"]))?;
-        // Creates the series of all causes, so that the first error is visible as an increase.
+        // Creates the series of all causes, because you can then see the first error as an
+        // increase.
         Cause::EVERY.iter().for_each(|cause| errors.inc_by(&Values(&[cause.name()]), 0));
         let counter = |name, help| registry.register(own(name, help));
         let metrics = Self {

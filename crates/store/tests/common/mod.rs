@@ -23,8 +23,8 @@ pub(crate) fn total(metric: &dyn Metric) -> f64 {
     all(metric).values().sum()
 }
 
-/// Runs `work` in a separate process, which runs only the test of that name: so no other test runs
-/// in it when it forks.
+/// Runs `work` in a separate process, which only runs the test of this name, because no other test
+/// may run in it when it forks.
 pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     if std::env::var("STORE_ALONE").is_ok() {
         return work();

@@ -1,4 +1,4 @@
-//! Failing servers and networks: no increment waits, nothing is lost, and nothing counts twice.
+//! Failing servers and networks: no increment waits, no count is lost, and no count is added twice.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ fn a_server_that_starts_late_and_loses_everything_gets_all_counts() {
     server.run("FLUSHALL").unwrap();
     flush(&one);
     assert_eq!((total(&one, "jobs"), total(&one, "quiet")), (1.0, 7.0));
-    // The server is killed and comes back empty, while the process counts.
+    // The server is killed and restarts empty, while the process counts.
     server.kill();
     let begin = Instant::now();
     (0..100_000).for_each(|_| quiet.add(&[], 1.0));
@@ -92,8 +92,8 @@ fn lost_replies_count_nothing_twice() {
     }
 }
 
-/// Series that are removed and created again within the resolution of start times, and then have
-/// the same values: the server's data does not show whether the response was lost.
+/// Series that are removed and created again within the resolution of start times, and then reach
+/// the same values. This way, the server's data does not show whether the response was lost.
 #[test]
 fn lost_replies_to_resets_count_nothing_twice() {
     let server = Server::start(&[]);
@@ -122,14 +122,14 @@ fn lost_replies_to_resets_count_nothing_twice() {
             *proxy.lost.lock().unwrap() = Some((Lost::Answer, label.clone()));
             let _ = one.flush(Duration::ZERO);
             eventually("it is cut", || proxy.cuts.load(Ordering::SeqCst) > cuts);
-            // In some trials, more is counted before the flush is repeated.
+            // In some trials, we count more before the flush is repeated.
             jobs.add(&[&label], f64::from(trial % 4 / 2));
             expected += f64::from(trial % 4 / 2);
         }
         (0..2).for_each(|_| flush(&one));
         assert_eq!(total(&one, "jobs"), expected, "trial {trial}");
     }
-    // The response is lost, and the process too: another process writes what it finds.
+    // The response is lost, and the process too: another process writes the remaining changes.
     jobs.remove(&["first"]);
     jobs.add(&["first"], 1.0);
     let cuts = proxy.cuts.load(Ordering::SeqCst);
@@ -177,15 +177,15 @@ fn a_reset_after_a_failed_write_counts_all() {
         jobs.add(&[&label], 1.0);
         (0..trial % 3).for_each(|_| lose(&label));
         flush(&one);
-        // If the new series has a later start time, the lost 3 are not in the total.
+        // If the new series starts later, the lost 3 are not in the total.
         expected += if fields(&label) == 1 { 9.0 } else { 6.0 };
         flush(&one);
         assert_eq!(total(&one, "jobs"), expected);
     }
 }
 
-/// A file and its copy are the same instance. The one whose heartbeat the server does not know
-/// waits, and reports that.
+/// A file and its copy are the same instance. If the server does not know the heartbeat of one,
+/// this one waits, and reports it.
 #[test]
 fn a_copy_of_a_file_in_use_waits_and_reports_that() {
     let server = Server::start(&[]);

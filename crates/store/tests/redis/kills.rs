@@ -16,7 +16,7 @@ const FILE: &str = "QUIPU_TEST_FILE";
 const URL: &str = "QUIPU_TEST_URL";
 const WORK: &str = "QUIPU_TEST_WORK";
 
-/// Starts a process that does that work on that file, and waits until it has begun.
+/// Starts a process that does this work on this file, and waits until it begins.
 fn spawn(work: &str, file: &Path, url: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kills::process", "--ignored", "--nocapture"])
@@ -57,7 +57,7 @@ fn count_forever(store: &RedisStore) {
     }
 }
 
-/// The sum of the metric in the segment.
+/// Returns the sum of the metric in the segment.
 fn local(path: &Path, name: &str) -> f64 {
     let text = Registry::open(path).unwrap().text();
     let lines = text.lines().filter(|line| line.starts_with(name));
@@ -165,7 +165,8 @@ fn a_process_that_was_only_stopped_comes_back() {
     }
 }
 
-/// An instance is delayed between its heartbeat and a write, is folded meanwhile, writes, and dies.
+/// An instance is delayed between its heartbeat and a write, and is folded in the meantime. Then it
+/// writes, and dies.
 #[test]
 fn a_delayed_write_is_folded_too() {
     let server = Server::start(&[]);
@@ -220,14 +221,14 @@ fn an_instance_that_comes_back_after_a_long_time_is_not_counted_twice() {
     assert_eq!(total(&other, "jobs"), 8.0);
 }
 
-/// Forks children that count while the parent's thread flushes, and go on without the parent.
+/// Forks children that count while the parent's thread flushes, and continue without the parent.
 fn fork_children(store: &RedisStore) {
     let jobs = store.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
     jobs.add(&[], 1.0);
     println!("begun");
     let parent = std::process::id();
     for child in 0..20 {
-        // SAFETY: the child uses only what works after a fork: memory, and a thread of its own.
+        // SAFETY: the child only uses memory and a new thread, which are safe after a fork.
         if unsafe { libc::fork() } == 0 {
             (0..100).for_each(|_| jobs.add(&[], 1.0));
             if child == 0 {

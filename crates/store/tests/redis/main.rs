@@ -17,7 +17,7 @@ use quipu_store::redis::{Options, RedisStore};
 /// The timeout after which a test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Options with short intervals, but long timeouts, because a busy machine may respond late.
+/// Options with short intervals, but long timeouts, because a busy machine can respond late.
 fn options(url: &str) -> Options {
     Options::new(url)
         .interval(Duration::from_millis(20))
@@ -26,7 +26,7 @@ fn options(url: &str) -> Options {
         .max_backoff(Duration::from_millis(100))
 }
 
-/// A store whose counts are in that file.
+/// Opens a store whose counts are in this file.
 fn machine(options: Options, path: &Path) -> RedisStore {
     options.open_with_registry(Registry::open(path).unwrap()).unwrap()
 }
@@ -35,7 +35,7 @@ fn flush(store: &RedisStore) {
     store.flush(PATIENCE).unwrap();
 }
 
-/// The sum over all series of a metric, of all instances.
+/// Returns the sum over all series of a metric, of all instances.
 fn total(store: &RedisStore, name: &str) -> f64 {
     let total = store.totals().read_one(name).unwrap();
     let parts = total.map(|total| total.samples).unwrap_or_default();

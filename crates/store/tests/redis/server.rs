@@ -22,7 +22,7 @@ impl Server {
         let arguments = arguments.iter().map(|&text| text.to_owned()).collect();
         let directory = tempfile::tempdir().unwrap();
         let mut server = Self { child: None, port: free_port(), arguments, directory };
-        // Another process may take the port before the server does.
+        // Another process can take the port before the server does.
         while !server.try_start() {
             server.port = free_port();
         }
@@ -139,11 +139,12 @@ pub(crate) enum Lost {
 /// A proxy between client and server.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    /// When set, the next response of the server is lost and its connection cut. The server has
+    /// When set, the next response of the server is lost and its connection cut. The server
     /// processed the request by then.
     pub(crate) cut_after: Arc<AtomicBool>,
-    /// When set, requests that contain the text are affected: with [`Lost::Requests`], each of them
-    /// is lost; with [`Lost::Answer`], the response to the next one is lost as above.
+    /// When set, requests that contain the string are affected: with [`Lost::Requests`], all of
+    /// them are lost; with [`Lost::Answer`], the response to the next one is lost, like with
+    /// `cut_after`.
     pub(crate) lost: Arc<Mutex<Option<(Lost, String)>>>,
     /// When set, requests do not get through.
     pub(crate) is_stuck: Arc<AtomicBool>,

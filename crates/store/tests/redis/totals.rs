@@ -66,7 +66,7 @@ fn numbers_are_exact() {
     let tenths = one.metric(&Spec::new("tenths", Kind::Counter)).unwrap();
     (0..10_000).for_each(|_| tenths.add(&[], 0.1));
     flush(&one);
-    // Equal to the local sum in every bit. That sum depends on the CPUs that the thread ran on.
+    // Equal to the local sum in every bit. This sum depends on the CPUs that the thread ran on.
     let sum = tenths.get(&[]);
     assert!((sum - 1000.0).abs() < 1e-6, "{sum}");
     assert_eq!(values(&*small), [(String::new(), 1.23e-45)]);
@@ -94,7 +94,8 @@ fn histograms_and_gauges_of_two_machines_are_combined() {
     let one = machine(options(&server.url()), &directory.path().join("one"));
     let two = machine(options(&server.url()), &directory.path().join("two"));
     for (store, value) in [(&one, 0.5), (&two, 3.0)] {
-        // So that the values set below have a later time than those of the other store.
+        // This way, the values that we set below get a later time than the values of the other
+        // store.
         flush(store);
         let description = Description::new("took", "").buckets([1.0, 2.0]);
         let took: quipu::Histogram = store.registry().register(description).unwrap();
@@ -218,7 +219,7 @@ fn three_servers_of_a_cluster_count_together() {
         let _ = two.flush(Duration::from_secs(1));
         is_right(&two)
     });
-    // On a busy machine, an instance may have been folded before, and have come back.
+    // On a busy machine, an instance may have been folded before, and have returned.
     let folded = || {
         let text = two.registry().text();
         let mut lines = text.lines();

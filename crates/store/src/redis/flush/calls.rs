@@ -1,4 +1,4 @@
-//! The calls to the server that write what changed, gathered into pipelines.
+//! The calls to the server that write the changes, gathered into pipelines.
 
 use ::redis::Value;
 use quipu::snapshot::Number;
@@ -14,7 +14,7 @@ use crate::redis::script::{ADOPT, WRITE};
 /// Series that were set back, or were removed and created again within the resolution of start
 /// times: their fields, with the last values from before.
 pub(super) struct Resets {
-    /// The number by which the server recognizes a repeated list.
+    /// The number that lets the server recognize a repeated list.
     number: u64,
     ended: Vec<(String, String)>,
 }
@@ -45,7 +45,7 @@ struct Chunk {
     ended: Vec<(String, String)>,
 }
 
-/// A field and its value in the text of a chunk.
+/// A field and its value in the string of a chunk.
 struct Pair {
     /// Where the field ends, and the value begins.
     end_of_field: usize,
@@ -75,7 +75,7 @@ impl<'f> Calls<'f> {
         }
     }
 
-    /// The name of this instance.
+    /// Returns the name of this instance.
     pub(super) fn id(&self) -> &str {
         self.instance.id()
     }
@@ -84,7 +84,7 @@ impl<'f> Calls<'f> {
         self.failure.is_some()
     }
 
-    /// Adds a field and its value to the chunk; with `time`, the value follows that time. Returns
+    /// Adds a field and its value to the chunk; with `time`, the value follows this time. Returns
     /// whether the chunk is full.
     pub(super) fn add(
         &mut self,
@@ -128,7 +128,7 @@ impl<'f> Calls<'f> {
         self.send_if_full(state);
     }
 
-    /// Repeats the resets that the server may not have applied.
+    /// Repeats the resets that the server may have missed.
     pub(super) fn reset_again(&mut self, state: &mut SentState) {
         let (id, sequence) = (self.id(), self.sequence);
         let all = state.metrics().flat_map(|metric| {
@@ -169,7 +169,7 @@ impl<'f> Calls<'f> {
         self.push(index, None);
     }
 
-    /// Takes what the chunk's fields had before out of the archive.
+    /// Takes the earlier values of the chunk's fields out of the archive.
     fn adopt(&mut self, metric: &SentMetric) {
         let mut adopt = Call::in_order(&ADOPT, &metric.keys);
         adopt.arg(self.id());
@@ -249,7 +249,7 @@ impl Chunk {
 }
 
 impl SentMetric {
-    /// A call of [`WRITE`]; the caller appends fields and values.
+    /// Returns a call of [`WRITE`]; the caller appends fields and values.
     pub(super) fn write(
         &self,
         id: &str,

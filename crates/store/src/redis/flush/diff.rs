@@ -1,5 +1,5 @@
-//! What changed since the last flush: the values that were last sent to the server, and the walk
-//! over the segment that compares its values with them.
+//! The changes since the last flush: the values that were last sent to the server, and the walk
+//! over the segment that compares its current values with these.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Index, IndexMut};
@@ -12,7 +12,7 @@ use crate::redis::link::Failure;
 use crate::redis::meta::{How, METRICS, Meta, OWN};
 use crate::redis::number::{float_text, is_same};
 
-/// What was last sent to the server.
+/// The values that were last sent to the server.
 #[derive(Default)]
 pub(super) struct SentState {
     metrics: Vec<SentMetric>,
@@ -35,35 +35,35 @@ pub(super) struct SentMetric {
     pub(super) meta: Meta,
     /// The values by the keys that [`Walk`] writes.
     pub(super) sent: HashMap<Box<[u8]>, SentValue>,
-    /// The number of fields of its series that the walk has visited so far.
+    /// The number of fields of its series that the walk visited so far.
     live: u64,
-    /// Whether the server has the metric's description.
+    /// Whether the server knows the metric's description.
     pub(super) is_known: bool,
-    /// Whether the server has strays: fields whose series no longer exist.
+    /// Whether the server holds strays: fields whose series no longer exist.
     pub(super) has_strays: bool,
-    /// Whether strays are kept, because a series that is hidden while idle comes back with all its
+    /// Whether strays are kept, because a series that is hidden while idle can return with all its
     /// counts.
     keeps_strays: bool,
     /// The fields of existing series; collected only when needed.
     pub(super) fields: Option<HashSet<String>>,
-    /// Lists of resets that the server may not have applied, in order. They are sent again
-    /// unchanged, before anything else, until it has.
+    /// Lists of resets that the server may have missed, in order. They are sent again unchanged,
+    /// before any other call, until the server confirms them.
     pub(super) resets: Vec<Resets>,
 }
 
 /// A value that was sent to the server.
 pub(super) struct SentValue {
     value: Number,
-    /// Whether the series no longer exists, but the server still has its field.
+    /// Whether the series no longer exists, but the server still holds its field.
     pub(super) is_gone: bool,
-    /// When the value last changed, for aggregations in which the most recent one counts.
+    /// When the value last changed, for aggregations that select the most recent value.
     time: u64,
     /// The last walk that visited it.
     round: u32,
     is_written: bool,
 }
 
-/// How a value differs from the one that was last sent.
+/// The difference between a value and the last one that was sent.
 pub(super) struct Change {
     /// Whether the value is to be written.
     is_due: bool,
@@ -75,7 +75,8 @@ pub(super) struct Change {
     time: u64,
 }
 
-/// One of the numbers of a series: histograms and summaries have several.
+/// A number of a series. Some series consist of several numbers, for example histograms and
+/// summaries.
 #[derive(Clone, Copy)]
 struct SeriesPart {
     /// Distinguishes it from the other parts of the series.
@@ -94,9 +95,9 @@ pub(super) struct Walk<'f> {
     hiding: HashSet<String>,
     /// The time, by the server's clock.
     now: u64,
-    /// The metric of the current family, if that is written.
+    /// The metric of the current family, if this family is written.
     metric: Option<Handle>,
-    /// Whether some of its values were written, or its number of fields is to be checked.
+    /// Whether some of its values were written, or its number of fields must be checked.
     is_touched: bool,
     key: Vec<u8>,
     field: String,
@@ -105,12 +106,12 @@ pub(super) struct Walk<'f> {
 }
 
 impl SentState {
-    /// Assumes that the server has nothing.
+    /// Assumes that the server holds no data.
     pub(super) fn distrust(&mut self) {
         self.metrics.iter_mut().for_each(SentMetric::distrust);
     }
 
-    /// Forgets the resets, which the server has applied.
+    /// Forgets the resets, because the server applied them.
     pub(super) fn trust(&mut self) {
         self.metrics.iter_mut().for_each(|metric| metric.resets.clear());
     }
@@ -119,12 +120,12 @@ impl SentState {
         self.metrics.iter()
     }
 
-    /// The number of values of all metrics.
+    /// Returns the number of values of all metrics.
     pub(super) fn series(&self) -> u64 {
         self.metrics.iter().map(|metric| metric.sent.len() as u64).sum()
     }
 
-    /// The metrics of which the server has strays.
+    /// Returns the metrics with strays on the server.
     pub(super) fn strays(&self) -> Vec<Handle> {
         let all = self.metrics.iter().enumerate().filter(|(_, metric)| metric.has_strays);
         all.map(|(at, _)| Handle(at)).collect()
@@ -195,8 +196,8 @@ impl SentMetric {
         self.fields = self.has_strays.then(HashSet::new);
     }
 
-    /// Compares a value with the one that was last sent, and notes it as written: if the flush
-    /// fails, [`SentMetric::distrust`] undoes that.
+    /// Compares a value with the last one that was sent, and notes it as written: if the flush
+    /// fails, [`SentMetric::distrust`] undoes this.
     fn update(
         &mut self,
         key: &[u8],
@@ -214,7 +215,7 @@ impl SentMetric {
         let before = sent.value;
         let is_new = !is_same(before, value);
         let is_again = sent.is_gone && !self.keeps_strays;
-        // Observations below zero lower a sum, too.
+        // Observations below zero can lower a sum, too.
         let only_grows = self.meta.how == How::Counter && part.number != SeriesPart::SUM.number;
         let has_fallen = only_grows && value.as_f64() < before.as_f64();
         let has_ended = self.meta.how.is_sum() && (is_again || has_fallen);
@@ -233,8 +234,8 @@ impl SentMetric {
         some_are_gone
     }
 
-    /// Compares the number of fields that the server has, after all changes were written, with the
-    /// number of live ones.
+    /// Compares the number of fields on the server, after all changes were written, with the number
+    /// of live ones.
     pub(super) fn has_fields(&mut self, fields: u64) {
         if fields < self.live {
             self.distrust();
@@ -270,7 +271,7 @@ impl<'f> Walk<'f> {
         Self { state, calls, namespace, hiding, now, metric, is_touched, key, field, series }
     }
 
-    /// Sends what is left. Returns the number of values that were written.
+    /// Sends the remaining chunk. Returns the number of values that were written.
     pub(super) fn finish(mut self) -> Result<u64, Failure> {
         self.end_family();
         self.calls.finish(self.state)?;
@@ -287,7 +288,7 @@ impl<'f> Walk<'f> {
         let Some(handle) = self.metric else { return };
         let round = self.state.round;
         let metric = &mut self.state[handle];
-        // Only sums need start times: an older value of a gauge does not count.
+        // Only sums need start times, because an older value of a gauge does not count.
         let start = series.start.map_or(0, |start| start.0);
         let start = metric.meta.how.is_sum().then_some(start);
         write_key(&mut self.key, series, part, start);
@@ -357,7 +358,7 @@ impl Sink for Walk<'_> {
 
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         if family.name == METRICS {
-            // This family comes before all others.
+            // This family precedes all others.
             let mut texts = series.texts;
             if let (Some(name), Some(kind), Some(how)) = (texts.next(), texts.next(), texts.next())
             {
@@ -379,7 +380,8 @@ impl Sink for Walk<'_> {
     }
 }
 
-/// Whether a family is written to the server: it has numbers, and is not one of the store's own.
+/// Whether a family is written to the server: it contains numbers, and does not belong to the store
+/// itself.
 fn is_written(family: &FamilyHeader<'_>) -> bool {
     let is_own = family.name.starts_with(OWN) || family.name == "quipu_series_overflowed";
     let is_number = matches!(
@@ -389,7 +391,7 @@ fn is_written(family: &FamilyHeader<'_>) -> bool {
     is_number && !is_own
 }
 
-/// Replaces the key by that of a part of a series.
+/// Replaces the key by the key of a part of a series.
 fn write_key(key: &mut Vec<u8>, series: &Series<'_>, part: SeriesPart, start: Option<u64>) {
     key.clear();
     key.extend_from_slice(&series.group.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What moves to the archive: series that no longer exist, and dead instances.
+//! Moves to the archive: series that no longer exist, and dead instances.
 
 use ::redis::Value;
 
@@ -35,7 +35,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// Folds dead instances. Returns the number of those that had something to fold, and why one
+    /// Folds dead instances. Returns the number of instances that contained values, and why one
     /// could not be folded.
     pub(super) fn fold(&self, link: &mut Link, dead: &[String]) -> (u64, Option<Failure>) {
         let (mut folded, mut unfolded) = (0, None);
@@ -54,8 +54,8 @@ impl Flusher {
         (folded, unfolded)
     }
 
-    /// Folds a dead instance. Returns whether there was anything to fold. If this process dies
-    /// meanwhile, another one folds the rest.
+    /// Folds a dead instance. Returns whether it contained any values. If this process dies during
+    /// the fold, another one folds the rest.
     fn fold_one(&self, link: &mut Link, id: &str) -> Result<bool, Failure> {
         let replies = link.run(&[Call::plain("SMEMBERS", &self.global.metrics)])?;
         let metrics: Vec<&str> =

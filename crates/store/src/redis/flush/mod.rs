@@ -1,10 +1,10 @@
 //! A flush: writes the values that changed to the server, and folds dead instances.
 //!
-//! `diff.rs` finds what changed since the last flush, `calls.rs` writes it, and `fold.rs` moves
-//! what ended to the archive.
+//! `diff.rs` finds the changes since the last flush, `calls.rs` writes them, and `fold.rs` moves
+//! ended series and instances to the archive.
 //!
-//! All values are absolute, so a write whose response was lost can be repeated. After any error,
-//! everything is written again: it is unknown which of the last writes the server has applied, and
+//! All values are absolute, so a write whose response was lost can be repeated. After any error, we
+//! write everything again, because we cannot know which of the last writes the server applied, and
 //! it may have lost earlier ones as well.
 
 mod calls;
@@ -29,12 +29,12 @@ use super::script::HEARTBEAT;
 
 /// The maximum number of pairs of field and value in one call, which the server runs as a unit.
 const MAX_PAIRS: usize = 500;
-/// The maximum number of calls in one pipeline, which bounds the memory for them.
+/// The maximum number of calls in one pipeline. This limits the memory for calls.
 const MAX_CALLS: usize = 32;
 /// The maximum number of dead instances that one flush folds.
 const MAX_FOLDED: usize = 8;
 
-/// What the flushing process knows about the server's state.
+/// The flushing process' knowledge of the server's state.
 pub(super) struct Flusher {
     options: Options,
     instance: Arc<Instance>,
@@ -77,7 +77,8 @@ impl Flusher {
     }
 
     fn try_flush(&mut self, registry: &Registry) -> Result<Done, Failure> {
-        // Before the walk over the registry, which then sees what was counted before the request.
+        // Before the walk over the registry, because this walk must see everything that was counted
+        // before the request.
         let requested = self.instance.requested();
         let mut link = match self.link.take() {
             Some(link) => link,
@@ -111,8 +112,8 @@ impl Flusher {
         self.instance.acknowledge_heartbeat(next);
         let reply = replies.first().map(items).unwrap_or_default();
         let time = |at: usize| reply.get(at).and_then(text)?.parse::<u64>().ok();
-        // Another time than that of the last heartbeat means that the server has lost its data, or
-        // has gone back to an older state.
+        // If this is not the time of the last heartbeat, the server lost its data, or returned to
+        // an older state.
         let is_lost = time(0).unwrap_or(0) != self.heartbeat;
         if is_lost || self.refreshed.elapsed() >= self.options.refresh {
             self.state.distrust();
@@ -135,7 +136,8 @@ impl Flusher {
         walk.finish()
     }
 
-    /// The families that hide idle series; none if there is no new family since the last flush.
+    /// Returns the families that hide idle series; none if there is no new family since the last
+    /// flush.
     fn hiding(&mut self, registry: &Registry) -> Result<HashSet<String>, Failure> {
         let newest = registry.segment().newest();
         if newest == self.newest {
@@ -156,10 +158,10 @@ impl Flusher {
         acked != 0 && self.heartbeat.saturating_sub(acked) > is_remembered
     }
 
-    /// The number of values to write after an error: all of them.
+    /// Returns the number of values to write after an error: all values.
     fn pending(&self, registry: &Registry) -> u64 {
         match self.state.series() {
-            // Before the first walk over the registry, count everything in it.
+            // Before the first walk over the registry, count all of its series.
             0 => registry.segment().families().map_or(0, |families| {
                 let counted = families.iter().filter(|f| !f.schema().name.starts_with(OWN));
                 counted.map(|family| family.len()).sum()
