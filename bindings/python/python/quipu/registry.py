@@ -341,7 +341,7 @@ class CollectorRegistry:
 
     @property
     def recording(self) -> Optional[Recording]:
-        """The open recording of the metrics, such as the one of ``configure``, or None."""
+        """The open recording of the metrics, such as the recording of ``configure``, or None."""
         return recording.of(self._own_segment)
 
     # Labels of the target.

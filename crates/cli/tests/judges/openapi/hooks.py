@@ -190,7 +190,7 @@ def otlp(rng):
 
 
 def write_1(rng):
-    """A request of remote write 1.0 with a series that no other has."""
+    """A request of remote write 1.0 with a series that no other request contains."""
     number = next(NUMBERS)
     labels = [("__name__", "judge_written"), ("number", str(number))]
     series = b"".join(field(1, field(1, k.encode()) + field(2, v.encode())) for k, v in labels)
@@ -199,7 +199,7 @@ def write_1(rng):
 
 
 def write_2(rng):
-    """A request of remote write 2.0 with a series that no other has."""
+    """A request of remote write 2.0 with a series that no other request contains."""
     number = next(NUMBERS)
     symbols = ["", "__name__", "judge_written_total", "number", str(number), "Help."]
     sample = double_field(1, rng.random()) + varint_field(2, time.time_ns() // 1_000_000)

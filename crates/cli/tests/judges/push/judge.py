@@ -168,7 +168,7 @@ class Peer:
         return response.status, response.read()
 
     def shown(self):
-        """The series that have a job, with their types and values."""
+        """The series with a job, with their types and values."""
         text = self.request("GET", "/metrics", None, {})[1].decode()
         kinds, shown = {}, []
         for line in text.splitlines():

@@ -1,8 +1,8 @@
-"""Real clients of StatsD and DogStatsD send to the daemon, over every transport that they have.
+"""Real clients of StatsD and DogStatsD send to the daemon, over every transport that they support.
 
     judge.py QUIPU DIRECTORY
 
-The directory has the clients, as `make judge-statsd-clients` installs them. Each sends the same
+The directory contains the clients, as `make judge-statsd-clients` installs them. Each sends the same
 metrics under a prefix; the daemon must show just these values.
 """
 
