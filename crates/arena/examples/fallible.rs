@@ -1,7 +1,7 @@
-//! Each fallible method as a separate function, so that its assembly can be read.
+//! Each fallible method as a separate function, because you can then read its assembly.
 //!
-//! The test `cargo test --test no_panic` compiles this and looks for panics in it. To read it, run
-//! `cargo rustc --release --example fallible -- --emit asm`.
+//! The test `cargo test --test no_panic` compiles this file and looks for panics in the assembly.
+//! To read the assembly, run `cargo rustc --release --example fallible -- --emit asm`.
 
 use std::fmt::Arguments;
 use std::mem::MaybeUninit;
@@ -191,7 +191,7 @@ fn batch_try_alloc<'a>(
     batch.try_alloc(value)
 }
 
-/// Makes the addresses of the functions escape, so that the compiler keeps all of them.
+/// Lets the addresses of the functions escape, because the compiler must keep all functions.
 fn main() {
     let mut addresses = vec![
         shared_try_alloc as *const () as usize,

@@ -1,8 +1,8 @@
-//! The methods that allocate, shared by arenas, scopes and batches.
+//! The methods that allocate. Arenas, scopes and batches share this code.
 //!
-//! Each has an inlined fast path and an outlined slow path. If a method has little to do after it
-//! has a block, its slow path takes all of its arguments and returns its result: the call is then a
-//! jump at the end of the method, and the fast path needs no stack frame.
+//! Each method consists of an inlined fast path and an outlined slow path. If a method is almost
+//! done once it owns a block, its slow path takes all of its arguments and returns its result. The
+//! call is then a jump at the end of the method, so the fast path needs no stack frame.
 
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
@@ -16,7 +16,7 @@ use crate::policy::Policy;
 
 /// Refuses, at build time, a type whose values would never be dropped.
 ///
-/// This is a macro so that the compiler's error points to the user's call.
+/// This is a macro, because the compiler's error can then point to your call.
 macro_rules! refuse_drop {
     ($type:ty) => {
         const {
@@ -31,7 +31,7 @@ macro_rules! refuse_drop {
 pub(crate) use refuse_drop;
 
 impl<P: Policy, A: Allocator> Arena<P, A> {
-    /// Room for a value, if the current chunk has it.
+    /// Returns room for a value, if the current chunk is large enough.
     #[inline(always)]
     fn room<T>(&self) -> Option<NonNull<T>> {
         if size_of::<T>() == 0 {
@@ -42,8 +42,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             .map(|place| unsafe { self.commit(place) }.cast())
     }
 
-    /// Room for the number of values in a slice, if the current chunk has it. The slice exists, so
-    /// its size needs no check.
+    /// Returns room for the number of values in a slice, if the current chunk is large enough. This
+    /// needs no check of the size, because the slice exists.
     #[inline(always)]
     fn room_like<T>(&self, source: &[T]) -> Option<NonNull<T>> {
         if size_of::<T>() == 0 {
@@ -59,7 +59,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[track_caller]
     pub(crate) fn value<T>(&self, value: T) -> NonNull<T> {
         match self.room() {
-            // SAFETY: There is room for it.
+            // SAFETY: The block is large enough for the value.
             Some(block) => unsafe {
                 block.write(value);
                 block
@@ -78,11 +78,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Allocates a value. If that fails, the value is dropped.
+    /// Allocates a value. If this fails, the value is dropped.
     #[inline(always)]
     pub(crate) fn try_value<T>(&self, value: T) -> Result<NonNull<T>, AllocError> {
         match self.room() {
-            // SAFETY: There is room for it.
+            // SAFETY: The block is large enough for the value.
             Some(block) => unsafe {
                 block.write(value);
                 Ok(block)
@@ -95,7 +95,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[inline(never)]
     fn try_value_slow<T>(&self, value: T) -> Result<NonNull<T>, AllocError> {
         let block = self.block_slow(Layout::new::<T>())?.cast();
-        // SAFETY: There is room for it.
+        // SAFETY: The block is large enough for the value.
         unsafe { block.write(value) };
         Ok(block)
     }
@@ -105,7 +105,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[track_caller]
     pub(crate) fn copy<T: Copy>(&self, source: &[T]) -> NonNull<[T]> {
         match self.room_like(source) {
-            // SAFETY: The block has room for the slice.
+            // SAFETY: The block is large enough for the slice.
             Some(block) => unsafe { copy_into(source, block) },
             None => self.copy_slow(source),
         }
@@ -125,7 +125,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[inline(always)]
     pub(crate) fn try_copy<T: Copy>(&self, source: &[T]) -> Result<NonNull<[T]>, AllocError> {
         match self.room_like(source) {
-            // SAFETY: The block has room for the slice.
+            // SAFETY: The block is large enough for the slice.
             Some(block) => Ok(unsafe { copy_into(source, block) }),
             None => self.try_copy_slow(source),
         }
@@ -135,11 +135,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[inline(never)]
     fn try_copy_slow<T: Copy>(&self, source: &[T]) -> Result<NonNull<[T]>, AllocError> {
         let block = self.block_slow(Layout::for_value(source))?.cast();
-        // SAFETY: The block has room for the slice.
+        // SAFETY: The block is large enough for the slice.
         Ok(unsafe { copy_into(source, block) })
     }
 
-    /// Allocates a block.
+    /// Allocates a block. This is the fast path.
     #[inline(always)]
     pub(crate) fn block(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         match self.place(layout.size(), layout.align(), StaticFacts::Nothing) {
@@ -178,7 +178,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Allocates `len` values that a function makes.
+    /// Allocates `len` values that a function returns.
     #[inline]
     pub(crate) fn try_fill<T>(
         &self,
@@ -188,7 +188,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         let block = self.try_room_for::<T>(len)?;
         for index in 0..len {
             let value = make(index);
-            // SAFETY: There is room for `len`. Should `make` panic, nothing sees the block.
+            // SAFETY: The block is large enough for `len`. If `make` panics, the block was not
+            // shared.
             unsafe { block.add(index).write(value) };
         }
         Ok(NonNull::slice_from_raw_parts(block, len))
@@ -199,7 +200,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 ///
 /// # Safety
 ///
-/// The block has room for all values of the slice, and does not overlap with it.
+/// The block is large enough for all values of the slice, and does not overlap with the slice.
 #[inline(always)]
 unsafe fn copy_into<T: Copy>(source: &[T], block: NonNull<T>) -> NonNull<[T]> {
     // SAFETY: By contract.
@@ -227,23 +228,23 @@ fn no_array<T>(len: usize) -> ! {
     }
 }
 
-/// A block as a mutable reference to an uninitialised value.
+/// Returns a block as a mutable reference to an uninitialised value.
 #[inline(always)]
 pub(crate) const fn uninit<T>(block: NonNull<T>) -> NonNull<MaybeUninit<T>> {
     block.cast()
 }
 
-/// Writes the methods that allocate into an `impl` for a type that has an arena. The arguments are
-/// a lifetime for the methods to declare, if any; the lifetime of the borrow of `self`, if it has a
-/// name; and the lifetime of the results.
+/// Writes the methods that allocate into an `impl` for a type that contains an arena. The arguments
+/// are a lifetime for the methods to declare, if any; the lifetime of the borrow of `self`, if it
+/// is named; and the lifetime of the results.
 macro_rules! allocating {
     ([$($bound:lifetime)?] [$($own:lifetime)?] $result:lifetime) => {
-        /// Allocates a value of a type that does not need dropping. For other types, use
+        /// Allocates a value of a type that does not need dropping. For other types, you can use
         /// [`alloc_box`](Self::alloc_box).
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -253,11 +254,11 @@ macro_rules! allocating {
             unsafe { self.arena().value(value).as_mut() }
         }
 
-        /// As [`alloc`](Self::alloc).
+        /// Like [`alloc`](Self::alloc), but returns an error if there is no memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc<$($bound,)? T>(
@@ -272,11 +273,11 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates a value that a function returns, and constructs it in place.
+        /// Allocates a value that a function returns, and constructs this value in place.
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory; the function is not called then.
+        /// If the base allocator is out of memory; then the function is not called.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -290,11 +291,11 @@ macro_rules! allocating {
             }
         }
 
-        /// As [`alloc_with`](Self::alloc_with).
+        /// Like [`alloc_with`](Self::alloc_with), but returns an error if there is no memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory; the function is not called then.
+        /// If the base allocator is out of memory; then the function is not called.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_with<$($bound,)? T>(
@@ -303,7 +304,7 @@ macro_rules! allocating {
         ) -> Result<&$result mut T, AllocError> {
             refuse_drop!(T);
             match self.arena().try_room::<T>() {
-                // SAFETY: The block is fresh, and holds the value when it has been written.
+                // SAFETY: The block is fresh, and holds the value after the write.
                 Ok(mut block) => unsafe {
                     block.write(make());
                     Ok(block.as_mut())
@@ -312,11 +313,11 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates a value, and returns a box that drops it.
+        /// Allocates a value, and returns a box that drops this value.
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[track_caller]
         pub fn alloc_box<$($bound,)? T>(&$($own)? self, value: T) -> ArenaBox<$result, T> {
@@ -324,11 +325,11 @@ macro_rules! allocating {
             unsafe { ArenaBox::from_raw(self.arena().value(value)) }
         }
 
-        /// As [`alloc_box`](Self::alloc_box).
+        /// Like [`alloc_box`](Self::alloc_box), but returns an error if there is no memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory. The value is dropped then.
+        /// If the base allocator is out of memory. Then the value is dropped.
         #[inline(always)]
         pub fn try_alloc_box<$($bound,)? T>(
             &$($own)? self,
@@ -345,7 +346,7 @@ macro_rules! allocating {
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -357,11 +358,12 @@ macro_rules! allocating {
             unsafe { self.arena().copy(source).as_mut() }
         }
 
-        /// As [`alloc_slice_copy`](Self::alloc_slice_copy).
+        /// Like [`alloc_slice_copy`](Self::alloc_slice_copy), but returns an error if there is no
+        /// memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_slice_copy<$($bound,)? T: Copy>(
@@ -375,11 +377,12 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates a slice of clones.
+        /// Allocates a slice of clones. If the values are `Copy`, you can use the cheaper
+        /// [`alloc_slice_copy`](Self::alloc_slice_copy).
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -390,11 +393,12 @@ macro_rules! allocating {
             expect_array::<T, _>(self.try_alloc_slice_clone(source), source.len())
         }
 
-        /// As [`alloc_slice_clone`](Self::alloc_slice_clone).
+        /// Like [`alloc_slice_clone`](Self::alloc_slice_clone), but returns an error if there is no
+        /// memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_slice_clone<$($bound,)? T: Clone>(
@@ -402,7 +406,7 @@ macro_rules! allocating {
             source: &[T],
         ) -> Result<&$result mut [T], AllocError> {
             refuse_drop!(T);
-            // SAFETY: The indices are those of the slice.
+            // SAFETY: The indices are valid, because they are from the slice itself.
             let clone = |index: usize| unsafe { source.get_unchecked(index) }.clone();
             match self.arena().try_fill(source.len(), clone) {
                 // SAFETY: The block is fresh and holds the values.
@@ -415,7 +419,7 @@ macro_rules! allocating {
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+        /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -427,11 +431,12 @@ macro_rules! allocating {
             expect_array::<T, _>(self.try_alloc_slice_fill(len, value), len)
         }
 
-        /// As [`alloc_slice_fill`](Self::alloc_slice_fill).
+        /// Like [`alloc_slice_fill`](Self::alloc_slice_fill), but returns an error if there is no
+        /// memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+        /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_slice_fill<$($bound,)? T: Copy>(
@@ -450,8 +455,8 @@ macro_rules! allocating {
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes. The
-        /// function is not called then.
+        /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
+        /// The function is not called then.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -463,12 +468,13 @@ macro_rules! allocating {
             expect_array::<T, _>(self.try_alloc_slice_with(len, make), len)
         }
 
-        /// As [`alloc_slice_with`](Self::alloc_slice_with).
+        /// Like [`alloc_slice_with`](Self::alloc_slice_with), but returns an error if there is no
+        /// memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes. The
-        /// function is not called then.
+        /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
+        /// The function is not called then.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_slice_with<$($bound,)? T>(
@@ -488,7 +494,7 @@ macro_rules! allocating {
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -502,11 +508,11 @@ macro_rules! allocating {
             }
         }
 
-        /// As [`alloc_iter`](Self::alloc_iter).
+        /// Like [`alloc_iter`](Self::alloc_iter), but returns an error if there is no memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_iter<$($bound,)? T>(
@@ -522,7 +528,7 @@ macro_rules! allocating {
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -532,11 +538,11 @@ macro_rules! allocating {
             unsafe { core::str::from_utf8_unchecked_mut(bytes.as_mut()) }
         }
 
-        /// As [`alloc_str`](Self::alloc_str).
+        /// Like [`alloc_str`](Self::alloc_str), but returns an error if there is no memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_str<$($bound,)?>(
@@ -550,11 +556,12 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates a formatted string: `alloc_fmt(format_args!("{name}_total"))`.
+        /// Allocates a formatted string, for example with
+        /// `alloc_fmt(format_args!("{name}_total"))`.
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory, or a `Display` implementation returns an error.
+        /// If the base allocator is out of memory, or a `Display` implementation returns an error.
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
         pub fn alloc_fmt<$($bound,)?>(
@@ -567,11 +574,11 @@ macro_rules! allocating {
             }
         }
 
-        /// As [`alloc_fmt`](Self::alloc_fmt).
+        /// Like [`alloc_fmt`](Self::alloc_fmt), but returns an error if there is no memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory, or a `Display` implementation returns an error.
+        /// If the base allocator is out of memory, or a `Display` implementation returns an error.
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_fmt<$($bound,)?>(
             &$($own)? self,
@@ -584,11 +591,11 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates room for a value, uninitialised.
+        /// Allocates room for a value, uninitialised. Use this if you cannot build the value yet.
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -599,11 +606,11 @@ macro_rules! allocating {
             }
         }
 
-        /// As [`alloc_uninit`](Self::alloc_uninit).
+        /// Like [`alloc_uninit`](Self::alloc_uninit), but returns an error if there is no memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_uninit<$($bound,)? T>(
@@ -616,11 +623,12 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates room for `len` values, uninitialised.
+        /// Allocates room for `len` values, uninitialised. Use this to let other code write them,
+        /// for example a C function.
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+        /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -631,11 +639,12 @@ macro_rules! allocating {
             expect_array::<T, _>(self.try_alloc_uninit_slice(len), len)
         }
 
-        /// As [`alloc_uninit_slice`](Self::alloc_uninit_slice).
+        /// Like [`alloc_uninit_slice`](Self::alloc_uninit_slice), but returns an error if there is
+        /// no memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+        /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_uninit_slice<$($bound,)? T>(
@@ -651,11 +660,11 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates a block with the given layout, which may have zero bytes.
+        /// Allocates a block with the given layout, which can have zero bytes.
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         #[track_caller]
         pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
@@ -665,11 +674,11 @@ macro_rules! allocating {
             }
         }
 
-        /// As [`alloc_layout`](Self::alloc_layout).
+        /// Like [`alloc_layout`](Self::alloc_layout), but returns an error if there is no memory.
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory.
+        /// If the base allocator is out of memory.
         #[inline(always)]
         pub fn try_alloc_layout(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
             self.arena().block(layout)
@@ -678,7 +687,7 @@ macro_rules! allocating {
 }
 pub(crate) use allocating;
 
-/// The panic when an iterator yields more values than there is memory for.
+/// The panic when an iterator yields more values than fit into the memory.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -689,7 +698,7 @@ pub(crate) fn no_growth() -> ! {
     )
 }
 
-/// The panic of [`alloc_fmt`](Arena::alloc_fmt).
+/// The panic of [`alloc_fmt`](Arena::alloc_fmt). This is out of line, because it is rare.
 #[cold]
 #[inline(never)]
 #[track_caller]

@@ -1,8 +1,9 @@
-//! Implements [`Allocator`] for references to arenas and scopes, so that collections work in them.
+//! Implements [`Allocator`] for references to arenas and scopes, so you can use collections in
+//! them.
 //!
-//! The last allocation can grow and, if the policy allows it, shrink and be freed. It is recognised
+//! The last allocation can grow and, if the policy allows it, shrink and be freed. We recognise it
 //! by its end (upwards) or its start (downwards), which equals the position. A block of another
-//! chunk cannot be mistaken for it, because a header lies between them.
+//! chunk cannot be mistaken for the last one, because a header lies between them.
 
 use core::alloc::Layout;
 use core::hint::assert_unchecked;
@@ -16,12 +17,12 @@ use crate::policy::Policy;
 use crate::scope::Scope;
 
 impl<P: Policy, A: Allocator> Arena<P, A> {
-    /// [`block_slow`](Arena::block_slow) with a negated alignment, and with the length in the
-    /// result: the fast path then has all arguments in registers, and jumps.
+    /// Like [`block_slow`](Arena::block_slow), with a negated alignment, and with the length in the
+    /// result. This lets the fast path jump, because all arguments are already in registers.
     #[cold]
     #[inline(never)]
     fn allocate_slow(&self, mask: usize, size: usize) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: Size and alignment come from a layout.
+        // SAFETY: Size and alignment are taken from a layout.
         let layout = unsafe { Layout::from_size_align_unchecked(size, mask.wrapping_neg()) };
         match self.block_slow(layout) {
             Ok(block) => Ok(NonNull::slice_from_raw_parts(block, size)),
@@ -44,7 +45,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// The block belongs to this arena, has that size, and is no longer used.
+    /// The block belongs to this arena, is of this size, and is no longer used.
     #[inline(always)]
     pub(crate) unsafe fn free_block(&self, block: NonNull<u8>, size: usize) {
         let start = block.addr().get();
@@ -61,11 +62,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Makes a block larger: in place if it is the last one and the chunk has room.
+    /// Makes a block larger: in place if it is the last one and the chunk is large enough.
     ///
     /// # Safety
     ///
-    /// The block belongs to this arena and has the old layout; the new size is not smaller.
+    /// The block belongs to this arena and is of the old layout; the new size is not smaller.
     #[inline(always)]
     pub(crate) unsafe fn grow_block(
         &self,
@@ -74,8 +75,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         let start = block.addr().get();
-        // SAFETY: Every block starts at a multiple of its own alignment and of the minimum
-        // alignment.
+        // SAFETY: Every block starts at a multiple of both its alignment and the minimum alignment.
         unsafe {
             assert_unchecked(start & (old.align() - 1) == 0);
             assert_unchecked(start & (P::MIN_ALIGN - 1) == 0);
@@ -114,7 +114,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// The block belongs to this arena and has the old layout; the new size is not larger.
+    /// The block belongs to this arena and is of the old layout; the new size is not larger.
     #[inline(always)]
     pub(crate) unsafe fn shrink_block<const RECLAIM: bool>(
         &self,
@@ -123,8 +123,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         let start = block.addr().get();
-        // SAFETY: Every block starts at a multiple of its own alignment and of the minimum
-        // alignment.
+        // SAFETY: Every block starts at a multiple of both its alignment and the minimum alignment.
         unsafe {
             assert_unchecked(start & (old.align() - 1) == 0);
             assert_unchecked(start & (P::MIN_ALIGN - 1) == 0);
@@ -160,7 +159,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// Both the block and the new layout have at least that many bytes.
+    /// Both the block and the new layout are at least this number of bytes long.
     #[cold]
     #[inline(never)]
     unsafe fn move_block(
@@ -227,7 +226,7 @@ macro_rules! allocator {
                 old: Layout,
                 new: Layout,
             ) -> Result<NonNull<[u8]>, $error> {
-                // SAFETY: By contract; the new block has the old one's bytes, and these.
+                // SAFETY: By contract; the new block contains the old one's bytes, and these.
                 unsafe {
                     let block = $result(self.arena().grow_block(block, old, new))?;
                     let added = block.cast::<u8>().add(old.size());

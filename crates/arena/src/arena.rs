@@ -1,6 +1,6 @@
 //! [`Arena`]: constructors, resetting, and the slow paths.
 //!
-//! The methods that allocate are in `allocate.rs`, because scopes have the same ones. The trait
+//! The methods that allocate are in `allocate.rs`, because scopes use the same ones. The trait
 //! [`Allocator`] is implemented in `allocator.rs`.
 
 use core::alloc::Layout;
@@ -24,8 +24,8 @@ default_to_heap! {
     ///
     /// An allocation advances a position. If the position would pass the end of the chunk, the
     /// arena takes another chunk from the base allocator `A`. Allocated values live as long as the
-    /// arena is borrowed. They are freed all at once: by [`reset`](Arena::reset), by the end of a
-    /// scope, or with the arena.
+    /// arena is borrowed. You free them all at once: by [`reset`](Arena::reset), by the end of a
+    /// scope, or by dropping the arena.
     ///
     /// ```
     /// use quipu_arena::Arena;
@@ -38,16 +38,16 @@ default_to_heap! {
     /// arena.reset();
     /// ```
     ///
-    /// An arena has the size of two words plus its base allocator. It may be sent to another
-    /// thread, but not shared: see [`Pool`](crate::Pool) and [`SharedArena`](crate::SharedArena).
+    /// An arena is as large as two words plus its base allocator. You can send it to another
+    /// thread, but not share it: see [`Pool`](crate::Pool) and [`SharedArena`](crate::SharedArena).
     ///
-    /// `P` is the [policy](Policy): direction, minimum alignment, and what shrinking does.
-    /// `Arena::new` and similar constructors return an `Arena<Up>`; for another policy, write
-    /// `Arena::<Down<8>>::new_in(Global)`. Without the feature `alloc` there is no heap, and
-    /// neither parameter has a default.
+    /// `P` is the [policy](Policy): direction, minimum alignment, and the effect of shrinking.
+    /// `Arena::new` and similar constructors return an `Arena<Up>`; for another policy, write for
+    /// example `Arena::<Down<8>>::new_in(Global)`. Without the feature `alloc` there is no heap, so
+    /// both parameters lack a default.
     ///
-    /// Values that need dropping are refused at compile time, except by
-    /// [`alloc_box`](Arena::alloc_box):
+    /// Values that need dropping are refused at compile time, because an arena never drops. You can
+    /// allocate them with [`alloc_box`](Arena::alloc_box):
     ///
     /// ```compile_fail
     /// let arena = quipu_arena::Arena::new();
@@ -57,7 +57,8 @@ default_to_heap! {
         /// Upwards, the first free byte; downwards, the last used one. A multiple of the minimum
         /// alignment.
         pos: Cell<NonNull<u8>>,
-        /// The end of free memory. Upwards, the header begins there; downwards, it ends there.
+        /// The end of free memory. Upwards, the header begins there; downwards, the header ends
+        /// there.
         limit: Cell<NonNull<u8>>,
         base: A,
         policy: PhantomData<fn() -> P>,
@@ -73,7 +74,7 @@ impl Arena {
     ///
     /// # Panics
     ///
-    /// When the heap has no memory.
+    /// If the heap is out of memory.
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -81,11 +82,11 @@ impl Arena {
         Arena::new_in(allocator_api2::alloc::Global)
     }
 
-    /// As [`new`](Arena::new).
+    /// Like [`new`](Arena::new), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the heap has no memory.
+    /// If the heap is out of memory.
     #[inline(always)]
     pub fn try_new() -> Result<Arena, AllocError> {
         Arena::try_new_in(allocator_api2::alloc::Global)
@@ -98,11 +99,11 @@ impl Arena {
         Arena::empty_in(allocator_api2::alloc::Global)
     }
 
-    /// Creates an arena on the heap whose first chunk has `size` bytes, including its header.
+    /// Creates an arena on the heap whose first chunk is `size` bytes long, including its header.
     ///
     /// # Panics
     ///
-    /// When the heap has no memory.
+    /// If the heap is out of memory.
     #[inline]
     #[must_use]
     #[track_caller]
@@ -110,21 +111,21 @@ impl Arena {
         Arena::with_size_in(size, allocator_api2::alloc::Global)
     }
 
-    /// As [`with_size`](Arena::with_size).
+    /// Like [`with_size`](Arena::with_size), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the heap has no memory.
+    /// If the heap is out of memory.
     #[inline]
     pub fn try_with_size(size: usize) -> Result<Arena, AllocError> {
         Arena::try_with_size_in(size, allocator_api2::alloc::Global)
     }
 
-    /// Creates an arena on the heap whose first chunk has room for `bytes`.
+    /// Creates an arena on the heap whose first chunk can hold `bytes`.
     ///
     /// # Panics
     ///
-    /// When the heap has no memory.
+    /// If the heap is out of memory.
     #[inline]
     #[must_use]
     #[track_caller]
@@ -132,11 +133,11 @@ impl Arena {
         Arena::with_capacity_in(bytes, allocator_api2::alloc::Global)
     }
 
-    /// As [`with_capacity`](Arena::with_capacity).
+    /// Like [`with_capacity`](Arena::with_capacity), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the heap has no memory.
+    /// If the heap is out of memory.
     #[inline]
     pub fn try_with_capacity(bytes: usize) -> Result<Arena, AllocError> {
         Arena::try_with_capacity_in(bytes, allocator_api2::alloc::Global)
@@ -155,7 +156,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     #[must_use]
     #[track_caller]
@@ -166,11 +167,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// As [`new_in`](Arena::new_in).
+    /// Like [`new_in`](Arena::new_in), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     pub fn try_new_in(base: A) -> Result<Arena<P, A>, AllocError> {
         // SAFETY: The size is not zero; the alignment is a power of two.
@@ -178,7 +179,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         let Some(chunk) = chunk::usable(&base, layout, base.allocate(layout)) else {
             return Err(AllocError);
         };
-        // SAFETY: The chunk is fresh, and has that size and alignment.
+        // SAFETY: The chunk is fresh, and is of this size and alignment.
         let (pos, limit) =
             unsafe { chunk::write::<P>(chunk.cast(), P::FIRST_SIZE, ptr::null_mut()) };
         Ok(Arena { pos: Cell::new(pos), limit: Cell::new(limit), base, policy: PhantomData })
@@ -192,11 +193,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         Arena { pos: Cell::new(limit), limit: Cell::new(limit), base, policy: PhantomData }
     }
 
-    /// Creates an arena whose first chunk has `size` bytes, including its header.
+    /// Creates an arena whose first chunk is `size` bytes long, including its header.
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     #[must_use]
     #[track_caller]
@@ -207,16 +208,16 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// As [`with_size_in`](Arena::with_size_in).
+    /// Like [`with_size_in`](Arena::with_size_in), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     pub fn try_with_size_in(size: usize, base: A) -> Result<Arena<P, A>, AllocError> {
         let arena = Arena::empty_in(base);
         let least = P::HEADER + P::ALIGN;
-        // Rounded down, so that a requested page stays one page.
+        // Rounded down, because a requested page must stay one page.
         let size = (if size < least { least } else { size }) & P::ALIGN.wrapping_neg();
         match chunk::take::<P, A>(&arena.base, size) {
             Some(chunk) => {
@@ -228,11 +229,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Creates an arena whose first chunk has room for `bytes`.
+    /// Creates an arena whose first chunk can hold `bytes`.
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     #[must_use]
     #[track_caller]
@@ -243,11 +244,12 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// As [`with_capacity_in`](Arena::with_capacity_in).
+    /// Like [`with_capacity_in`](Arena::with_capacity_in), but returns an error if there is no
+    /// memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     pub fn try_with_capacity_in(bytes: usize, base: A) -> Result<Arena<P, A>, AllocError> {
         match bytes.checked_add(P::HEADER + P::ALIGN - 1) {
@@ -256,17 +258,17 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// The base allocator.
+    /// Returns the base allocator.
     #[inline]
     pub const fn base(&self) -> &A {
         &self.base
     }
 
-    /// Frees everything that was allocated. Keeps the largest chunk.
+    /// Frees all allocations. Keeps the largest chunk.
     #[inline(always)]
     pub fn reset(&mut self) {
         let header = self.header();
-        // SAFETY: A header can always be read, even that of an empty arena.
+        // SAFETY: A header can always be read, even in an empty arena.
         unsafe {
             // One chunk and no spare one: checks the two words together.
             if ((*header).prev.addr() | (*header).spare.addr()) == 0 {
@@ -277,14 +279,14 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Frees everything that was allocated, and all chunks. The next allocation takes a new chunk.
-    /// An arena in a buffer has no chunk then, and every allocation fails.
+    /// Frees all allocations, and all chunks. The next allocation takes a new chunk. An arena in a
+    /// buffer owns no chunk then, and every allocation fails.
     pub fn clear(&mut self) {
-        // SAFETY: Nothing borrows from an arena that can be borrowed mutably.
+        // SAFETY: The arena can be borrowed mutably, so there are no other borrows.
         unsafe { self.give_back_all() };
     }
 
-    /// Calls a function with a [`Scope`], and frees what was allocated in the scope.
+    /// Calls a function with a [`Scope`], and frees the allocations of the scope.
     ///
     /// ```
     /// use quipu_arena::Arena;
@@ -298,7 +300,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// assert_eq!(arena.stats().allocated, 0);
     /// ```
     ///
-    /// What a scope allocated cannot outlive it:
+    /// The compiler proves that allocations of a scope cannot outlive it:
     ///
     /// ```compile_fail
     /// # let mut arena = quipu_arena::Arena::new();
@@ -309,7 +311,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         self.as_scope().scoped(f)
     }
 
-    /// Returns a guard that frees what its scope allocated when it is dropped.
+    /// Returns a guard. When you drop this guard, it frees the allocations of its scope.
     ///
     /// ```
     /// # let mut arena = quipu_arena::Arena::new();
@@ -325,7 +327,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         ScopeGuard::new(self)
     }
 
-    /// Returns the arena as a scope. Its allocations stay while scopes within it come and go.
+    /// Returns the arena as a scope. Its allocations stay while you open and close scopes within
+    /// it.
     ///
     /// ```
     /// # let mut arena = quipu_arena::Arena::new();
@@ -339,20 +342,20 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         Scope::new(self)
     }
 
-    /// The current position of the arena, for [`reset_to`](Arena::reset_to).
+    /// Returns the current position of the arena, for [`reset_to`](Arena::reset_to).
     #[inline(always)]
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint { pos: self.pos.get(), limit: self.limit.get() }
     }
 
-    /// Frees what was allocated since the checkpoint was taken.
+    /// Frees all allocations since the checkpoint was taken.
     ///
     /// # Safety
     ///
     /// - The checkpoint was taken from this arena.
     /// - Since then, the arena was not reset, cleared, or set back to an earlier checkpoint, and no
     ///   block from before was freed, grown or shrunk.
-    /// - Nothing uses what was allocated since.
+    /// - No allocation since then is used any more.
     #[inline(always)]
     pub unsafe fn reset_to(&self, checkpoint: Checkpoint) {
         if self.limit.get() == checkpoint.limit {
@@ -363,7 +366,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Statistics of the arena. Walks all chunks.
+    /// Returns statistics of the arena. This walks all chunks.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         let newest = self.header();
@@ -371,7 +374,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             return stats;
         }
         let (mut header, mut pos) = (newest, self.pos.get());
-        // SAFETY: The list consists of headers, and older chunks have their last position in
+        // SAFETY: The list consists of headers, and older chunks store their last position in
         // `left`.
         unsafe {
             let spare = (*newest).spare;
@@ -398,7 +401,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// The number of free bytes in the current chunk.
+    /// Returns the number of free bytes in the current chunk.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.limit.get().addr().get().abs_diff(self.pos.get().addr().get())
@@ -408,19 +411,19 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 // ------------------------------------------------------------------------------ within the crate
 
 impl<P: Policy, A: Allocator> Arena<P, A> {
-    /// The position, as an address.
+    /// Returns the position, as an address.
     #[inline(always)]
     pub(crate) fn pos(&self) -> usize {
         self.pos.get().addr().get()
     }
 
-    /// The limit, as an address.
+    /// Returns the limit, as an address.
     #[inline(always)]
     pub(crate) fn limit(&self) -> usize {
         self.limit.get().addr().get()
     }
 
-    /// Where a block fits in the current chunk.
+    /// Returns where a block fits in the current chunk.
     #[inline(always)]
     pub(crate) fn place(&self, size: usize, align: usize, known: StaticFacts) -> Option<Place> {
         let (pos, limit) = (self.pos(), self.limit());
@@ -431,11 +434,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Moves the position to that of a place, and returns its block.
+    /// Moves the position past a place, and returns its block.
     ///
     /// # Safety
     ///
-    /// The place was returned by [`place`](Arena::place), and nothing was allocated since.
+    /// The place was returned by [`place`](Arena::place), and there were no allocations since.
     #[inline(always)]
     pub(crate) unsafe fn commit(&self, place: Place) -> NonNull<u8> {
         let pos = self.pos.get().as_ptr();
@@ -454,7 +457,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// the end of a block that is in use.
     #[inline(always)]
     pub(crate) unsafe fn set_pos(&self, address: usize) -> NonNull<u8> {
-        // SAFETY: By contract. The limit points into the same chunk as the position does.
+        // SAFETY: By contract. The limit points into the same chunk as the position.
         let pos = unsafe { NonNull::new_unchecked(self.limit.get().as_ptr().with_addr(address)) };
         self.pos.set(pos);
         pos
@@ -478,9 +481,9 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// Makes a chunk with room for the layout the current one: the spare chunk if it is large
     /// enough, otherwise a new one.
     ///
-    /// The base allocator may do anything: it may panic, and it may even allocate in this arena. So
-    /// the arena is valid at each call of the base allocator, and nothing read before a call is
-    /// used after it.
+    /// The base allocator can do anything: for example, it can panic, and it can even allocate in
+    /// this arena. So the arena must be valid at each call of the base allocator, and values read
+    /// before a call must not be used after the call.
     fn next_chunk(&self, layout: Layout) -> Option<()> {
         let need = chunk::size_for::<P>(layout)?;
         let newest = self.header();
@@ -521,7 +524,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// The memory is owned by the caller, and is as [`chunk::take`] returns it.
+    /// The memory is owned by the caller, and was returned by [`chunk::take`].
     unsafe fn push_chunk(&self, chunk: NonNull<[u8]>) {
         let newest = self.header();
         let prev = if chunk::is_empty(newest) { ptr::null_mut() } else { newest };
@@ -530,7 +533,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             let (pos, limit) = chunk::write::<P>(chunk.cast(), chunk.len(), prev);
             if !prev.is_null() {
                 (*prev).left.write(self.pos.get());
-                // Only the newest chunk has a spare one.
+                // Only the newest chunk can own a spare one.
                 let spare = core::mem::replace(&mut (*prev).spare, ptr::null_mut());
                 (*chunk::header_at::<P>(limit)).spare = spare;
             }
@@ -543,14 +546,14 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// This is the header of the arena's newest chunk, in which nothing is in use.
+    /// This is the header of the arena's newest chunk, and its blocks are not in use.
     unsafe fn enter(&self, header: *mut Header) {
         // SAFETY: By contract.
         self.pos.set(unsafe { (*header).far });
         self.limit.set(chunk::limit_at::<P>(header));
     }
 
-    /// The header of the current chunk, or the empty header.
+    /// Returns the header of the current chunk, or the empty header.
     #[inline(always)]
     fn header(&self) -> *mut Header {
         chunk::header_at::<P>(self.limit.get())
@@ -563,7 +566,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         if chunk::is_empty(newest) {
             return;
         }
-        // SAFETY: Nothing borrows from the arena. Chunks are unlinked before they are freed.
+        // SAFETY: The arena is not borrowed. Chunks are unlinked before they are freed.
         unsafe {
             let (kept, rest) = largest::<P>(newest, ptr::null_mut());
             self.enter(kept);
@@ -573,7 +576,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
     /// # Safety
     ///
-    /// As for [`reset_to`](Arena::reset_to).
+    /// The obligations of [`reset_to`](Arena::reset_to).
     #[cold]
     #[inline(never)]
     unsafe fn reset_to_slow(&self, checkpoint: Checkpoint) {
@@ -600,7 +603,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// The chunks are unlinked from any arena, and nothing uses them.
+    /// The chunks are unlinked from any arena, and are no longer used.
     unsafe fn give_back(&self, first: *mut Header) {
         // SAFETY: By contract.
         chunk::give_back_each(first, |next| unsafe {
@@ -613,7 +616,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// Nothing uses what was allocated.
+    /// The allocations are no longer used.
     unsafe fn give_back_all(&self) {
         let newest = self.header();
         if chunk::is_empty(newest) {
@@ -634,8 +637,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     }
 }
 
-/// Unlinks the spare chunk and the chunks that are newer than `last`. Returns the largest of them
-/// alone, and the others as a list.
+/// Unlinks the spare chunk and the chunks that are newer than `last`. Returns the largest of these
+/// as a single chunk, and the others as a list.
 ///
 /// # Safety
 ///
@@ -667,10 +670,10 @@ unsafe fn largest<P: Policy>(newest: *mut Header, last: *mut Header) -> (*mut He
 }
 
 impl<'b, P: Policy> Arena<P, InBuffer<'b>> {
-    /// Creates an arena inside a buffer, on the stack or in a static. It never grows.
+    /// Creates an arena inside a buffer, on the stack or in a static. This arena never grows.
     ///
     /// Header and alignment take up to 62 bytes of the buffer, with a minimum alignment of at most
-    /// 16. In a smaller buffer, every allocation fails.
+    /// 16. If you pass a smaller buffer, every allocation fails.
     ///
     /// ```
     /// use core::mem::MaybeUninit;
@@ -703,7 +706,7 @@ impl<'b, P: Policy> Arena<P, InBuffer<'b>> {
 impl<P: Policy, A: Allocator> Drop for Arena<P, A> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: Nothing borrows from the arena, which ends here.
+        // SAFETY: The arena ends here, so it is not borrowed.
         unsafe { self.give_back_all() };
     }
 }
@@ -734,7 +737,7 @@ pub(crate) fn out_of_memory(layout: Layout) -> ! {
     )
 }
 
-/// As [`out_of_memory`], for a size that has no valid layout.
+/// Like [`out_of_memory`], for a size without a valid layout.
 #[cold]
 #[inline(never)]
 #[track_caller]

@@ -1,21 +1,21 @@
-//! The address arithmetic of every allocation: integers in, integers out, nothing unsafe.
+//! The address arithmetic of every allocation: integers in, integers out, and no unsafe code.
 //!
-//! An arena has a position and a limit, both multiples of the minimum alignment `min`. Upwards,
-//! free memory is `pos..limit`; downwards it is `limit..pos`. Each function returns where a block
-//! goes and the new position, or `None` if the block does not fit.
+//! An arena consists of a position and a limit, both multiples of the minimum alignment `min`.
+//! Upwards, free memory is `pos..limit`; downwards, this is `limit..pos`. Each function returns
+//! where a block goes and the new position, or `None` if the block does not fit.
 //!
-//! Each function has two forms. If all addresses of a process are below `isize::MAX` (`LOW`,
-//! checked when a chunk is created), sums cannot wrap and differences can be compared as signed
-//! numbers, which saves two or three instructions. The other form compares distances instead. It
-//! serves 32-bit machines, kernels, and pointers with a tag in their uppermost bit.
+//! Each function exists in two forms. If all addresses of a process are below `isize::MAX` (`LOW`,
+//! checked when a chunk is created), sums cannot wrap and we can compare differences as signed
+//! numbers. This saves two or three instructions. The other form compares distances instead, for
+//! example for 32-bit machines, kernels, and pointers with a tag in their uppermost bit.
 //!
-//! A size and an alignment come from a `Layout`: `size + (align - 1) <= isize::MAX`.
+//! A size and an alignment are always from a `Layout`: `size + (align - 1) <= isize::MAX`.
 
 #![forbid(unsafe_code)]
 
 /// Whether the addresses of this target's processes are all below `isize::MAX`.
 ///
-/// 64-bit Arm is not among them: its allocators may tag the uppermost byte of a pointer.
+/// 64-bit Arm is excluded, because its allocators can tag the uppermost byte of a pointer.
 pub const LOW: bool =
     cfg!(all(target_arch = "x86_64", target_pointer_width = "64", not(target_os = "none")));
 
@@ -28,18 +28,18 @@ pub struct Place {
     pub pos: usize,
 }
 
-/// What the compiler knows about a request, so the code need not check it.
+/// The compiler's knowledge about a request, which the code need not check.
 ///
-/// Checking at run time would cost more than it saves.
+/// A check at run time would cost more than it saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaticFacts {
-    /// Nothing.
+    /// No knowledge.
     Nothing,
-    /// The alignment, and that the size is a multiple of it: a type or a slice.
+    /// The alignment, and that the size is a multiple of the alignment: a type or a slice.
     Alignment,
 }
 
-/// `n` rounded up to a multiple of `align`, a power of two.
+/// Rounds `n` up to a multiple of `align`, a power of two.
 #[inline(always)]
 pub const fn round_up(n: usize, align: usize) -> usize {
     n.wrapping_add(align - 1) & align.wrapping_neg()
@@ -65,9 +65,9 @@ pub const fn upwards<const LOW: bool>(
         _ => round_up(size, min),
     };
     let end = start.wrapping_add(size);
-    // LOW: pos + (align - 1) + size + (min - 1) cannot wrap, since `limit` is at least `min` below
-    // the end of its chunk. Otherwise the distance cannot wrap: it is at most the same sum without
-    // `pos`.
+    // LOW: pos + (align - 1) + size + (min - 1) cannot wrap, because `limit` is at least `min`
+    // below the end of its chunk. Otherwise the distance cannot wrap: it is at most the same sum
+    // without `pos`.
     let fits = if LOW { end <= limit } else { end.wrapping_sub(pos) <= limit - pos };
     if fits { Some(Place { start, pos: end }) } else { None }
 }
@@ -95,7 +95,8 @@ pub const fn downwards<const LOW: bool>(
     if fits { Some(Place { start, pos: start }) } else { None }
 }
 
-/// Upwards: the position after the last block, which starts at `start`, was resized to `size`.
+/// Upwards: returns the position after the last block, which starts at `start`, is resized to
+/// `size`.
 #[inline(always)]
 pub const fn grown_upwards<const LOW: bool>(
     start: usize,
@@ -108,7 +109,8 @@ pub const fn grown_upwards<const LOW: bool>(
     if fits { Some(end) } else { None }
 }
 
-/// Downwards: the start of the last block, which was at `start`, after growing by `more` bytes.
+/// Downwards: returns the start of the last block, which was at `start`, after it grows by `more`
+/// bytes.
 #[inline(always)]
 pub const fn grown_downwards<const LOW: bool>(
     start: usize,

@@ -1,7 +1,7 @@
-//! Base allocators, from which arenas take their chunks.
+//! Base allocators: the source of an arena's chunks.
 //!
-//! Any [`Allocator`] works. This file contains a base allocator for a buffer of the caller, and one
-//! that limits another base allocator.
+//! You can use any [`Allocator`]. This file contains a base allocator for a buffer of the caller,
+//! and one that limits another base allocator.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -14,7 +14,7 @@ use allocator_api2::alloc::{AllocError, Allocator};
 use crate::sync::{AtomicUsize, Ordering, const_unless_loom};
 
 /// Defines a type whose parameters have defaults with the feature `alloc`, and none without this
-/// feature. The feature therefore only adds to the meaning of a name, and never changes it.
+/// feature. So the feature only adds to the meaning of a name, and never changes it.
 macro_rules! default_to_heap {
     (
         $(#[$attribute:meta])*
@@ -36,7 +36,7 @@ macro_rules! default_to_heap {
 }
 pub(crate) use default_to_heap;
 
-/// The base allocator of an arena in a buffer. It has no other memory.
+/// The base allocator of an arena in a buffer. It never returns memory, because the buffer is all.
 ///
 /// ```
 /// use std::mem::MaybeUninit;
@@ -55,7 +55,7 @@ impl InBuffer<'_> {
     }
 }
 
-// SAFETY: It never returns a block; the buffer belongs to the caller.
+// SAFETY: This never returns a block; the buffer belongs to the caller.
 unsafe impl Allocator for InBuffer<'_> {
     fn allocate(&self, _: Layout) -> Result<NonNull<[u8]>, AllocError> {
         Err(AllocError)
@@ -72,7 +72,7 @@ impl fmt::Debug for InBuffer<'_> {
 
 /// A base allocator that takes memory from another base allocator, up to a limit.
 ///
-/// All bytes count, including chunk headers. Many arenas can use one `LimitedAllocator` by
+/// All bytes count, including chunk headers. You can use one `LimitedAllocator` for many arenas by
 /// reference, on many threads.
 ///
 /// ```
@@ -119,7 +119,7 @@ impl<A> LimitedAllocator<A> {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. Memory in use stays, even if it exceeds the new limit.
+    /// Changes the limit. Memory in use stays, even if this is more than the new limit.
     pub fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
@@ -147,8 +147,8 @@ unsafe impl<A: Allocator> Allocator for LimitedAllocator<A> {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         self.reserve(layout.size())?;
         match self.base.allocate(layout) {
-            // Drop any excess that the base allocator returned: a block is freed with the size that
-            // was counted.
+            // Drop any excess that the base allocator returned, because a block is freed with the
+            // size that was counted.
             Ok(block) => Ok(NonNull::slice_from_raw_parts(block.cast(), layout.size())),
             Err(AllocError) => {
                 self.release(layout.size());

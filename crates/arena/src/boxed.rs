@@ -6,10 +6,10 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// Owns a value in an arena, and drops it. The memory stays the arena's.
+/// Owns a value in an arena, and drops this value. The memory stays the arena's.
 ///
-/// It cannot be pinned: if a pinned box were forgotten, its value would never be dropped, yet its
-/// memory would be reused.
+/// You cannot pin this box: if a pinned box were forgotten, its value would never be dropped, yet
+/// its memory would be reused.
 ///
 /// ```
 /// use quipu_arena::Arena;
@@ -20,7 +20,7 @@ use core::ptr::NonNull;
 /// drop(names); // frees what the vector has on the heap
 /// ```
 ///
-/// [`unsize!`](crate::unsize) converts it into a box of a trait object or a slice:
+/// With [`unsize!`](crate::unsize), you can convert it into a box of a trait object or a slice:
 ///
 /// ```
 /// use quipu_arena::{Arena, ArenaBox, unsize};
@@ -31,11 +31,11 @@ use core::ptr::NonNull;
 /// ```
 pub struct ArenaBox<'a, T: ?Sized> {
     value: NonNull<T>,
-    /// The box owns its value. It may stand for one with a shorter lifetime.
+    /// The box owns its value, and can be used where a shorter lifetime is expected.
     owns: PhantomData<(&'a (), T)>,
 }
 
-// SAFETY: It is like a mutable reference to its value, and dropping it does not touch the arena.
+// SAFETY: This is like a mutable reference to its value, and dropping it does not touch the arena.
 unsafe impl<T: ?Sized + Send> Send for ArenaBox<'_, T> {}
 // SAFETY: As above.
 unsafe impl<T: ?Sized + Sync> Sync for ArenaBox<'_, T> {}
@@ -45,14 +45,14 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
     ///
     /// # Safety
     ///
-    /// The value is aligned, is in memory that lives as long as `'a`, and is used and dropped by
-    /// nothing else.
+    /// The value is aligned, is in memory that lives as long as `'a`, and is not used or dropped by
+    /// any other code.
     #[inline(always)]
     pub const unsafe fn from_raw(value: NonNull<T>) -> ArenaBox<'a, T> {
         ArenaBox { value, owns: PhantomData }
     }
 
-    /// Returns the value. It is not dropped, unless a box is created from it again.
+    /// Returns the value. It is not dropped, unless you create a box from it again.
     #[inline(always)]
     pub const fn into_raw(this: ArenaBox<'a, T>) -> NonNull<T> {
         let value = this.value;
@@ -68,7 +68,7 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
     }
 }
 
-/// Converts an [`ArenaBox`] into one of a trait object or a slice, as `Box` does by itself.
+/// Converts an [`ArenaBox`] into a box of a trait object or a slice, like `Box` does by itself.
 ///
 /// ```
 /// use std::fmt::Display;
@@ -84,14 +84,14 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
 macro_rules! unsize {
     ($boxed:expr) => {{
         let (value, life) = $crate::ArenaBox::into_parts($boxed);
-        // SAFETY: They come from a box, whose pointer is converted to another pointer to the same
-        // value.
+        // SAFETY: Both parts are from a box, whose pointer is converted to another pointer to the
+        // same value.
         unsafe { $crate::ArenaBox::from_parts(value, life) }
     }};
 }
 
 impl<'a, T: ?Sized> ArenaBox<'a, T> {
-    /// For [`unsize!`](crate::unsize): the value and its lifetime.
+    /// For [`unsize!`](crate::unsize): returns the value and its lifetime.
     #[doc(hidden)]
     #[inline(always)]
     pub const fn into_parts(this: ArenaBox<'a, T>) -> (NonNull<T>, PhantomData<&'a ()>) {
@@ -102,7 +102,7 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
     ///
     /// # Safety
     ///
-    /// Both come from one call of [`into_parts`](ArenaBox::into_parts).
+    /// Both were returned by one call of [`into_parts`](ArenaBox::into_parts).
     #[doc(hidden)]
     #[inline(always)]
     pub const unsafe fn from_parts(value: NonNull<T>, _: PhantomData<&'a ()>) -> ArenaBox<'a, T> {

@@ -8,9 +8,9 @@
 //!               | header    | free, pos ... blocks   |
 //! ```
 //!
-//! The header lies at the limit, so the limit also locates the header, and an arena is two words.
-//! Chunks form a list from the newest to the oldest. The newest may also have a spare chunk, which
-//! a scope left when it ended; older ones never have.
+//! The header lies at the limit. This way the limit also locates the header, and an arena is two
+//! words. Chunks form a list from the newest to the oldest. The newest can also own a spare chunk,
+//! for example the chunk that a scope left when it ended; older chunks never own one.
 
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
@@ -25,11 +25,11 @@ use crate::policy::{MAX_MIN_ALIGN, Policy};
 #[repr(C, align(16))]
 pub(crate) struct Header {
     /// The chunk before this one, or null. Valid in the newest chunk and in a spare one; in an
-    /// empty arena's header it points to itself.
+    /// empty arena's header this points to the header itself.
     pub(crate) prev: *mut Header,
     /// The spare chunk, or null. Valid only in the newest chunk.
     pub(crate) spare: *mut Header,
-    /// The end of the chunk from which blocks start.
+    /// The end of the chunk where blocks start.
     pub(crate) far: NonNull<u8>,
     /// The position when a newer chunk was taken. Not initialised in the newest chunk.
     pub(crate) left: MaybeUninit<NonNull<u8>>,
@@ -47,8 +47,8 @@ impl Header {
     }
 }
 
-/// The total size of the first chunk. With the two words that many heaps keep beside a block, it is
-/// half a kilobyte.
+/// The total size of the first chunk. Together with the two words that many heaps keep next to a
+/// block, this is half a kilobyte.
 pub(crate) const FIRST: usize = 512 - OVERHEAD;
 
 /// The assumed overhead of a heap per block.
@@ -56,7 +56,7 @@ const OVERHEAD: usize = 16;
 
 /// The layout of chunks under a policy.
 pub(crate) trait Chunks: Policy {
-    /// The alignment of chunks; their sizes are multiples of it.
+    /// The alignment of chunks; their sizes are multiples of this.
     const ALIGN: usize = if Self::MIN_ALIGN > 16 { Self::MIN_ALIGN } else { 16 };
     /// The space for the header, rounded up so that the limit is a multiple of the minimum
     /// alignment.
@@ -67,12 +67,12 @@ pub(crate) trait Chunks: Policy {
 
 impl<P: Policy> Chunks for P {}
 
-/// The header of an arena that has no chunk. There is no room on either side of it, so every
+/// The header of an arena without chunks. There is no room on either side of this header, so every
 /// allocation takes the slow path, and the fast path needs no check.
 #[repr(C, align(128))]
 struct Empty(Header, [u8; MAX_MIN_ALIGN - size_of::<Header>()]);
 
-// SAFETY: It is never written to.
+// SAFETY: This static is never written to.
 unsafe impl Sync for Empty {}
 
 static EMPTY: Empty = Empty(
@@ -85,7 +85,7 @@ static EMPTY: Empty = Empty(
     [0; MAX_MIN_ALIGN - size_of::<Header>()],
 );
 
-/// The limit of an arena without a chunk, which is also its position.
+/// Returns the limit of an arena without a chunk, which is also its position.
 #[inline(always)]
 pub(crate) const fn empty_limit<P: Policy>() -> NonNull<u8> {
     let header = (&raw const EMPTY).cast_mut().cast::<u8>();
@@ -95,7 +95,7 @@ pub(crate) const fn empty_limit<P: Policy>() -> NonNull<u8> {
         // SAFETY: `Empty` is as large as the largest header.
         unsafe { header.add(<P as Chunks>::HEADER) }
     };
-    // SAFETY: It points into a static.
+    // SAFETY: The pointer points into a static.
     unsafe { NonNull::new_unchecked(limit) }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn is_empty(header: *mut Header) -> bool {
     ptr::eq(header, (&raw const EMPTY).cast())
 }
 
-/// The header at a limit.
+/// Returns the header at a limit.
 #[inline(always)]
 pub(crate) fn header_at<P: Policy>(limit: NonNull<u8>) -> *mut Header {
     let limit = limit.as_ptr();
@@ -113,7 +113,7 @@ pub(crate) fn header_at<P: Policy>(limit: NonNull<u8>) -> *mut Header {
     (if P::UP { limit } else { unsafe { limit.sub(P::HEADER) } }).cast()
 }
 
-/// The limit at a header.
+/// Returns the limit at a header.
 #[inline(always)]
 pub(crate) fn limit_at<P: Policy>(header: *mut Header) -> NonNull<u8> {
     let header = header.cast::<u8>();
@@ -121,7 +121,7 @@ pub(crate) fn limit_at<P: Policy>(header: *mut Header) -> NonNull<u8> {
     unsafe { NonNull::new_unchecked(if P::UP { header } else { header.add(P::HEADER) }) }
 }
 
-/// The total size of a chunk.
+/// Returns the total size of a chunk.
 ///
 /// # Safety
 ///
@@ -132,7 +132,7 @@ pub(crate) unsafe fn size<P: Policy>(header: *mut Header) -> usize {
     if P::UP { header.addr() + P::HEADER - far } else { far - header.addr() }
 }
 
-/// The space for blocks in a chunk.
+/// Returns the space for blocks in a chunk.
 ///
 /// # Safety
 ///
@@ -142,23 +142,23 @@ pub(crate) unsafe fn room<P: Policy>(header: *mut Header) -> usize {
     unsafe { size::<P>(header) - P::HEADER }
 }
 
-/// The size of the smallest chunk with room for a block, wherever the base allocator puts it.
-/// `None` if no chunk can be that large.
+/// Returns the size of the smallest chunk with room for a block, wherever the base allocator puts
+/// this chunk. `None` if no chunk can be this large.
 pub(crate) fn size_for<P: Policy>(layout: Layout) -> Option<usize> {
-    // A layout's size + (align - 1) does not overflow; adding up to two alignments more may.
+    // A layout's size + (align - 1) does not overflow; adding up to two more alignments can.
     let slack = if layout.align() > P::ALIGN { layout.align() } else { P::ALIGN };
     let size = layout.size().checked_add(slack)?.checked_add(P::HEADER + P::ALIGN)?;
-    // One multiple below the maximum, since rounding up follows.
+    // One multiple below the maximum, because this is rounded up next.
     (size <= isize::MAX as usize - P::ALIGN).then(|| round_up(size, P::ALIGN))
 }
 
-/// The size of the chunk after one of `size`, unless a block needs more.
+/// Returns the size of the chunk after one of `size`, unless a block needs more.
 pub(crate) fn next_size<P: Policy>(size: usize) -> usize {
-    // The overhead is included in what is doubled.
+    // The overhead is included before doubling.
     ((size + OVERHEAD).saturating_mul(2) - OVERHEAD).min(P::MAX_CHUNK)
 }
 
-/// Whether the fast paths may use the addresses of a fresh chunk.
+/// Whether the fast paths can use the addresses of a fresh chunk.
 ///
 /// On x86-64, no object straddles the middle of the address space, so checking the start suffices.
 #[inline(always)]
@@ -166,8 +166,8 @@ pub(crate) fn is_usable(chunk: NonNull<u8>) -> bool {
     !LOW || chunk.addr().get() as isize > 0
 }
 
-/// The chunk that a base allocator returned for a layout, if there is one and it is usable. One
-/// comparison checks both, since an error is a null pointer.
+/// Returns the chunk that a base allocator returned for a layout, if there is one and it is usable.
+/// We can check both with one comparison, because an error is a null pointer.
 #[inline(always)]
 pub(crate) fn usable<A: Allocator>(
     base: &A,
@@ -200,8 +200,8 @@ fn refuse<A: Allocator>(base: &A, layout: Layout, given: Result<NonNull<[u8]>, A
 ///
 /// # Safety
 ///
-/// `chunk` has `size` bytes that the caller owns, both are multiples of `P::ALIGN`, and `is_usable`
-/// holds. `prev` is the header of a chunk, or null.
+/// `chunk` consists of `size` bytes that the caller owns, both are multiples of `P::ALIGN`, and
+/// `is_usable` holds. `prev` is the header of a chunk, or null.
 #[inline(always)]
 pub(crate) unsafe fn write<P: Policy>(
     chunk: NonNull<u8>,
@@ -228,12 +228,12 @@ pub(crate) unsafe fn write<P: Policy>(
 
 /// Allocates memory for a chunk of at least `size` bytes; its length is a multiple of `P::ALIGN`.
 ///
-/// Returns `None` if the base allocator has no memory, or only memory that the fast paths cannot
-/// use. `size` is at least what [`size_for`] returns, and a multiple of `P::ALIGN`.
+/// Returns `None` if the base allocator is out of memory, or only returns memory that the fast
+/// paths cannot use. `size` is at least the result of [`size_for`], and a multiple of `P::ALIGN`.
 pub(crate) fn take<P: Policy, A: Allocator>(base: &A, size: usize) -> Option<NonNull<[u8]>> {
     let layout = Layout::from_size_align(size, P::ALIGN).ok()?;
     let chunk = usable(base, layout, base.allocate(layout))?;
-    // A base allocator may return more than was requested.
+    // A base allocator can return more than was requested.
     let size = chunk.len() & P::ALIGN.wrapping_neg();
     Some(NonNull::slice_from_raw_parts(chunk.cast(), size))
 }
@@ -242,9 +242,9 @@ pub(crate) fn take<P: Policy, A: Allocator>(base: &A, size: usize) -> Option<Non
 ///
 /// # Safety
 ///
-/// The chunk came from `base`, and nothing uses it any more.
+/// The chunk was allocated by `base`, and is no longer used.
 pub(crate) unsafe fn give_back<P: Policy, A: Allocator>(base: &A, header: *mut Header) {
-    // SAFETY: By contract; the layout is within what the base allocator gave.
+    // SAFETY: By contract; the layout is within the memory that the base allocator returned.
     unsafe {
         let size = size::<P>(header);
         let start = if P::UP { (*header).far } else { NonNull::new_unchecked(header.cast()) };

@@ -29,8 +29,8 @@ mod string;
 mod sync;
 mod vec;
 
-/// The error of fallible methods: the base allocator has no memory. With the feature `std`, it
-/// implements `Error`.
+/// The error of fallible methods: the base allocator is out of memory. With the feature `std`, this
+/// type implements `Error`.
 pub use allocator_api2::alloc::AllocError;
 pub use allocator_api2::alloc::Allocator;
 #[cfg(feature = "alloc")]

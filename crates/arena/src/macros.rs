@@ -4,7 +4,7 @@
 /// Creates an [`ArenaVec`](crate::ArenaVec) of the listed values, or of clones of one value.
 ///
 /// The part after `in` is the arena, scope or batch: an expression of a type that implements
-/// [`Within`](crate::Within). The block has exactly enough room.
+/// [`Within`](crate::Within). The block is exactly large enough.
 ///
 /// ```
 /// use quipu_arena::{Arena, arena_vec};
@@ -37,11 +37,11 @@
 ///
 /// # Errors
 ///
-/// With `try`, an [`AllocError`](crate::AllocError) when the base allocator has no memory.
+/// With `try`, an [`AllocError`](crate::AllocError) if the base allocator is out of memory.
 ///
 /// # Panics
 ///
-/// Without `try`, when the base allocator has no memory.
+/// Without `try`, if the base allocator is out of memory.
 #[macro_export]
 macro_rules! arena_vec {
     (in $home:expr $(;)?) => {
@@ -67,7 +67,7 @@ macro_rules! arena_vec {
 /// Creates an [`ArenaString`](crate::ArenaString) from a format string and its arguments.
 ///
 /// The part after `in` is the arena, scope or batch: an expression of a type that implements
-/// [`Within`](crate::Within). The string grows while it is formatted. For a `&str`, use
+/// [`Within`](crate::Within). The string grows while it is formatted. If you need a `&str`, use
 /// [`alloc_fmt`](crate::Arena::alloc_fmt).
 ///
 /// ```
@@ -86,7 +86,7 @@ macro_rules! arena_vec {
 ///
 /// # Errors
 ///
-/// With `try`, an [`AllocError`](crate::AllocError) when the base allocator has no memory, or a
+/// With `try`, an [`AllocError`](crate::AllocError) if the base allocator is out of memory, or a
 /// `Display` implementation returns an error.
 ///
 /// # Panics

@@ -1,11 +1,11 @@
-//! Policies, as types: the direction of an arena, its minimum alignment, and what shrinking and
-//! freeing a block do.
+//! Policies, as types: the direction of an arena, its minimum alignment, and the effect of
+//! shrinking and freeing a block.
 //!
-//! [`Up`] is the default, and the right choice unless there is a reason for another. [`Down`] saves
-//! one or two instructions where an alignment is not known to hold already, but copies the last
-//! allocation each time that it grows. A minimum alignment makes values of at most that alignment
-//! cheaper to allocate; smaller ones take more space. [`Reclaim`] makes shrinking free memory, and
-//! [`Keep`] makes freeing a block do nothing.
+//! [`Up`] is the default, and the right choice unless you need another. [`Down`] saves one or two
+//! instructions if an alignment is not already known, but copies the last allocation each time that
+//! it grows. A minimum alignment makes values of at most this alignment cheaper to allocate;
+//! smaller ones take more space. With [`Reclaim`], shrinking frees memory. With [`Keep`], freeing a
+//! block has no effect.
 
 use core::marker::PhantomData;
 
@@ -33,11 +33,11 @@ pub struct Up<const MIN_ALIGN: usize = 1>;
 #[derive(Debug)]
 pub struct Down<const MIN_ALIGN: usize = 1>;
 
-/// Like the policy `P`, but shrinking the last allocation frees the rest of it.
+/// Like the policy `P`, but shrinking the last allocation frees the rest.
 ///
-/// Without it, [`Allocator::shrink`](crate::Allocator::shrink) leaves the block as large as it is,
-/// which costs nothing. [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString) free
-/// unused capacity under any policy.
+/// Without this policy, [`Allocator::shrink`](crate::Allocator::shrink) keeps the size of the
+/// block, which has no cost. [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString)
+/// free unused capacity under any policy.
 ///
 /// ```
 /// use allocator_api2::vec::Vec;
@@ -52,13 +52,13 @@ pub struct Down<const MIN_ALIGN: usize = 1>;
 #[derive(Debug)]
 pub struct Reclaim<P: Policy>(PhantomData<P>);
 
-/// Like the policy `P`, but neither freeing nor shrinking a block frees memory, even that of the
-/// last allocation.
+/// Like the policy `P`, but neither freeing nor shrinking a block frees memory, even for the last
+/// allocation.
 ///
-/// Without it, [`Allocator::deallocate`](crate::Allocator::deallocate) compares the block with the
-/// position, and frees the last allocation. With it, dropping a vector of another library takes
-/// instructions only for its values. Choose it if collections live as long as the arena, or are
-/// dropped in an order in which little would be freed.
+/// Without this policy, [`Allocator::deallocate`](crate::Allocator::deallocate) compares the block
+/// with the position, and frees the last allocation. With it, dropping a vector of another library
+/// takes instructions only for its values. Choose it if your collections live as long as the arena,
+/// or if you drop them in an order that would free little.
 ///
 /// Scopes, checkpoints and resets free memory under any policy, and so do
 /// [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString).
@@ -76,8 +76,8 @@ pub struct Reclaim<P: Policy>(PhantomData<P>);
 #[derive(Debug)]
 pub struct Keep<P: Policy>(PhantomData<P>);
 
-/// How an arena allocates: [`Up`], [`Down`], or [`Reclaim`] or [`Keep`] of them. Of several, the
-/// outermost decides what shrinking and freeing do.
+/// How an arena allocates: [`Up`] or [`Down`], which you can wrap in [`Reclaim`] or [`Keep`]. If
+/// you wrap more than once, the outermost policy determines the effect of shrinking and freeing.
 ///
 /// ```
 /// use quipu_arena::{Arena, Down, Global, Policy, Up};
@@ -94,7 +94,7 @@ pub trait Policy: sealed::SealedPolicy + 'static {
     /// Every allocation starts at a multiple of this number of bytes, a power of two up to 128.
     /// Zero-sized values are the exception: they occupy no memory.
     const MIN_ALIGN: usize;
-    /// Whether it allocates upwards.
+    /// Whether this policy allocates upwards.
     const UP: bool;
     /// Whether [`Allocator::shrink`](crate::Allocator::shrink) frees the rest of the last
     /// allocation.

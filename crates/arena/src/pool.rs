@@ -13,9 +13,10 @@ use crate::policy::{Policy, Up};
 
 /// A pool of reusable arenas.
 ///
-/// [`get`](Pool::get) hands out an arena. When its guard is dropped, the arena is reset, and waits
-/// with its largest chunk for the next request: after a while nothing is taken from the heap any
-/// more. For data that lives as long as the pool, use a [`SharedArena`](crate::SharedArena).
+/// [`get`](Pool::get) hands out an arena. When you drop its guard, the arena is reset, and waits
+/// with its largest chunk for the next request. So after a while, requests no longer take memory
+/// from the heap. For data that lives as long as the pool, use a
+/// [`SharedArena`](crate::SharedArena).
 ///
 /// ```
 /// use quipu_arena::Pool;
@@ -56,7 +57,7 @@ impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
     }
 
     /// Sets the maximum size of the chunk that a waiting arena keeps. An arena with a larger chunk
-    /// is freed, so that one large request does not hold memory. By default, every arena is kept.
+    /// is freed, because one large request must not hold memory. By default, every arena is kept.
     #[must_use]
     pub const fn keep_at_most(mut self, bytes: usize) -> Pool<P, A> {
         self.keep = bytes;
@@ -71,12 +72,12 @@ impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
         PoolGuard { arena: ManuallyDrop::new(arena), pool: self }
     }
 
-    /// The number of waiting arenas.
+    /// Returns the number of waiting arenas.
     pub fn idle(&self) -> usize {
         self.lock().len()
     }
 
-    /// The number of bytes that waiting arenas hold from the base allocator.
+    /// Returns the number of bytes that waiting arenas hold from the base allocator.
     pub fn reserved(&self) -> usize {
         self.lock().iter().map(|arena| arena.stats().reserved).sum()
     }
@@ -98,7 +99,7 @@ impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
         }
     }
 
-    /// Nothing under the lock panics, so a poisoned lock can be ignored.
+    /// The code under the lock never panics, so we can ignore a poisoned lock.
     fn lock(&self) -> MutexGuard<'_, Vec<Arena<P, A>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +113,7 @@ impl<P: Policy, A: Allocator + Clone> fmt::Debug for Pool<P, A> {
 
 /// An arena of a pool. Dropping the guard returns the arena to the pool.
 ///
-/// It is aligned so that the guards of two threads never share a cache line.
+/// The guard is aligned, because the guards of two threads must never share a cache line.
 ///
 /// ```
 /// use quipu_arena::{Pool, PoolGuard};

@@ -1,8 +1,8 @@
 //! Scopes: allocations in a scope are freed when it ends, and cannot outlive it.
 //!
 //! A [`Scope`] is a reference to its arena. Opening a scope within another borrows the outer one
-//! mutably, so the outer one cannot allocate until the inner one has ended. Earlier allocations of
-//! the outer scope stay usable, because they borrow from the arena and not from the handle.
+//! mutably, so the outer one cannot allocate until the inner one ends. Earlier allocations of the
+//! outer scope stay usable, because they borrow from the arena and not from the handle.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -22,9 +22,9 @@ use crate::vec::ArenaVec;
 default_to_heap! {
     /// A handle for allocations that live as long as `'a` and are freed together.
     ///
-    /// It is created by [`Arena::scoped`], [`ScopeGuard::scope`] or [`Arena::as_scope`]. A function
-    /// that allocates takes it by reference, and its results have the scope's lifetime, not that of
-    /// the reference:
+    /// You get a scope from [`Arena::scoped`], [`ScopeGuard::scope`] or [`Arena::as_scope`]. A
+    /// function that allocates takes the scope by reference. Its results live as long as the scope,
+    /// and can outlive this reference:
     ///
     /// ```
     /// use quipu_arena::{Arena, Scope};
@@ -56,33 +56,33 @@ impl<'a, P: Policy, A: Allocator> Scope<'a, P, A> {
 
     allocating!([][] 'a);
 
-    /// Calls a function with a scope within this one, and frees what was allocated there, even if
-    /// the function panics.
+    /// Calls a function with a scope within this one, and frees the allocations of that scope, even
+    /// if the function panics.
     #[inline]
     pub fn scoped<R>(&mut self, f: impl for<'s> FnOnce(Scope<'s, P, A>) -> R) -> R {
         let mut guard = self.guard();
         f(guard.scope())
     }
 
-    /// Returns a guard which, when dropped, frees what its scope allocated.
+    /// Returns a guard. When you drop this guard, it frees the allocations of its scope.
     #[inline]
     pub fn guard(&mut self) -> ScopeGuard<'_, P, A> {
         ScopeGuard { arena: self.arena, start: self.arena.checkpoint() }
     }
 
-    /// Statistics of the whole arena.
+    /// Returns statistics of the whole arena.
     pub fn stats(&self) -> crate::Stats {
         self.arena.stats()
     }
 
-    /// The arena's base allocator.
+    /// Returns the arena's base allocator.
     pub fn base(&self) -> &'a A {
         self.arena.base()
     }
 }
 
 impl<P: Policy, A: Allocator> Arena<P, A> {
-    /// `self`: the macro below also writes methods for types that have an arena.
+    /// `self`, because the macro below also writes methods for types that contain an arena.
     #[inline(always)]
     pub(crate) fn arena(&self) -> &Arena<P, A> {
         self
@@ -98,10 +98,10 @@ impl<P: Policy, A: Allocator> fmt::Debug for Scope<'_, P, A> {
 }
 
 default_to_heap! {
-    /// When dropped, frees what its scope allocated.
+    /// Frees the allocations of its scope when you drop it.
     ///
-    /// A guard leaked by `mem::forget` frees nothing: the allocations of its scope stay until the
-    /// outer scope ends, or the arena is reset.
+    /// If you leak a guard with `mem::forget`, the allocations of its scope stay until the outer
+    /// scope ends, or the arena is reset.
     ///
     /// ```
     /// use quipu_arena::Arena;
@@ -129,19 +129,19 @@ impl<'a, P: Policy, A: Allocator> ScopeGuard<'a, P, A> {
         ScopeGuard { arena, start }
     }
 
-    /// The scope. Its allocations can be used until the guard is reset or dropped, or returns
-    /// another scope.
+    /// Returns the scope. You can use its allocations until the guard is reset or dropped, or
+    /// returns another scope.
     #[inline]
     pub fn scope(&mut self) -> Scope<'_, P, A> {
         Scope { arena: self.arena }
     }
 
-    /// Frees what the scope has allocated so far.
+    /// Frees all allocations that the scope made so far.
     #[inline]
     pub fn reset(&mut self) {
-        // SAFETY: The guard took the checkpoint, and outlives whatever its scope allocated. As long
-        // as the guard lives, it borrows the arena or the outer scope mutably, so nothing else
-        // allocates or resets. Guards and scopes within it are gone, since they borrow it.
+        // SAFETY: The guard took the checkpoint, and outlives the allocations of its scope. While
+        // the guard lives, it borrows the arena or the outer scope mutably, so no other code can
+        // allocate or reset. Guards and scopes within it are gone, because they borrow it.
         unsafe { self.arena.reset_to(self.start) };
     }
 }

@@ -1,7 +1,7 @@
 //! Serialization, and deserialization into an arena: the feature `serde`.
 //!
-//! A deserialized vector needs a place to live, for which serde's `Deserialize` has no parameter.
-//! [`DeserializeIn`] has one, and [`ArenaSeed`] is the same as a seed.
+//! A deserialized vector needs a place to live, but serde's `Deserialize` cannot pass one.
+//! [`DeserializeIn`] takes the place as a parameter, and [`ArenaSeed`] is the same as a seed.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -15,13 +15,13 @@ use crate::boxed::ArenaBox;
 use crate::string::ArenaString;
 use crate::vec::{ArenaVec, Within};
 
-/// The most bytes that a vector reserves because of a length that the input states.
+/// The maximum number of bytes that a vector reserves because of a length in the input.
 const MAX_RESERVED: usize = 64 * 1024;
 
 /// A type that can be deserialized into an arena, a scope or a batch.
 ///
-/// [`ArenaVec`], [`ArenaString`] and [`ArenaBox`] implement it for values that implement it
-/// themselves, and so does each type that implements serde's `Deserialize`.
+/// [`ArenaVec`], [`ArenaString`] and [`ArenaBox`] implement this trait for values that implement
+/// it, and so does each type that implements serde's `Deserialize`.
 ///
 /// ```
 /// use quipu_arena::{Arena, ArenaString, ArenaVec, DeserializeIn};
@@ -41,13 +41,14 @@ pub trait DeserializeIn<'de, H>: Sized {
     ///
     /// # Errors
     ///
-    /// When the input is not such a value, or the base allocator has no memory. Some of the
-    /// memory that was allocated before the error may stay allocated until the scope ends or the
-    /// arena is reset.
+    /// If the input is not such a value, or the base allocator is out of memory. Some of the memory
+    /// that was allocated before the error can stay allocated until the scope ends or the arena is
+    /// reset.
     fn deserialize_in<D: Deserializer<'de>>(deserializer: D, home: H) -> Result<Self, D::Error>;
 }
 
-/// A seed that deserializes a [`DeserializeIn`] type, for a `Visitor` or a function that takes one.
+/// A seed that deserializes a [`DeserializeIn`] type. You can pass this to a `Visitor` or a
+/// function that takes a seed.
 ///
 /// ```
 /// use quipu_arena::{Arena, ArenaSeed, ArenaVec};
@@ -65,7 +66,7 @@ pub struct ArenaSeed<T, H> {
 }
 
 impl<T, H> ArenaSeed<T, H> {
-    /// Creates a seed of a place where the value can live: `&Arena`, `&Scope` or `&Batch`.
+    /// Creates a seed with a place where the value can live: `&Arena`, `&Scope` or `&Batch`.
     pub const fn new(home: H) -> ArenaSeed<T, H> {
         ArenaSeed { home, value: PhantomData }
     }
@@ -123,7 +124,7 @@ impl<'de, 'a, T: DeserializeIn<'de, H>, H: Within<'a>> DeserializeIn<'de, H> for
 impl<'de, 'a, H: Within<'a>> DeserializeIn<'de, H> for ArenaBox<'a, str> {
     fn deserialize_in<D: Deserializer<'de>>(deserializer: D, home: H) -> Result<Self, D::Error> {
         let text = ArenaString::deserialize_in(deserializer, home)?.into_str();
-        // SAFETY: The string lives as long as `'a`, and nothing else refers to its bytes.
+        // SAFETY: The string lives as long as `'a`, and there are no other references to its bytes.
         Ok(unsafe { ArenaBox::from_raw(NonNull::from(text)) })
     }
 }
@@ -141,7 +142,7 @@ impl<'de, 'a, T: DeserializeIn<'de, H>, H: Within<'a>> Visitor<'de> for VecVisit
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        // The input states the length, so it is not trusted.
+        // The input states the length, so we must not trust it.
         let most = MAX_RESERVED / size_of::<T>().max(1);
         let capacity = items.size_hint().unwrap_or(0).min(most);
         let mut values = ArenaVec::try_with_capacity_in(capacity, self.home).map_err(no_memory)?;

@@ -1,10 +1,10 @@
-//! [`SharedArena`]: an arena for several threads; and [`Batch`], one thread's pieces of it.
+//! [`SharedArena`]: an arena for several threads; and [`Batch`], the pieces of one thread.
 //!
-//! The current chunk has an offset, to which an allocation adds its size by one atomic addition.
-//! If the sum is within the chunk, the block is the caller's. A thread that finds the chunk full
-//! replaces it by a compare-and-exchange, and frees its own chunk if another thread was faster.
-//! Blocks of more than 64 KiB get their own chunks, on a separate list. Nothing is freed before the
-//! arena is reset or dropped, and nothing waits.
+//! The current chunk contains an offset. An allocation adds its size to this offset by one atomic
+//! addition. If the sum is within the chunk, the block is the caller's. If a thread finds the chunk
+//! full, it replaces the chunk by a compare-and-exchange, and frees its new chunk if another thread
+//! was faster. Blocks of more than 64 KiB get separate chunks, on a separate list. Memory is only
+//! freed when the arena is reset or dropped, and no thread ever waits.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -24,7 +24,7 @@ use crate::string::ArenaString;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, const_unless_loom};
 use crate::vec::ArenaVec;
 
-/// Sizes are rounded up to this, and every block is aligned to it.
+/// Sizes are rounded up to this unit, and every block is aligned to this unit.
 const UNIT: usize = 8;
 
 /// The total size of the first chunk.
@@ -33,10 +33,11 @@ const FIRST: usize = 64 * 1024;
 /// Chunks double up to this size.
 const MAX_CHUNK: usize = 16 * 1024 * 1024;
 
-/// Chunks start at their own cache lines, so that no neighbour's writes slow down the offset.
+/// Chunks start at a cache line boundary, because writes to neighbours must not slow down the
+/// offset.
 const ALIGN: usize = 128;
 
-/// The largest block in a shared chunk, so that no sum of offsets wraps.
+/// The largest block in a shared chunk. This limit keeps sums of offsets from wrapping.
 const MAX_SHARED: usize = 64 * 1024;
 
 /// The header of a chunk, at its start: a cache line that all threads write, and one that they only
@@ -46,13 +47,13 @@ struct Chunk {
     offset: Offset,
     /// The number of bytes for blocks.
     room: usize,
-    /// The size of the largest block; a larger block needs a larger chunk in its place.
+    /// The size of the largest block; a larger block needs a larger chunk.
     most: usize,
     /// The previous current chunk, or the next in the list of large chunks; or null.
     prev: *mut Chunk,
 }
 
-/// The place of the next block, relative to the end of the header. Threads that add too late may
+/// The place of the next block, relative to the end of the header. Threads that add too late can
 /// move it past the room, but only by a bounded sum: see [`block_in`].
 #[repr(align(64))]
 struct Offset(AtomicUsize);
@@ -61,11 +62,12 @@ const HEADER: usize = size_of::<Chunk>();
 
 /// A bump allocator that threads share.
 ///
-/// An allocation is one atomic addition. The arena has methods for single values, slices and
-/// strings, and a reference to it is an [`Allocator`]; for all else, use a batch.
+/// An allocation is one atomic addition. You can allocate single values, slices and strings, and a
+/// reference to the arena is an [`Allocator`]; for everything else, for example vectors, use a
+/// batch.
 ///
-/// Threads that allocate a lot contend for the offset: give each a [`Batch`], which takes some KiB
-/// at a time.
+/// Threads that allocate a lot contend for the offset. You can avoid this if you give each thread a
+/// [`Batch`], because a batch takes some KiB at a time.
 ///
 /// ```
 /// use quipu_arena::SharedArena;
@@ -91,7 +93,7 @@ pub struct SharedArena<A: Allocator = Global> {
 
 // SAFETY: The arena owns its chunks; the fields that threads share are atomic.
 unsafe impl<A: Allocator + Send> Send for SharedArena<A> {}
-// SAFETY: As above; several threads call the base allocator.
+// SAFETY: As above; several threads can call the base allocator.
 unsafe impl<A: Allocator + Sync> Sync for SharedArena<A> {}
 
 impl SharedArena {
@@ -103,22 +105,22 @@ impl SharedArena {
         }
     }
 
-    /// Creates an arena on the heap whose first chunk has `size` bytes, including its header.
+    /// Creates an arena on the heap whose first chunk is `size` bytes long, including its header.
     ///
     /// # Panics
     ///
-    /// When the heap has no memory.
+    /// If the heap is out of memory.
     #[must_use]
     #[track_caller]
     pub fn with_size(size: usize) -> SharedArena {
         SharedArena::with_size_in(size, Global)
     }
 
-    /// As [`with_size`](SharedArena::with_size).
+    /// Like [`with_size`](SharedArena::with_size), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the heap has no memory.
+    /// If the heap is out of memory.
     pub fn try_with_size(size: usize) -> Result<SharedArena, AllocError> {
         SharedArena::try_with_size_in(size, Global)
     }
@@ -143,11 +145,11 @@ impl<A: Allocator> SharedArena<A> {
         }
     }
 
-    /// Creates an arena whose first chunk has `size` bytes, including its header.
+    /// Creates an arena whose first chunk is `size` bytes long, including its header.
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[must_use]
     #[track_caller]
     pub fn with_size_in(size: usize, base: A) -> SharedArena<A> {
@@ -157,11 +159,12 @@ impl<A: Allocator> SharedArena<A> {
         }
     }
 
-    /// As [`with_size_in`](SharedArena::with_size_in).
+    /// Like [`with_size_in`](SharedArena::with_size_in), but returns an error if there is no
+    /// memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     pub fn try_with_size_in(size: usize, base: A) -> Result<SharedArena<A>, AllocError> {
         let arena = SharedArena::new_in(base);
         let chunk = arena.take(size.max(2 * HEADER), 0, ptr::null_mut())?;
@@ -176,18 +179,18 @@ impl<A: Allocator> SharedArena<A> {
         Batch { arena: ManuallyDrop::new(Arena::empty_in(self)) }
     }
 
-    /// The base allocator.
+    /// Returns the base allocator.
     pub const fn base(&self) -> &A {
         &self.base
     }
 
-    /// Frees everything that was allocated. Keeps the current chunk.
+    /// Frees all allocations. Keeps the current chunk.
     pub fn reset(&mut self) {
         let current = self.current.load(Ordering::Relaxed);
-        // Unlink everything before freeing it: the base allocator may panic.
+        // Unlink all chunks before freeing them, because the base allocator can panic.
         let mut rest = self.large.swap(ptr::null_mut(), Ordering::Relaxed);
         if !current.is_null() {
-            // SAFETY: The arena owns the chunks, and nothing borrows from it.
+            // SAFETY: The arena owns the chunks, and is not borrowed.
             unsafe {
                 (*current).offset.0.store(0, Ordering::Relaxed);
                 let mut older = core::mem::replace(&mut (*current).prev, ptr::null_mut());
@@ -200,8 +203,8 @@ impl<A: Allocator> SharedArena<A> {
         self.give_back_list(rest);
     }
 
-    /// Statistics of the arena. Pieces of batches count as allocated in full, and so does the
-    /// unused space at the ends of full chunks.
+    /// Returns statistics of the arena. Pieces of batches count as allocated in full, and so does
+    /// the unused space at the ends of full chunks.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         // Acquire: the chunks' fields were written before the chunk was published.
@@ -271,7 +274,8 @@ impl<A: Allocator> SharedArena<A> {
             let chunk = match self.take_up_to(size, bytes, seen) {
                 Ok(chunk) => chunk,
                 Err(AllocError) => {
-                    // Another thread may have taken the last memory, and its chunk may have room.
+                    // Another thread may have taken the last memory, and its chunk may be large
+                    // enough.
                     // Acquire: the chunk's fields were written before it was published.
                     let current = self.current.load(Ordering::Acquire);
                     if current == seen {
@@ -286,7 +290,7 @@ impl<A: Allocator> SharedArena<A> {
                 }
             };
             // Release: the chunk's fields are written before it is published. Acquire on failure:
-            // so are those of the other thread's chunk.
+            // this makes the fields of the other thread's chunk visible.
             let swapped = self.current.compare_exchange(
                 seen,
                 chunk.as_ptr(),
@@ -297,7 +301,7 @@ impl<A: Allocator> SharedArena<A> {
                 // SAFETY: The chunk's first bytes are reserved for this thread.
                 Ok(_) => return Ok(unsafe { block_at(chunk.as_ptr(), 0, layout.align()) }),
                 Err(faster) => {
-                    // SAFETY: No other thread has seen the chunk.
+                    // SAFETY: No other thread can see the chunk.
                     unsafe { self.give_back(chunk.as_ptr()) };
                     // SAFETY: Chunks stay until the arena is reset.
                     if let Some(block) = unsafe { block_in(faster, layout, bytes) } {
@@ -309,7 +313,7 @@ impl<A: Allocator> SharedArena<A> {
         }
     }
 
-    /// Allocates a block in its own chunk.
+    /// Allocates a block in a separate chunk.
     fn block_alone(&self, layout: Layout, bytes: usize) -> Result<NonNull<u8>, AllocError> {
         let size = bytes.checked_add(HEADER).ok_or(AllocError)?;
         let mut next = self.large.load(Ordering::Relaxed);
@@ -319,14 +323,14 @@ impl<A: Allocator> SharedArena<A> {
             self.large.compare_exchange(next, chunk.as_ptr(), Ordering::Release, Ordering::Relaxed)
         {
             next = newer;
-            // SAFETY: No other thread has seen the chunk.
+            // SAFETY: No other thread can see the chunk.
             unsafe { (*chunk.as_ptr()).prev = next };
         }
         // SAFETY: The chunk's block belongs to this thread.
         Ok(unsafe { block_at(chunk.as_ptr(), 0, layout.align()) })
     }
 
-    /// Takes a chunk of `size` bytes. If the base allocator has no memory for that, takes a smaller
+    /// Takes a chunk of `size` bytes. If this is too much for the base allocator, takes a smaller
     /// one with room for the first `used` bytes.
     fn take_up_to(
         &self,
@@ -367,7 +371,7 @@ impl<A: Allocator> SharedArena<A> {
 
     /// # Safety
     ///
-    /// The chunk belongs to this arena, and nothing uses it any more.
+    /// The chunk belongs to this arena, and is no longer used.
     unsafe fn give_back(&self, chunk: *mut Chunk) {
         // SAFETY: By contract.
         unsafe {
@@ -387,7 +391,7 @@ impl<A: Allocator> SharedArena<A> {
     }
 }
 
-// ------------------------------------------------------------------------------ what it allocates
+// ------------------------------------------------------------------------------ the allocations
 
 impl<A: Allocator> SharedArena<A> {
     /// Allocates a value of a type that does not need dropping. For other types, use
@@ -395,7 +399,7 @@ impl<A: Allocator> SharedArena<A> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     #[track_caller]
@@ -404,11 +408,11 @@ impl<A: Allocator> SharedArena<A> {
         ArenaBox::leak(self.alloc_box(value))
     }
 
-    /// As [`alloc`](SharedArena::alloc).
+    /// Like [`alloc`](SharedArena::alloc), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub fn try_alloc<T>(&self, value: T) -> Result<&mut T, AllocError> {
@@ -420,7 +424,7 @@ impl<A: Allocator> SharedArena<A> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     #[track_caller]
     pub fn alloc_box<T>(&self, value: T) -> ArenaBox<'_, T> {
@@ -430,11 +434,11 @@ impl<A: Allocator> SharedArena<A> {
         }
     }
 
-    /// As [`alloc_box`](SharedArena::alloc_box).
+    /// Like [`alloc_box`](SharedArena::alloc_box), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory. The value is dropped then.
+    /// If the base allocator is out of memory. Then the value is dropped.
     #[inline(always)]
     pub fn try_alloc_box<T>(&self, value: T) -> Result<ArenaBox<'_, T>, AllocError> {
         let block = if size_of::<T>() == 0 {
@@ -442,7 +446,7 @@ impl<A: Allocator> SharedArena<A> {
         } else {
             self.block(Layout::new::<T>())?.cast::<T>()
         };
-        // SAFETY: The block is fresh and has room for the value.
+        // SAFETY: The block is fresh and large enough for the value.
         unsafe {
             block.write(value);
             Ok(ArenaBox::from_raw(block))
@@ -453,7 +457,7 @@ impl<A: Allocator> SharedArena<A> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     #[track_caller]
@@ -461,16 +465,17 @@ impl<A: Allocator> SharedArena<A> {
         expect_array::<T, _>(self.try_alloc_slice_copy(source), source.len())
     }
 
-    /// As [`alloc_slice_copy`](SharedArena::alloc_slice_copy).
+    /// Like [`alloc_slice_copy`](SharedArena::alloc_slice_copy), but returns an error if there is
+    /// no memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub fn try_alloc_slice_copy<T: Copy>(&self, source: &[T]) -> Result<&mut [T], AllocError> {
         let block = self.block(Layout::for_value(source))?.cast::<T>();
-        // SAFETY: The block is fresh and has room for all values.
+        // SAFETY: The block is fresh and large enough for all values.
         unsafe {
             ptr::copy_nonoverlapping(source.as_ptr(), block.as_ptr(), source.len());
             Ok(core::slice::from_raw_parts_mut(block.as_ptr(), source.len()))
@@ -481,7 +486,7 @@ impl<A: Allocator> SharedArena<A> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     #[track_caller]
@@ -489,11 +494,11 @@ impl<A: Allocator> SharedArena<A> {
         expect_array::<u8, _>(self.try_alloc_str(text), text.len())
     }
 
-    /// As [`alloc_str`](SharedArena::alloc_str).
+    /// Like [`alloc_str`](SharedArena::alloc_str), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub fn try_alloc_str(&self, text: &str) -> Result<&mut str, AllocError> {
@@ -510,7 +515,7 @@ unsafe impl<A: Allocator> Allocator for SharedArena<A> {
         Ok(NonNull::slice_from_raw_parts(self.block(layout)?, layout.size()))
     }
 
-    /// Does nothing: a shared arena frees everything at once.
+    /// Has no effect: a shared arena frees all memory at once.
     #[inline(always)]
     unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
 }
@@ -543,11 +548,11 @@ impl<A: Allocator> fmt::Debug for SharedArena<A> {
 /// assert!(name.starts_with("lives"));
 /// ```
 pub struct Batch<'a, A: Allocator = Global> {
-    /// The chunks belong to the shared arena, for which freeing them would do nothing.
+    /// The chunks belong to the shared arena, where freeing them would have no effect.
     arena: ManuallyDrop<Arena<Pieces, &'a SharedArena<A>>>,
 }
 
-// SAFETY: Only one thread at a time has it, and its pieces are its own; the shared arena is `Sync`.
+// SAFETY: Only one thread at a time owns the batch and its pieces; the shared arena is `Sync`.
 unsafe impl<A: Allocator + Sync> Send for Batch<'_, A> {}
 
 impl<'a, A: Allocator> Batch<'a, A> {
@@ -558,7 +563,7 @@ impl<'a, A: Allocator> Batch<'a, A> {
 
     allocating!([][] 'a);
 
-    /// Statistics of the batch, whose chunks are the pieces that it took.
+    /// Returns statistics of the batch, whose chunks are the pieces that it took.
     pub fn stats(&self) -> Stats {
         self.arena.stats()
     }
@@ -570,7 +575,7 @@ impl<A: Allocator> fmt::Debug for Batch<'_, A> {
     }
 }
 
-/// The largest block for a chunk with this much room, so that little is left over at its end.
+/// Returns the largest block for a chunk with this much room, because little should remain unused.
 const fn most_in(room: usize) -> usize {
     if room / 4 < MAX_SHARED { room / 4 } else { MAX_SHARED }
 }
@@ -582,9 +587,9 @@ const fn most_in(room: usize) -> usize {
 /// This is a chunk, and remains one while the block is in use.
 #[inline(always)]
 unsafe fn block_in(chunk: *mut Chunk, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
-    // Concurrent threads may move the offset past the room: each adds at most 64 KiB, and then sets
-    // it back to the room. The sum would wrap with 2^47 threads, or on 32 bits with 2^15, for whose
-    // stacks there is no room.
+    // Concurrent threads can move the offset past the room: each adds at most 64 KiB, and then sets
+    // it back to the room. The sum could only wrap with 2^47 threads, or on 32 bits with 2^15,
+    // whose stacks do not fit into memory.
     // SAFETY: By contract; the block is within the chunk, and reserved for this thread.
     unsafe {
         if bytes > (*chunk).most {
@@ -595,11 +600,11 @@ unsafe fn block_in(chunk: *mut Chunk, layout: Layout, bytes: usize) -> Option<No
     }
 }
 
-/// The block at an offset.
+/// Returns the block at an offset.
 ///
 /// # Safety
 ///
-/// The chunk has the block there, with room to choose an aligned start.
+/// The chunk contains this block, with room to choose an aligned start.
 #[inline(always)]
 unsafe fn block_at(chunk: *mut Chunk, offset: usize, align: usize) -> NonNull<u8> {
     // SAFETY: By contract.

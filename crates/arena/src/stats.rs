@@ -1,6 +1,7 @@
 //! Statistics of an arena, in bytes.
 
-/// Statistics of an arena. They cost an allocation nothing: the chunks are walked on request.
+/// Statistics of an arena. They do not slow down allocations, because the chunks are only walked
+/// when you ask.
 ///
 /// ```
 /// use quipu_arena::Arena;
@@ -16,10 +17,10 @@
 pub struct Stats {
     /// Allocated bytes, including alignment padding.
     pub allocated: usize,
-    /// The space for blocks in all chunks, without headers. What is neither allocated nor wasted is
-    /// free in the current chunk.
+    /// The space for blocks in all chunks, without headers. Bytes that are neither allocated nor
+    /// wasted are free in the current chunk.
     pub capacity: usize,
-    /// The bytes at the ends of older chunks in which the next allocation did not fit.
+    /// The bytes at the ends of older chunks that were too small for the next allocation.
     pub wasted: usize,
     /// The bytes of the spare chunk, which is used next when the current one is full.
     pub spare: usize,

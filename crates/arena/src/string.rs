@@ -29,7 +29,8 @@ default_to_heap! {
     /// # Ok::<(), std::fmt::Error>(())
     /// ```
     ///
-    /// Like [`ArenaVec`], it does not implement `Clone`: use [`clone_in`](ArenaString::clone_in).
+    /// Like [`ArenaVec`], this type does not implement `Clone`: use
+    /// [`clone_in`](ArenaString::clone_in).
     pub struct ArenaString<'a; H: Within<'a> = &'a crate::Arena> {
         /// Always UTF-8.
         bytes: ArenaVec<'a, u8, H>,
@@ -37,7 +38,7 @@ default_to_heap! {
 }
 
 impl<'a, H: Within<'a>> ArenaString<'a, H> {
-    /// Creates an empty string, which allocates when something is pushed.
+    /// Creates an empty string. The first push allocates.
     #[inline]
     pub const fn new_in(home: H) -> ArenaString<'a, H> {
         ArenaString { bytes: ArenaVec::new_in(home) }
@@ -47,7 +48,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     #[track_caller]
     pub fn from_str_in(text: &str, home: H) -> ArenaString<'a, H> {
@@ -68,7 +69,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     pub fn try_from_str_in(text: &str, home: H) -> Result<ArenaString<'a, H>, AllocError> {
         let mut copy = ArenaString::try_with_capacity_in(text.len(), home)?;
@@ -88,7 +89,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory, or a `Display` implementation returns an error.
+    /// If the base allocator is out of memory, or a `Display` implementation returns an error.
     #[track_caller]
     pub fn from_fmt_in(arguments: fmt::Arguments<'_>, home: H) -> ArenaString<'a, H> {
         match ArenaString::try_from_fmt_in(arguments, home) {
@@ -109,7 +110,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory, or a `Display` implementation returns an error.
+    /// If the base allocator is out of memory, or a `Display` implementation returns an error.
     pub fn try_from_fmt_in(
         arguments: fmt::Arguments<'_>,
         home: H,
@@ -119,7 +120,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         Ok(text)
     }
 
-    /// Creates a copy of the string in an arena or scope, with exactly enough room.
+    /// Creates a copy of the string in an arena or scope, whose block is exactly large enough.
     ///
     /// ```
     /// use quipu_arena::{Arena, ArenaString};
@@ -134,7 +135,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[track_caller]
     pub fn clone_in<'b, I: Within<'b>>(&self, home: I) -> ArenaString<'b, I> {
         ArenaString::from_str_in(self, home)
@@ -153,7 +154,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     pub fn try_clone_in<'b, I: Within<'b>>(
         &self,
         home: I,
@@ -165,7 +166,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     #[track_caller]
     pub fn with_capacity_in(bytes: usize, home: H) -> ArenaString<'a, H> {
@@ -177,13 +178,13 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     pub fn try_with_capacity_in(bytes: usize, home: H) -> Result<ArenaString<'a, H>, AllocError> {
         Ok(ArenaString { bytes: ArenaVec::try_with_capacity_in(bytes, home)? })
     }
 
-    /// The number of bytes for which there is room.
+    /// Returns the number of bytes that fit without a new allocation.
     pub const fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -192,7 +193,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     #[track_caller]
     pub fn push_str(&mut self, text: &str) {
@@ -203,7 +204,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory. The string is unchanged then.
+    /// If the base allocator is out of memory. The string is unchanged then.
     #[inline]
     pub fn try_push_str(&mut self, text: &str) -> Result<(), AllocError> {
         self.bytes.try_extend_from_slice_copy(text.as_bytes())
@@ -213,7 +214,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     #[track_caller]
     pub fn push(&mut self, character: char) {
@@ -224,7 +225,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory. The string is unchanged then.
+    /// If the base allocator is out of memory. The string is unchanged then.
     #[inline]
     pub fn try_push(&mut self, character: char) -> Result<(), AllocError> {
         self.try_push_str(character.encode_utf8(&mut [0; 4]))
@@ -237,11 +238,11 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         Some(last)
     }
 
-    /// Shortens the string to this number of bytes. Does nothing if it is shorter.
+    /// Shortens the string to this number of bytes. Has no effect if the string is shorter.
     ///
     /// # Panics
     ///
-    /// When the new end is within a character.
+    /// If the new end is within a character.
     #[track_caller]
     pub fn truncate(&mut self, bytes: usize) {
         if bytes < self.len() {
@@ -250,10 +251,10 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         }
     }
 
-    /// Removes a range of bytes, and returns an iterator of the characters in it.
+    /// Removes a range of bytes, and returns an iterator over its characters.
     ///
-    /// The characters are removed when the iterator is dropped, also if it did not yield them. If
-    /// the iterator is leaked, the string is unchanged. Nothing is allocated or freed: the capacity
+    /// The characters are removed when you drop the iterator, even if it did not yield them. If you
+    /// leak the iterator, the string is unchanged. This neither allocates nor frees: the capacity
     /// stays.
     ///
     /// ```
@@ -267,7 +268,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Panics
     ///
-    /// When the range starts after its end, ends after the length, or starts or ends within a
+    /// If the range starts after its end, ends after the length, or starts or ends within a
     /// character.
     #[track_caller]
     pub fn drain(&mut self, range: impl RangeBounds<usize>) -> StringDrain<'_, 'a, H> {
@@ -280,8 +281,8 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
 
     /// Moves the characters from byte `at` on to a new string in the same arena.
     ///
-    /// This string keeps its capacity. The cost is a new block with exactly enough room, and one
-    /// copy of the moved bytes.
+    /// This string keeps its capacity. The cost is a new block that is exactly large enough, and
+    /// one copy of the moved bytes.
     ///
     /// ```
     /// use quipu_arena::{Arena, ArenaString};
@@ -294,7 +295,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Panics
     ///
-    /// When `at` is greater than the length or within a character, or the base allocator has no
+    /// If `at` is greater than the length or within a character, or the base allocator is out of
     /// memory.
     #[must_use = "to drop the characters, use `truncate`"]
     #[track_caller]
@@ -303,7 +304,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         ArenaString { bytes: self.bytes.split_off(at) }
     }
 
-    /// Removes the characters for which the function returns false, in linear time.
+    /// Removes the characters that the function returns false for, in linear time.
     ///
     /// If the function panics, the string is empty.
     ///
@@ -318,7 +319,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     pub fn retain(&mut self, mut keep: impl FnMut(char) -> bool) {
         let empty = ArenaVec::new_in(self.bytes.home());
         // The string is empty in the meantime, because its bytes are not UTF-8 while some of them
-        // have moved, and the function may panic.
+        // are moved, and the function can panic.
         let mut bytes = mem::replace(&mut self.bytes, empty);
         let (mut kept, mut next) = (0, 0);
         loop {
@@ -340,7 +341,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[track_caller]
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
@@ -351,17 +352,17 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         self.bytes.clear();
     }
 
-    /// The string as a slice.
+    /// Returns the string as a slice.
     #[inline]
     pub const fn as_str(&self) -> &str {
-        // SAFETY: All bytes came from strings.
+        // SAFETY: All bytes were copied from strings.
         unsafe { str::from_utf8_unchecked(self.bytes.as_slice()) }
     }
 
     /// Returns the string in the arena, and frees unused capacity.
     #[inline]
     pub fn into_str(self) -> &'a mut str {
-        // SAFETY: All bytes came from strings.
+        // SAFETY: All bytes were copied from strings.
         unsafe { str::from_utf8_unchecked_mut(self.bytes.into_slice()) }
     }
 }
@@ -375,7 +376,7 @@ impl<'a, H: Within<'a>> Deref for ArenaString<'a, H> {
     }
 }
 
-/// Fails when the base allocator has no memory.
+/// Fails if the base allocator is out of memory.
 impl<'a, H: Within<'a>> fmt::Write for ArenaString<'a, H> {
     #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -480,7 +481,7 @@ pub struct StringDrain<'s, 'a, H: Within<'a>> {
     /// The range that is removed.
     start: usize,
     end: usize,
-    /// The characters from `next` to `last` have not been yielded.
+    /// The characters from `next` to `last` are not yielded yet.
     next: usize,
     last: usize,
 }

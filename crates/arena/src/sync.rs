@@ -1,4 +1,4 @@
-//! The only source of atomics in this crate, so that loom can replace them in a model.
+//! The only source of atomics in this crate, because loom must be able to replace them in a model.
 
 #[cfg(all(loom, feature = "alloc"))]
 pub(crate) use loom::sync::atomic::AtomicPtr;
@@ -10,7 +10,7 @@ pub(crate) use core::sync::atomic::AtomicPtr;
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// A function that is `const`, except in a model: loom's atomics have to be registered.
+/// A function that is `const`, except in a model, because loom must register its atomics.
 macro_rules! const_unless_loom {
     ($(#[$attribute:meta])* pub fn $($rest:tt)*) => {
         #[cfg(not(loom))]

@@ -122,7 +122,7 @@ fn alignments_up_to_a_page_hold<P: Policy>() {
             let block = arena.alloc_layout(layout);
             assert_eq!(block.addr().get() % layout.align(), 0);
             assert_eq!(block.addr().get() % P::MIN_ALIGN, 0);
-            // SAFETY: The block has that size.
+            // SAFETY: The block is of this size.
             unsafe { block.write_bytes(7, size) };
         }
     }
@@ -273,7 +273,7 @@ fn boxes_drop_their_values_once<P: Policy>() {
     assert_eq!(drops.get(), 2);
     let leaked = NonNull::from(ArenaBox::leak(arena.alloc_box(Counted(drops.clone()))));
     assert_eq!(drops.get(), 2, "a leaked value is not dropped");
-    // SAFETY: It is in the arena, and a box owns it again.
+    // SAFETY: The value is in the arena, and a box owns it again.
     drop(unsafe { ArenaBox::from_raw(leaked) });
     assert_eq!(drops.replace(2), 3);
 
@@ -349,7 +349,7 @@ fn the_last_allocation_is_freed_unless_kept<P: Policy>() {
     let first = arena.allocate(layout).unwrap();
     let before = arena.stats().allocated;
     let second = arena.allocate(layout).unwrap().cast::<u8>();
-    // SAFETY: The blocks have that layout, and are no longer used.
+    // SAFETY: The blocks are of this layout, and are no longer used.
     unsafe {
         arena.deallocate(second, layout);
         assert_eq!(arena.stats().allocated == before, P::FREE);
@@ -368,7 +368,7 @@ fn the_last_allocation_is_freed_unless_kept<P: Policy>() {
     vec.truncate(64);
     assert_eq!(vec.into_slice(), [1; 64]);
     let used = arena.stats().allocated - before;
-    // Downwards, each growth may have left a gap above the block.
+    // Downwards, each growth can leave a gap above the block.
     let gaps = if P::UP { 0 } else { 2 * (P::MIN_ALIGN - 1) };
     let most = (64 + gaps).next_multiple_of(P::MIN_ALIGN);
     assert!(used <= most, "the rest is given back: {used}");
@@ -377,7 +377,7 @@ fn the_last_allocation_is_freed_unless_kept<P: Policy>() {
     let new = Layout::from_size_align(16, 1).unwrap();
     let block = arena.allocate(old).unwrap();
     let before = arena.stats().allocated;
-    // SAFETY: The block has the old layout.
+    // SAFETY: The block is of the old layout.
     unsafe { arena.shrink(block.cast(), old, new).unwrap() };
     assert_eq!(arena.stats().allocated < before, P::RECLAIM);
 }
@@ -430,7 +430,7 @@ fn vectors_behave_as_vectors<P: Policy>() {
             vec.retain(|n| n % 3 != 0);
             twin.retain(|n| n % 3 != 0);
         }
-        // Allocate something else, so that the vector is not always last.
+        // Allocate something else, because the vector must not always be last.
         if n % 50 == 0 {
             arena.alloc(n);
         }
@@ -597,7 +597,7 @@ fn vectors_are_cut_and_joined<P: Policy>() {
     assert!(refuses(&arena, |vec| vec.dedup_by(|_, _| panic!("while comparing"))));
 }
 
-/// Whether an action on a vector panics, and leaves the vector as it was.
+/// Whether an action on a vector panics without a change to the vector.
 fn refuses<'a, P: Policy>(
     arena: &'a Arena<P>,
     action: impl FnOnce(&mut ArenaVec<'a, u8, &'a Arena<P>>),

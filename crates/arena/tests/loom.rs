@@ -1,6 +1,7 @@
 //! Loom models of threads that share an arena, run under every interleaving.
 //!
-//! Run by `make loom`. The chunks are small, so that threads meet at a full chunk.
+//! You can run them with `make loom`. The chunks are small, because threads must meet at a full
+//! chunk.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -9,7 +10,7 @@ use loom::sync::Arc;
 use loom::thread;
 use quipu_arena::{Global, LimitedAllocator, SharedArena};
 
-/// An arena whose first chunk has room for a few small blocks.
+/// Creates an arena whose first chunk can only hold a few small blocks.
 fn arena() -> Arc<SharedArena<LimitedAllocator<Global>>> {
     Arc::new(SharedArena::with_size_in(512, LimitedAllocator::new(usize::MAX, Global)))
 }

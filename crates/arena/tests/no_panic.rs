@@ -1,4 +1,4 @@
-//! Fallible functions return errors: none has a panic in its assembly.
+//! Fallible functions return errors: their assembly contains no panic.
 
 #![cfg(not(miri))]
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use std::{env, fs};
 #[test]
 fn no_fallible_function_can_panic() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // A separate folder, since cargo locks the other one while the tests run.
+    // A separate folder, because cargo locks the other one while the tests run.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no_panic");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

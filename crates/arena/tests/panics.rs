@@ -1,4 +1,4 @@
-//! The location of a panic is the caller's line. This is a separate test, since its hook sees all
+//! The location of a panic is the caller's line. This is a separate test, because its hook sees all
 //! panics of the process.
 
 #![allow(clippy::unwrap_used)]

@@ -8,11 +8,11 @@ use core::{ptr, slice};
 use crate::vec::{ArenaVec, Within};
 
 impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
-    /// Removes a range of values, and returns an iterator of them.
+    /// Removes a range of values, and returns an iterator over them.
     ///
-    /// When the iterator is dropped, it drops the values that it did not yield, and moves the
-    /// values after the range down. If the iterator is leaked, the vector keeps only the values
-    /// before the range. Nothing is allocated or freed: the capacity stays.
+    /// When you drop the iterator, it drops the values that it did not yield, and moves the values
+    /// after the range down. If you leak the iterator, the vector keeps only the values before the
+    /// range. This neither allocates nor frees: the capacity stays.
     ///
     /// ```
     /// use quipu_arena::{Arena, ArenaVec};
@@ -25,7 +25,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the range starts after its end, or ends after the length.
+    /// If the range starts after its end, or ends after the length.
     #[track_caller]
     pub fn drain(&mut self, range: impl RangeBounds<usize>) -> Drain<'_, 'a, T, H> {
         let (start, end) = bounds(range, self.len);
@@ -49,9 +49,9 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
 /// assert_eq!(values, [3, 4]);
 /// ```
 pub struct Drain<'v, 'a, T, H: Within<'a>> {
-    /// Its length is the start of the range.
+    /// The vector, whose length is the start of the range.
     vec: &'v mut ArenaVec<'a, T, H>,
-    /// The values from `next` to `last` have not been yielded.
+    /// The values from `next` to `last` are not yielded yet.
     next: usize,
     last: usize,
     /// The values from `end` to `len` are after the range.
@@ -88,7 +88,7 @@ impl<'a, T, H: Within<'a>> Iterator for Drain<'_, 'a, T, H> {
             return None;
         }
         self.next += 1;
-        // SAFETY: The value was not yielded before, and the index has passed it.
+        // SAFETY: The value was not yielded before, and the index is past it now.
         Some(unsafe { self.read(self.next - 1) })
     }
 
@@ -105,7 +105,7 @@ impl<'a, T, H: Within<'a>> DoubleEndedIterator for Drain<'_, 'a, T, H> {
             return None;
         }
         self.last -= 1;
-        // SAFETY: The value was not yielded before, and the index has passed it.
+        // SAFETY: The value was not yielded before, and the index is past it now.
         Some(unsafe { self.read(self.last) })
     }
 }
@@ -154,7 +154,7 @@ impl<'a, T: fmt::Debug, H: Within<'a>> fmt::Debug for Drain<'_, 'a, T, H> {
 ///
 /// # Panics
 ///
-/// When the range starts after its end, or ends after `len`.
+/// If the range starts after its end, or ends after `len`.
 #[track_caller]
 pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
     let start = match range.start_bound() {

@@ -8,9 +8,10 @@ use crate::allocate::expect_array;
 use crate::vec::{ArenaVec, Within};
 
 impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
-    /// Creates a vector of clones in an arena or scope, with exactly enough room.
+    /// Creates a vector of clones in an arena or scope, whose block is exactly large enough.
     ///
-    /// For example, clone a vector into an outer scope, so that its values outlive the inner one.
+    /// For example, you can clone a vector into an outer scope, because its values must outlive the
+    /// inner one.
     ///
     /// ```
     /// use quipu_arena::{Arena, ArenaVec};
@@ -26,7 +27,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[track_caller]
     pub fn clone_in<'b, I: Within<'b>>(&self, home: I) -> ArenaVec<'b, T, I>
     where
@@ -48,7 +49,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     pub fn try_clone_in<'b, I: Within<'b>>(&self, home: I) -> Result<ArenaVec<'b, T, I>, AllocError>
     where
         T: Clone,
@@ -58,7 +59,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
 
     /// Moves all values of another vector to the end of this one.
     ///
-    /// The other vector may be in another arena or scope. It is empty afterwards, and keeps its
+    /// The other vector can be in another arena or scope. It is empty afterwards, and keeps its
     /// capacity. The cost is one copy of the other vector's bytes.
     ///
     /// ```
@@ -74,7 +75,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+    /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
     #[track_caller]
     pub fn append<'b, I: Within<'b>>(&mut self, other: &mut ArenaVec<'b, T, I>) {
         expect_array::<T, _>(self.try_append(other), other.len);
@@ -94,15 +95,15 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes. Both
+    /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes. Both
     /// vectors are unchanged then.
     pub fn try_append<'b, I: Within<'b>>(
         &mut self,
         other: &mut ArenaVec<'b, T, I>,
     ) -> Result<(), AllocError> {
         self.try_reserve(other.len)?;
-        // SAFETY: There is room, and two vectors have different blocks. The other vector no longer
-        // owns the values.
+        // SAFETY: The block is large enough, and two vectors own different blocks. The other vector
+        // no longer owns the values.
         unsafe {
             let to = self.room.start.add(self.len);
             ptr::copy_nonoverlapping(other.room.start.as_ptr(), to.as_ptr(), other.len);
@@ -113,9 +114,10 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
 
     /// Moves the values from index `at` on to a new vector in the same arena.
     ///
-    /// This vector keeps its capacity. The cost is a new block with exactly enough room, and one
-    /// copy of the moved bytes. To move the values to another arena or scope, or to handle an
-    /// error, append a [`drain`](ArenaVec::drain) with [`try_extend`](ArenaVec::try_extend).
+    /// This vector keeps its capacity. The cost is a new block that is exactly large enough, and
+    /// one copy of the moved bytes. If you want to move the values to another arena or scope, or to
+    /// handle an error, append a [`drain`](ArenaVec::drain) with
+    /// [`try_extend`](ArenaVec::try_extend).
     ///
     /// ```
     /// use quipu_arena::{Arena, ArenaVec};
@@ -129,7 +131,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the index is greater than the length, or the base allocator has no memory.
+    /// If the index is greater than the length, or the base allocator is out of memory.
     #[must_use = "to drop the values, use `truncate`"]
     #[track_caller]
     pub fn split_off(&mut self, at: usize) -> ArenaVec<'a, T, H> {
@@ -137,7 +139,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         let count = self.len - at;
         let mut tail = ArenaVec::with_capacity_in(count, self.room.home);
         self.len = at;
-        // SAFETY: The values are initialised, and the new block has room for them. This vector no
+        // SAFETY: The values are initialised, and the new block is large enough. This vector no
         // longer owns them.
         unsafe {
             let from = self.room.start.add(at);
@@ -166,10 +168,10 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         self.dedup_by(|value, kept| value == kept);
     }
 
-    /// Drops all but the first of consecutive values for which the function returns equal keys, in
-    /// linear time.
+    /// Drops all but the first of consecutive values whose keys are equal, in linear time. The
+    /// function returns the key of a value.
     ///
-    /// If the function panics, the vector has all of its values, in another order.
+    /// If the function panics, the vector keeps all of its values, in another order.
     ///
     /// ```
     /// use quipu_arena::{Arena, ArenaVec};
@@ -185,7 +187,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
 
     /// Drops each value that is the same as the last kept value before it, in linear time.
     ///
-    /// `is_same(value, kept)` decides that. If the function panics, the vector has all of its
+    /// `is_same(value, kept)` compares two values. If it panics, the vector keeps all of its
     /// values, in another order.
     ///
     /// ```

@@ -8,8 +8,8 @@ use core::ptr::{self, NonNull};
 use crate::boxed::ArenaBox;
 use crate::vec::{ArenaVec, Within};
 
-/// An iterator that owns the values of a vector. Remaining values are dropped with it; their memory
-/// stays with the arena.
+/// An iterator that owns the values of a vector. If you drop it, the remaining values are dropped;
+/// their memory stays with the arena.
 ///
 /// ```
 /// use quipu_arena::{Arena, arena_vec};
@@ -26,7 +26,7 @@ pub struct IntoIter<'a, T> {
     owns: PhantomData<(&'a (), T)>,
 }
 
-// SAFETY: It owns its values, and does not touch the arena.
+// SAFETY: The iterator owns its values, and does not touch the arena.
 unsafe impl<T: Send> Send for IntoIter<'_, T> {}
 // SAFETY: As above.
 unsafe impl<T: Sync> Sync for IntoIter<'_, T> {}

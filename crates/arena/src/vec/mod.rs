@@ -1,9 +1,9 @@
 //! [`ArenaVec`]: a vector in an arena.
 //!
-//! Compared with a `Vec<T, &Arena>` of allocator-api2, it copies slices whole, needs no check of a
-//! layout that the compiler cannot see, and frees unused capacity when it becomes a slice. That
-//! slice lives as long as the scope, not only as long as the borrow of it. Use allocator-api2's
-//! vector if you need the whole interface of `Vec`.
+//! Compared with a `Vec<T, &Arena>` of allocator-api2, this vector copies slices whole, needs no
+//! check of a layout that the compiler cannot see, and frees unused capacity when you turn it into
+//! a slice. This slice lives as long as the scope, not only as long as the borrow of the scope. If
+//! you need the whole interface of `Vec`, use allocator-api2's vector.
 
 mod drain;
 mod edit;
@@ -32,7 +32,7 @@ pub use into_iter::IntoIter;
 
 /// The places where a vector or a string can live: `&Arena`, `&Scope` or `&Batch`.
 ///
-/// A function that takes a vector in any of them has it as a type parameter:
+/// If a function takes a vector in any of these places, make the place a type parameter:
 ///
 /// ```
 /// use quipu_arena::{Arena, ArenaVec, Within};
@@ -54,7 +54,7 @@ pub unsafe trait Within<'a>: Copy + sealed::SealedTarget {
     type Policy: Policy;
     /// The arena's base allocator.
     type Base: Allocator;
-    /// The arena.
+    /// Returns the arena.
     #[doc(hidden)]
     fn arena(&self) -> &Arena<Self::Policy, Self::Base>;
 }
@@ -118,14 +118,14 @@ default_to_heap! {
     /// assert_eq!(arena.stats().allocated, 16);
     /// ```
     ///
-    /// Threads can share a vector, but not its arena. The vector therefore does not implement
-    /// `Clone`, which would allocate: use [`clone_in`](ArenaVec::clone_in).
+    /// Threads can share a vector, but not its arena. So the vector does not implement `Clone`,
+    /// because cloning would allocate: use [`clone_in`](ArenaVec::clone_in).
     pub struct ArenaVec<'a, T; H: Within<'a> = &'a Arena> {
         room: Room<T, H>,
-        /// Kept apart from the room, so that a loop of pushes keeps it in a register.
+        /// A separate field, because a loop of pushes can then keep the length in a register.
         len: usize,
-        /// The vector owns its values, which may have shorter lifetimes than the arena: they may
-        /// hold a `&Scope`.
+        /// The vector owns its values, whose lifetimes can be shorter than the arena's: for
+        /// example, they can hold a `&Scope`.
         owns: PhantomData<(&'a (), T)>,
     }
 }
@@ -138,7 +138,7 @@ struct Room<T, H> {
 }
 
 impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
-    /// Creates an empty vector, which allocates when something is pushed.
+    /// Creates an empty vector. The first push allocates this vector's block.
     #[inline(always)]
     pub const fn new_in(home: H) -> ArenaVec<'a, T, H> {
         let capacity = if size_of::<T>() == 0 { usize::MAX } else { 0 };
@@ -150,7 +150,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+    /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
     #[inline]
     #[track_caller]
     pub fn with_capacity_in(capacity: usize, home: H) -> ArenaVec<'a, T, H> {
@@ -161,7 +161,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     #[track_caller]
     pub fn from_iter_in(items: impl IntoIterator<Item = T>, home: H) -> ArenaVec<'a, T, H> {
@@ -170,7 +170,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         vec
     }
 
-    /// As [`from_iter_in`](ArenaVec::from_iter_in).
+    /// Like [`from_iter_in`](ArenaVec::from_iter_in), but returns an error if there is no memory.
     ///
     /// ```
     /// use quipu_arena::{AllocError, Arena, ArenaVec};
@@ -183,7 +183,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory. The values are dropped then.
+    /// If the base allocator is out of memory. Then the values are dropped.
     #[inline]
     pub fn try_from_iter_in(
         items: impl IntoIterator<Item = T>,
@@ -194,11 +194,12 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         Ok(vec)
     }
 
-    /// As [`with_capacity_in`](ArenaVec::with_capacity_in).
+    /// Like [`with_capacity_in`](ArenaVec::with_capacity_in), but returns an error if there is no
+    /// memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+    /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
     #[inline]
     pub fn try_with_capacity_in(
         capacity: usize,
@@ -212,19 +213,19 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         Ok(vec)
     }
 
-    /// The number of values for which there is room.
+    /// Returns the number of values that fit without a new allocation.
     pub const fn capacity(&self) -> usize {
         self.room.capacity
     }
 
-    /// The values as a slice.
+    /// Returns the values as a slice.
     #[inline(always)]
     pub const fn as_slice(&self) -> &[T] {
         // SAFETY: The first `len` values are initialised.
         unsafe { slice::from_raw_parts(self.room.start.as_ptr(), self.len) }
     }
 
-    /// The values as a mutable slice.
+    /// Returns the values as a mutable slice.
     #[inline(always)]
     pub const fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: The first `len` values are initialised.
@@ -235,28 +236,28 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline(always)]
     #[track_caller]
     pub fn push(&mut self, value: T) {
         if self.len == self.room.capacity {
             self.room.grow_one();
         }
-        // SAFETY: There is room.
+        // SAFETY: The block is large enough.
         unsafe { self.push_unchecked(value) };
     }
 
-    /// As [`push`](ArenaVec::push).
+    /// Like [`push`](ArenaVec::push), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory. The value is dropped then.
+    /// If the base allocator is out of memory. Then the value is dropped.
     #[inline(always)]
     pub fn try_push(&mut self, value: T) -> Result<(), AllocError> {
         if self.len == self.room.capacity {
             self.room.grow(self.len, 1)?;
         }
-        // SAFETY: There is room.
+        // SAFETY: The block is large enough.
         unsafe { self.push_unchecked(value) };
         Ok(())
     }
@@ -278,7 +279,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the index is greater than the length, or the base allocator has no memory.
+    /// If the index is greater than the length, or the base allocator is out of memory.
     #[track_caller]
     pub fn insert(&mut self, index: usize, value: T) {
         assert!(index <= self.len, "an index of {index} in a vector of {}", self.len);
@@ -296,7 +297,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the index is out of bounds.
+    /// If the index is out of bounds.
     #[track_caller]
     pub fn remove(&mut self, index: usize) -> T {
         assert!(index < self.len, "an index of {index} in a vector of {}", self.len);
@@ -310,11 +311,12 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         }
     }
 
-    /// Removes the value at an index, and replaces it with the last one.
+    /// Removes the value at an index, and replaces it with the last one. This takes constant time,
+    /// but changes the order.
     ///
     /// # Panics
     ///
-    /// When the index is out of bounds.
+    /// If the index is out of bounds.
     #[track_caller]
     pub fn swap_remove(&mut self, index: usize) -> T {
         assert!(index < self.len, "an index of {index} in a vector of {}", self.len);
@@ -346,7 +348,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+    /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
     pub fn resize(&mut self, len: usize, value: T)
     where
         T: Clone,
@@ -357,14 +359,14 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         self.extend(core::iter::repeat_n(value, missing));
     }
 
-    /// Drops all values. The capacity stays.
+    /// Drops all values. The capacity stays, so you can fill this vector again without allocating.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
 
-    /// Drops the values for which the function returns false, in linear time.
+    /// Drops the values that the function returns false for, in linear time.
     ///
-    /// If the function panics, the vector has all of its values, in another order.
+    /// If the function panics, the vector keeps all of its values, in another order.
     ///
     /// ```
     /// use quipu_arena::{Arena, ArenaVec};
@@ -389,18 +391,18 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+    /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
     #[inline]
     #[track_caller]
     pub fn reserve(&mut self, additional: usize) {
         expect_array::<T, _>(self.try_reserve(additional), additional);
     }
 
-    /// As [`reserve`](ArenaVec::reserve).
+    /// Like [`reserve`](ArenaVec::reserve), but returns an error if there is no memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
+    /// If the base allocator is out of memory, or the slice would exceed `isize::MAX` bytes.
     #[inline]
     pub fn try_reserve(&mut self, additional: usize) -> Result<(), AllocError> {
         if additional > self.room.capacity - self.len {
@@ -410,11 +412,12 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         }
     }
 
-    /// Appends clones of the values of a slice.
+    /// Appends clones of the values of a slice. If the values are `Copy`, you can use the cheaper
+    /// [`extend_from_slice_copy`](ArenaVec::extend_from_slice_copy).
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     #[track_caller]
     pub fn extend_from_slice(&mut self, source: &[T])
@@ -428,7 +431,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     #[track_caller]
     pub fn extend_from_slice_copy(&mut self, source: &[T])
@@ -438,11 +441,12 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         expect_array::<T, _>(self.try_extend_from_slice_copy(source), source.len());
     }
 
-    /// As [`extend_from_slice_copy`](ArenaVec::extend_from_slice_copy).
+    /// Like [`extend_from_slice_copy`](ArenaVec::extend_from_slice_copy), but returns an error if
+    /// there is no memory.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory.
+    /// If the base allocator is out of memory.
     #[inline]
     pub fn try_extend_from_slice_copy(&mut self, source: &[T]) -> Result<(), AllocError>
     where
@@ -465,7 +469,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory. Values appended before that stay.
+    /// If the base allocator is out of memory. Values appended before the error stay.
     #[inline]
     pub fn try_extend(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), AllocError> {
         let items = items.into_iter();
@@ -480,8 +484,8 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
             self.try_reserve(least)
         };
         if reserved.is_err() {
-            // If there is no memory for all at once, append what fits; but fail if the vector would
-            // exceed `isize::MAX` bytes.
+            // If there is not enough memory for all at once, append the values that fit; but fail
+            // if the vector would exceed `isize::MAX` bytes.
             let sum = self.len.checked_add(least).ok_or(AllocError)?;
             Layout::array::<T>(sum).map_err(|_| AllocError)?;
         }
@@ -491,7 +495,8 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         Ok(())
     }
 
-    /// Frees unused capacity, if the vector is the arena's last allocation.
+    /// Frees unused capacity, if this vector is the arena's last allocation. Otherwise, for example
+    /// after another allocation, this has no effect, because an arena can only free its last one.
     pub fn shrink_to_fit(&mut self) {
         if size_of::<T>() == 0 || self.len == self.room.capacity {
             return;
@@ -505,8 +510,8 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
             self.room.capacity = 0;
             return;
         }
-        // SAFETY: The block has the old layout; the new one is smaller, with the same alignment, so
-        // no memory is needed for it.
+        // SAFETY: The block is of the old layout; the new one is smaller, with the same alignment,
+        // so this needs no memory.
         unsafe {
             let new = layout_of::<T>(self.len);
             if let Ok(block) =
@@ -519,7 +524,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     }
 
     /// Returns the values as a slice in the arena. The type must not need dropping; for other
-    /// types, use [`into_boxed_slice`](ArenaVec::into_boxed_slice).
+    /// types, you can use [`into_boxed_slice`](ArenaVec::into_boxed_slice).
     #[inline]
     pub fn into_slice(self) -> &'a mut [T] {
         refuse_drop!(T);
@@ -531,11 +536,11 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     pub fn into_boxed_slice(mut self) -> ArenaBox<'a, [T]> {
         self.shrink_to_fit();
         let this = ManuallyDrop::new(self);
-        // SAFETY: The block is the arena's, where it lives as long as `'a`, and has no other owner.
+        // SAFETY: The block is the arena's, where it lives as long as `'a`, without another owner.
         unsafe { ArenaBox::from_raw(NonNull::slice_from_raw_parts(this.room.start, this.len)) }
     }
 
-    /// The place where the vector lives.
+    /// Returns the place where the vector lives.
     pub(crate) const fn home(&self) -> H {
         self.room.home
     }
@@ -572,8 +577,8 @@ impl<'a, T, H: Within<'a>> Room<T, H> {
     }
 }
 
-/// Moves the values of a full block to a larger one. Takes and returns plain values, so that the
-/// vector itself can stay in registers.
+/// Moves the values of a full block to a larger one. Takes and returns plain values, because the
+/// vector itself can then stay in registers.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -581,7 +586,7 @@ fn grown_by_one<'a, T, H: Within<'a>>(home: H, start: NonNull<T>, capacity: usiz
     expect_array::<T, _>(grown(home, start, capacity, capacity, 1), capacity.saturating_add(1))
 }
 
-/// A block with room for `additional` values beyond `len`.
+/// Returns a block with room for `additional` values beyond `len`.
 #[cold]
 #[inline(never)]
 fn grown<'a, T, H: Within<'a>>(
@@ -597,14 +602,14 @@ fn grown<'a, T, H: Within<'a>>(
     let Some(needed) = len.checked_add(additional) else { return Err(AllocError) };
     let least = if size_of::<T>() == 1 { 8 } else { 4 };
     let wished = needed.max(capacity.saturating_mul(2)).max(least);
-    // Near a limit there may be memory for what is needed, though not for twice as much.
+    // Near a limit, there may be enough memory for the needed size, though not for twice as much.
     match with_capacity(home, start, capacity, wished) {
         Err(AllocError) if wished > needed => with_capacity(home, start, capacity, needed),
         result => result,
     }
 }
 
-/// A block with room for `new` values in all, which is more than before.
+/// Returns a block with room for `new` values in all, which is more than before.
 fn with_capacity<'a, T, H: Within<'a>>(
     home: H,
     start: NonNull<T>,
@@ -616,13 +621,13 @@ fn with_capacity<'a, T, H: Within<'a>>(
     let block = if old == 0 {
         arena.allocate_block(layout)?
     } else {
-        // SAFETY: The block has the old layout, and the new one is larger.
+        // SAFETY: The block is of the old layout, and the new one is larger.
         unsafe { arena.grow_block(start.cast(), layout_of::<T>(old), layout)? }
     };
     Ok(NonNull::slice_from_raw_parts(block.cast(), new))
 }
 
-/// The layout of a block for `capacity` values.
+/// Returns the layout of a block for `capacity` values.
 ///
 /// # Safety
 ///
@@ -710,7 +715,7 @@ impl<'a, T: fmt::Debug, H: Within<'a>> fmt::Debug for ArenaVec<'a, T, H> {
     }
 }
 
-// SAFETY: A shared reference gives access to the values, and to nothing of the arena.
+// SAFETY: A shared reference gives access to the values, but not to the arena.
 unsafe impl<'a, T: Sync, H: Within<'a>> Sync for ArenaVec<'a, T, H> {}
 
 impl<'a, 'b, T: PartialEq<U>, U, H: Within<'a>, I: Within<'b>> PartialEq<ArenaVec<'b, U, I>>

@@ -1,10 +1,10 @@
 //! Runs sequences of operations on an arena, and compares with a shadow model that knows every
 //! block.
 //!
-//! A program is bytes, so that a property test and a fuzz target can share this code. After each
-//! operation, the model checks every block: its alignment, that it lies in memory of the base
-//! allocator, that no two blocks overlap, and their contents. The base allocator fails on request,
-//! sometimes returns more memory than requested, and records what it returned.
+//! A program is a list of bytes, because a property test and a fuzz target can then share this
+//! code. After each operation, the model checks every block: its alignment, that it lies in memory
+//! of the base allocator, that no two blocks overlap, and their contents. The base allocator fails
+//! on request, sometimes returns more memory than requested, and records its results.
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
@@ -85,8 +85,8 @@ fn with_checkpoints<P: Policy>(
                         checkpoints.pop();
                     }
                     model.blocks.truncate(blocks);
-                    // SAFETY: This is the newest checkpoint, older blocks were left alone, and the
-                    // model has forgotten those since.
+                    // SAFETY: This is the newest checkpoint, older blocks were not changed, and the
+                    // model forgot the newer ones.
                     unsafe { arena.reset_to(checkpoint) };
                 }
             }
@@ -213,7 +213,7 @@ impl Model<'_> {
             (6 | 7, Some(index)) => {
                 let block = self.blocks.remove(index);
                 block.check(block.layout.size());
-                // SAFETY: The block belongs to this scope, and the model has forgotten it.
+                // SAFETY: The block belongs to this scope, and the model forgot it.
                 unsafe { home.deallocate(block.start, block.layout) };
             }
             (8, _) => self.base.fail_after.set(Some(u32::from(input.byte() % 4))),
@@ -228,7 +228,7 @@ impl Model<'_> {
                 }
                 vec.truncate(input.size());
                 assert!(vec.iter().enumerate().all(|(n, value)| n == *value as usize));
-                // An empty vector has no block.
+                // An empty vector owns no block.
                 if input.bit() && !vec.is_empty() {
                     let len = vec.len();
                     let bytes = NonNull::from(vec.into_slice()).cast();
@@ -306,7 +306,7 @@ struct Given {
     len: usize,
 }
 
-/// A base allocator that fails on request, and records what it returned.
+/// A base allocator that fails on request, and records the memory that it returned.
 #[derive(Default)]
 pub struct Base {
     given: RefCell<Vec<Given>>,
