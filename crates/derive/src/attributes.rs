@@ -6,8 +6,8 @@ use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Data, DeriveInput, Error, Fields, Ident, LitStr, Path};
 use syn::{Expr, ExprLit, Field, Lit, Meta, Token, punctuated::Punctuated};
 
-/// Calls `take` for each argument of the attributes of that name. If it returns false, the argument
-/// is unknown: the error then lists the `known` ones.
+/// Calls `take` for each argument of the attributes of this name. If `take` returns false, the
+/// argument is unknown, and the error lists the `known` ones.
 pub(crate) fn each(
     attributes: &[Attribute],
     name: &str,
@@ -26,21 +26,21 @@ pub(crate) fn each(
     Ok(())
 }
 
-/// Parses the text of `name = "text"`.
+/// Parses the string of `name = "..."`.
 pub(crate) fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr, Error> {
     meta.value()?.parse()
 }
 
-/// The path of the crate `quipu`.
+/// Returns the path of the crate `quipu`.
 pub(crate) fn krate(path: Option<Path>) -> TokenStream {
     path.map_or_else(|| quote!(::quipu), |path| quote!(#path))
 }
 
-/// An item that checks `name` at compile time by a function of quipu, which has the rules for
-/// names.
+/// Returns an item that checks `name` at compile time by a function of quipu, because quipu defines
+/// the rules for names.
 ///
-/// The path is imported, not called: its tokens have spans of their own, and the error of a call
-/// that contains them would point at the derive instead of at `span`.
+/// The path is imported, not called. Its tokens carry different spans, so the error of a call that
+/// contains them would point at the derive instead of at `span`.
 pub(crate) fn assertion(
     krate: &TokenStream,
     function: &str,
@@ -56,7 +56,7 @@ pub(crate) fn assertion(
     }
 }
 
-/// The first paragraph of a field's doc comment, on one line.
+/// Returns the first paragraph of a field's doc comment, on one line.
 pub(crate) fn documentation(field: &Field) -> String {
     let lines = field.attrs.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
@@ -66,12 +66,12 @@ pub(crate) fn documentation(field: &Field) -> String {
         _ => None,
     });
     let lines: Vec<String> = lines.map(|line| line.trim().to_owned()).collect();
-    // Only the first paragraph is the help: further ones are for readers of the code.
+    // Only the first paragraph is the help, because further ones are for readers of the code.
     let paragraph = lines.split(|line| line.is_empty()).find(|part| !part.is_empty());
     paragraph.map(|lines| lines.join(" ")).unwrap_or_default()
 }
 
-/// The named fields of a struct, or an error that says what the derive is for.
+/// Returns the named fields of a struct, or an error that explains the purpose of the derive.
 pub(crate) fn named_fields<'i>(
     input: &'i DeriveInput,
     derive: &str,
@@ -90,7 +90,7 @@ pub(crate) fn wrong_shape(input: &DeriveInput, derive: &str, wanted: &str) -> Er
     Error::new(input.ident.span(), format!("{derive} is for {wanted}"))
 }
 
-/// The identifier of a named field, and its name without `r#`.
+/// Returns the identifier of a named field, and its name without `r#`.
 pub(crate) fn name_of(field: &Field) -> (Ident, String) {
     let ident = field.ident.clone().unwrap_or_else(|| Ident::new("_", Span::call_site()));
     let name = ident.to_string().trim_start_matches("r#").to_owned();

@@ -15,7 +15,7 @@ pub(crate) enum Case {
     ScreamingKebab,
 }
 
-/// The names of the cases, which are those of serde.
+/// The names of the cases, which are the same as in serde.
 const NAMES: [(&str, Case); 8] = [
     ("lowercase", Case::Lower),
     ("UPPERCASE", Case::Upper),

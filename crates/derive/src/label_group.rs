@@ -70,8 +70,8 @@ fn implement(
     let ident = &input.ident;
     let mut generics = input.generics.clone();
     let predicates = &mut generics.make_where_clause().predicates;
-    // Without type parameters, leave out the bounds: their errors would point at the struct instead
-    // of the field.
+    // Without type parameters, omit the bounds, because their errors would point at the struct
+    // instead of the field.
     let has_types = input.generics.type_params().next().is_some();
     if has_types {
         for part in parts {
@@ -83,7 +83,7 @@ fn implement(
         }
     }
     let (generics, arguments, bounds) = generics.split_for_impl();
-    // The same type with all its lifetimes 'static.
+    // The same type, but all its lifetimes are 'static.
     let identity = input.generics.params.iter().map(|parameter| match parameter {
         GenericParam::Lifetime(_) => {
             let forever = Lifetime::new("'static", proc_macro2::Span::call_site());

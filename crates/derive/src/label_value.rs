@@ -72,7 +72,7 @@ fn variants(
     }
     let name = &input.ident;
     let (generics, arguments, bounds) = input.generics.split_for_impl();
-    // An enum has fewer than 2^32 variants.
+    // An enum cannot contain 2^32 variants.
     let count = values.len() as u32;
     let idents: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
     let indices: Vec<u32> = (0..count).collect();
@@ -96,7 +96,7 @@ fn variants(
     })
 }
 
-/// A struct with one unnamed field: a label value like that field.
+/// Handles a struct with one unnamed field: a label value like this field.
 fn newtype(input: &DeriveInput, krate: &TokenStream) -> Result<TokenStream, Error> {
     let Data::Struct(data) = &input.data else {
         return Err(wrong_shape(input, "LabelValue", WANTED));

@@ -1,9 +1,9 @@
 //! Macros of quipu: the derives [`LabelValue`](macro@LabelValue), [`LabelGroup`](macro@LabelGroup)
-//! and [`Metrics`](macro@Metrics), and the attribute [`timed`](macro@timed). Use them through the
-//! crate `quipu`, which re-exports them.
+//! and [`Metrics`](macro@Metrics), and the attribute [`timed`](macro@timed). You can use them
+//! through the crate `quipu`, which re-exports them.
 //!
-//! Mistakes are compile errors at the offending token: an invalid name, a duplicate label, a suffix
-//! that the formats add.
+//! Mistakes are compile errors at the offending token: for example, an invalid name, a duplicate
+//! label, or a suffix that the formats add.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_debug_implementations)]
@@ -70,7 +70,7 @@ pub fn derive_metrics(input: TokenStream) -> TokenStream {
 
 /// Observes the duration of a function in a histogram of the global registry.
 ///
-/// The arguments are the same as for the macro `histogram!`: the name and the help, then settings,
+/// You pass the same arguments as to the macro `histogram!`: the name and the help, then settings,
 /// then labels, whose values can use the function's arguments. `crate = path` is the path of the
 /// crate `quipu`.
 ///
@@ -80,7 +80,7 @@ pub fn derive_metrics(input: TokenStream) -> TokenStream {
 /// ```
 ///
 /// The duration is observed when the function returns or panics. The duration of an `async fn` is
-/// the time from the first poll until its future is ready, or until the future is dropped, as for
+/// the time from the first poll until its future is ready, or until you drop the future, like for
 /// `Histogram::time_future`.
 #[proc_macro_attribute]
 pub fn timed(arguments: TokenStream, function: TokenStream) -> TokenStream {

@@ -147,7 +147,8 @@ fn register_metric(
     })
 }
 
-/// The call of a method of `Description`: `name = argument`, or `name` for one without arguments.
+/// Returns the call of a method of `Description`: `name = argument`, or `name` if there is no
+/// argument.
 fn call(
     method: &Ident,
     meta: &ParseNestedMeta<'_>,

@@ -84,7 +84,7 @@ pub(crate) fn expand(arguments: Arguments, mut function: ItemFn) -> Result<Token
     }
     let Arguments { name, help, rest, krate: path } = arguments;
     let krate = krate(path);
-    // The body does not see the variable.
+    // The body cannot see the variable, because of its hygiene.
     let timer = Ident::new("timer", Span::mixed_site());
     let body = &function.block;
     function.block = syn::parse_quote!({
@@ -94,7 +94,7 @@ pub(crate) fn expand(arguments: Arguments, mut function: ItemFn) -> Result<Token
     Ok(quote!(#function))
 }
 
-/// Where a type names a future: `impl Future`, `BoxFuture`.
+/// Returns where a type names a future: `impl Future`, `BoxFuture`.
 fn future(tokens: TokenStream) -> Option<Span> {
     tokens.into_iter().find_map(|token| match token {
         TokenTree::Ident(ident) if ident.to_string().ends_with("Future") => Some(ident.span()),
