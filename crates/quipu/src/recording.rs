@@ -125,8 +125,8 @@ const NAP: Duration = Duration::from_micros(50);
 
 impl Registry {
     /// Records the series of the segment from now on. After a crash, even by SIGKILL, you can see
-    /// with `quipu inspect --history FILE` how it developed. By default, the recording keeps the
-    /// last minutes of up to 1,000 series (an hour of counters, about 4 minutes of busy
+    /// the history before the crash with `quipu inspect --history FILE`. By default, the recording
+    /// keeps the last minutes of up to 1,000 series (an hour of counters, about 4 minutes of busy
     /// histograms), in 4 MiB of the segment, which it takes at once.
     ///
     /// A separate thread reads the series once a second, like a scrape, so counting is not slowed

@@ -360,10 +360,9 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns the value of a sample by its name and labels, in the spelling of
-    /// [`Format::Text`](crate::exposition::Format::Text). Returns `None` if there is no such
-    /// sample. This creates no series, and reads all metrics, so you should only use it in tests.
-    /// You can pass the labels in any order.
+    /// Returns the value of a sample by its name and labels, in the spelling of [`Registry::text`].
+    /// Returns `None` if there is no such sample. This creates no series, and reads all metrics, so
+    /// you should only use it in tests. You can pass the labels in any order.
     ///
     /// ```
     /// use quipu::{CounterFamily, Description, LabelGroup, Registry};
@@ -387,7 +386,8 @@ impl Registry {
         search.value()
     }
 
-    /// Returns all metrics in [`Format::Text`](crate::exposition::Format::Text).
+    /// Returns all metrics in Prometheus' format 0.0.4, the default
+    /// [`Format`](crate::exposition::Format).
     pub fn text(&self) -> String {
         let mut out = Vec::new();
         self.scrape().append_to(&mut out);

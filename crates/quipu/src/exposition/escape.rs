@@ -10,7 +10,7 @@ use std::fmt::Write;
 use crate::error::named;
 
 /// How names are escaped that contain other characters than ASCII letters, digits, `_` and `:`. You
-/// usually get this from [`negotiate`](super::negotiate), because the scraper asks for a scheme.
+/// usually get this from [`negotiate`](fn@super::negotiate), because the scraper asks for a scheme.
 ///
 /// ```
 /// use quipu::exposition::{Escaping, Format};

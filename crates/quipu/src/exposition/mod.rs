@@ -48,7 +48,7 @@ pub use number::bound_label;
 pub use shown::{ShownNames, counter_stem, unit_of};
 
 /// The format of an encoded snapshot. You can get it from the `Accept` header of a request with
-/// [`negotiate`].
+/// [`negotiate`](fn@negotiate).
 ///
 /// ```
 /// use quipu::exposition::{Escaping, Format};

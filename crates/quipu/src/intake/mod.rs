@@ -380,8 +380,8 @@ impl Intake {
         Ok(self.table.newest_of(name).map(|entry| entry.kind.snapshot_kind()))
     }
 
-    /// Calls `act` for each family of this role, name and labels that is grouped or not. Returns
-    /// how often it returned true.
+    /// Calls `act` for each family of this role, name and labels that is grouped if `grouped` is
+    /// true, and not grouped otherwise. Returns how often `act` returned true.
     fn for_each(
         &mut self,
         role: Role,
@@ -404,9 +404,10 @@ impl Intake {
         Ok(count)
     }
 
-    /// Removes the series of these labels from the families of this name that are grouped or not.
-    /// Also removes the last totals of the sources that were followed into them, because they must
-    /// count in full in a new series. Returns the number of removed shown series.
+    /// Removes the series of these labels from the families of this name that are grouped if
+    /// `grouped` is true, and not grouped otherwise. Also removes the last totals of the sources
+    /// that were followed into them, because they must count in full in a new series. Returns the
+    /// number of removed shown series.
     fn remove_from(
         &mut self,
         name: &str,

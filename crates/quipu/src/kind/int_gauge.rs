@@ -16,7 +16,7 @@ use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Number, Value};
 
 /// An integer that you can set, raise, and lower. Adding is cheaper than for a
-/// [`Gauge`](crate::Gauge), because it needs no retries.
+/// [`Gauge`](crate::Gauge).
 ///
 /// ```
 /// let registry = quipu::Registry::new();

@@ -18,7 +18,8 @@ use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 use crate::snapshot::Number;
 
-/// A counter of numbers that are mostly whole, for example of bytes or of seconds.
+/// A counter of numbers that are mostly whole, for example in bindings of languages with one type
+/// for all numbers.
 ///
 /// ```
 /// use quipu::{Description, MixedCounter, Registry};

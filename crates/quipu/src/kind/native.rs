@@ -270,7 +270,7 @@ pub(crate) fn observe_many(
 }
 
 /// Adds `n` to a bucket, which is given by its index in `schema`. If the newest table is finer, a
-/// table of this schema is put in front of it.
+/// table of this schema is put in front.
 pub(crate) fn add(
     family: &Family,
     cells: &SeriesCells<'_>,

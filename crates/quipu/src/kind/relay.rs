@@ -10,7 +10,7 @@
 //! | 1 | the time since which the source counts, if known |
 //! | 2 | the [time of the last sample](SampleTime) |
 //! | 3.. | `n` times the last value of the source |
-//! | | `n` times the count besides: before the source's last restart, or added by others |
+//! | | `n` times the remaining count: before the source's last restart, or added by others |
 //! | | `n` times the sum of both, valid while the phase is odd |
 //! | last | the exemplars, if the family keeps them |
 //!
@@ -89,7 +89,7 @@ enum Next {
 pub(crate) enum FollowResult {
     /// It was stored, or arrived late.
     Done,
-    /// The lock is not available in time. Nothing was changed.
+    /// The lock is not available in time. The cells are unchanged.
     Locked,
     /// The total of another sender, with this start, is followed. The cells are unchanged.
     Other(u64),
@@ -112,9 +112,9 @@ pub(crate) enum Growth {
     Known,
     /// The sample arrives late, or again.
     Late,
-    /// None: the lock is not available in time.
+    /// The growth is unknown, because the lock is not available in time.
     Locked,
-    /// None: the total of another sender, with this start, is followed.
+    /// The growth is unknown, because the total of another sender, with this start, is followed.
     Other(u64),
 }
 
@@ -197,8 +197,9 @@ impl<'c> Relay<'c> {
     ) -> bool {
         let Ok(_guard) = segment.lock_registration() else { return false };
         self.complete();
-        // Another thread may have stored a later total since the turn ended: then its sender grows
-        // from that total, and this one from its last total.
+        // Another thread may have stored a later total of the previous sender since its turn ended.
+        // `last` is kept nevertheless, because the sender's place contains `last`, and its next
+        // total is compared with this place.
         self.keep(|i| last.values.get(i).copied().unwrap_or(0.0));
         // The next sender's clock may show an earlier time.
         self.cells.plain(TIME).store(0, Ordering::Relaxed);

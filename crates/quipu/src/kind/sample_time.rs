@@ -3,7 +3,7 @@
 //!
 //! The time is in nanoseconds of Unix time. Each update without a time raises it by a nanosecond,
 //! because a series that gets the same value again is not idle and must change. So a series whose
-//! samples carry no time shows a time shortly after 1970.
+//! samples carry no time stores a time shortly after 1970.
 //!
 //! The time of a sample is stored after its value. While the value is stored, the cell contains a
 //! time past the last sample. So a process can die at any point: if the sender repeats both

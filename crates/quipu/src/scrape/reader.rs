@@ -324,8 +324,8 @@ impl Reader {
     }
 
     /// Whether another family with the same label names contains other series, because each series
-    /// is in only one of them. This is true of groups, and of values that replace others
-    /// with different buckets or quantiles. Returns whether the family belongs to a group.
+    /// is in a single family. This is true of groups, and of values that replace others with
+    /// different buckets or quantiles. Returns whether the family belongs to a group.
     fn shares_labels(&self) -> Option<bool> {
         let is_relayed = matches!(self.kind, AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_));
         let is_grouped = Class::from_schema(self.family.schema()).grouped;

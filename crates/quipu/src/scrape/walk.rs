@@ -77,7 +77,8 @@ impl Walk {
         !found.is_empty()
     }
 
-    /// Restricts the walk to the families with these names, or with samples of these names.
+    /// Restricts the walk to the families with these names, or with samples of these names. You can
+    /// pass `None` for all families.
     pub fn only(&mut self, wanted: Option<Arc<[String]>>) {
         self.wanted = wanted;
     }

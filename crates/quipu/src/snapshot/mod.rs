@@ -117,7 +117,7 @@ pub struct Label<'a> {
 }
 
 impl<'a> Label<'a> {
-    /// Creates a dynamic label. You can give it values with [`Label::values`].
+    /// Creates a dynamic label. You can then set fixed values with `values`.
     pub const fn new(name: &'a str) -> Self {
         Self { name, values: None }
     }
