@@ -4,6 +4,7 @@ use std::path::Path;
 
 use quipu_process::flags;
 use quipu_process::settings::{Unusable, in_range, set};
+use quipu_process::size::Size;
 use quipu_process::time::Time;
 use quipu_segment::printable;
 
@@ -32,12 +33,12 @@ flags! {
 
         /// Maximum number of segment files and directories that are watched [default: 1000]
         #[arg(long, env = "QUIPU_SEGMENTS_COUNT", value_name = "COUNT")]
-        segments_count: usize = 1000,
+        segments_count: Size<usize> = Size(1000),
 
         /// Maximum bytes that all watched segments together can use; the largest, which do not fit,
         /// are omitted [default: 1073741824]
         #[arg(long, env = "QUIPU_SEGMENTS_BYTES", value_name = "BYTES")]
-        segments_bytes: u64 = 1 << 30,
+        segments_bytes: Size<u64> = Size(1 << 30),
     }
 }
 
@@ -65,7 +66,7 @@ impl SegmentFlags {
             labels: self.segments_labels.clone().unwrap_or_default(),
             keep: self.segments_keep.map(|keep| keep.0),
             most: in_range("segments-count", self.segments_count, 1, 1 << 20)?,
-            bytes: set(self.segments_bytes).min(1 << 40),
+            bytes: set(self.segments_bytes).0.min(1 << 40),
             record,
             own: own.to_owned(),
         })

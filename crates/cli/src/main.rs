@@ -174,8 +174,8 @@ enum MessagesCommand {
 }
 
 #[derive(Args)]
-#[command(after_help = "Times are written as 200ms, 60s, 1h 30m. The TOML file can hold every \
-    setting, under its name without the leading dashes. Flags override the environment, which \
+#[command(after_help = "Times are written as 200ms, 60s, 1h 30m; sizes and counts as 4096, 10k, \
+    1MB, 64MiB. The TOML file can hold every setting, under its name without the leading dashes. Flags override the environment, which \
     overrides the file.")]
 struct Serve {
     /// TOML file with settings
@@ -396,6 +396,8 @@ fn unusable(error: &config::Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use quipu_process::size::Size;
+
     use super::*;
 
     #[test]
@@ -432,6 +434,6 @@ mod tests {
         else {
             panic!("{words:?} is not read");
         };
-        assert_eq!(serve.flags.http.threads, Some(2));
+        assert_eq!(serve.flags.http.threads, Some(Size(2)));
     }
 }

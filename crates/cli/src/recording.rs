@@ -26,6 +26,7 @@ use quipu_commands::record;
 use quipu_commands::record::report::{Line, State, StateChange};
 use quipu_process::flags;
 use quipu_process::settings::{Switch, Unusable, in_range, set};
+use quipu_process::size::Size;
 
 flags! {
     /// The settings of the recording.
@@ -42,7 +43,7 @@ flags! {
 
         /// Maximum number of segments that are recorded [default: 100]
         #[arg(long, env = "QUIPU_SEGMENTS_RECORD_COUNT", value_name = "COUNT")]
-        segments_record_count: usize = record::DEFAULT_COUNT.into(),
+        segments_record_count: Size<usize> = Size(record::DEFAULT_COUNT.into()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use quipu_process::flags;
 use quipu_process::settings::{Unusable, in_range, set};
+use quipu_process::size::Size;
 use quipu_process::time::Time;
 use quipu_window::{BucketedOptions, BucketedWindow, KeyedOptions, KeyedWindows};
 
@@ -27,7 +28,7 @@ flags! {
         /// Maximum number of keys of POST /hit/{key}; the least recently hit are evicted first
         /// [default: 10000]
         #[arg(long, env = "QUIPU_KEYS", value_name = "COUNT")]
-        keys: usize = 10_000,
+        keys: Size<usize> = Size(10_000),
 
         /// Bucket width of each key's window [default: 1/60 of the window, or the accuracy]
         #[arg(long, env = "QUIPU_KEY_ACCURACY", value_name = "TIME")]
@@ -35,7 +36,7 @@ flags! {
 
         /// Maximum length of a key in bytes [default: 128]
         #[arg(long, env = "QUIPU_KEY_BYTES", value_name = "BYTES")]
-        key_bytes: usize = 128,
+        key_bytes: Size<usize> = Size(128),
     }
 }
 
@@ -72,7 +73,7 @@ impl WindowFlags {
         bucketed.bytes().map_err(value("span"))?;
         let key_bytes = in_range("key-bytes", self.key_bytes, 1, 4096)?;
         let keyed =
-            KeyedWindows::options(window, key_accuracy, set(self.keys)).key_bytes(key_bytes);
+            KeyedWindows::options(window, key_accuracy, set(self.keys).0).key_bytes(key_bytes);
         keyed.bytes().map_err(|error| match error {
             quipu_window::Error::NoCapacity => value("keys")(error),
             quipu_window::Error::NotMultiple { window, accuracy } => {

@@ -26,6 +26,7 @@ use all::Names;
 use findings::{Findings, Rule};
 use quipu_client::Text;
 use quipu_client::fetch::{fetch, with_path};
+use quipu_process::size::Size;
 
 /// Arguments of `quipu check metrics`.
 #[derive(Args, Clone, Debug)]
@@ -49,7 +50,7 @@ pub struct Metrics {
 
     /// How many series a family may have
     #[arg(long, value_name = "N", default_value = "1000")]
-    max_series: usize,
+    max_series: Size<usize>,
 
     /// A rule that is not applied, by its name; can be given several times
     #[arg(long, value_enum, value_name = "RULE")]
@@ -113,7 +114,7 @@ pub fn run(arguments: &Metrics) -> Result<Outcome, Error> {
             InputFormat::Openmetrics => TextFormat::OpenMetrics,
         };
     }
-    let findings = check(&text, arguments.max_series, &arguments.ignore);
+    let findings = check(&text, arguments.max_series.0, &arguments.ignore);
     let written = print(|out| report::write(&findings, arguments.format, out));
     written.map(|_| findings.outcome())
 }

@@ -27,6 +27,7 @@ use crate::look::{Source, Target};
 use crate::output::{Coverage, Error, print, warn};
 use app::{App, INTERVALS};
 use list::{FamilyKey, Place};
+use quipu_process::size::Size;
 use quipu_process::time::Time;
 use reader::Reader;
 use replay::{Replay, ReplayStart};
@@ -101,7 +102,7 @@ pub struct Top {
 
     /// The most lines of the list
     #[arg(long, value_name = "N", requires = "once")]
-    rows: Option<usize>,
+    rows: Option<Size<usize>>,
 }
 
 /// Shows metrics.
@@ -219,7 +220,7 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
 fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
     let problems = std::mem::take(&mut app.problems);
     app.fit(usize::MAX);
-    let screen = view::screen(&app, None, arguments.rows.unwrap_or(usize::MAX));
+    let screen = view::screen(&app, None, arguments.rows.map_or(usize::MAX, |rows| rows.0));
     let lines = screen.head.iter().chain(&screen.body).map(ToString::to_string);
     let mut lines = lines.filter(|line| !line.is_empty());
     let written = print(|out| lines.try_for_each(|line| writeln!(out, "{}", line.trim_end())));

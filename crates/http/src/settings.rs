@@ -5,6 +5,7 @@ use std::time::Duration;
 use quipu_process::address::with_host;
 use quipu_process::flags;
 use quipu_process::settings::{Unusable, at_least, in_range, set};
+use quipu_process::size::Size;
 use quipu_process::time::Time;
 
 use crate::{Access, Limits, Options};
@@ -36,24 +37,24 @@ flags! {
 
         /// Server threads; one serves about 100,000 requests per second [default: 1]
         #[arg(long, env = "QUIPU_THREADS", value_name = "COUNT")]
-        threads: usize = 1,
+        threads: Size<usize> = Size(1),
 
         /// Maximum number of open connections; more get 503 [default: 10000]
         #[arg(long, env = "QUIPU_CONNECTIONS", value_name = "COUNT")]
-        connections: usize = Limits::default().connections,
+        connections: Size<usize> = Size(Limits::default().connections),
 
         /// Maximum bytes of a request line and headers; longer ones get 431 or 414 [default: 16384]
         #[arg(long, env = "QUIPU_HEADER_BYTES", value_name = "BYTES")]
-        header_bytes: usize = Limits::default().header_bytes,
+        header_bytes: Size<usize> = Size(Limits::default().header_bytes),
 
         /// Maximum bytes of a request body; larger ones get 413 [default: 1048576]
         #[arg(long, env = "QUIPU_BODY_BYTES", value_name = "BYTES")]
-        body_bytes: usize = Limits::default().body_bytes,
+        body_bytes: Size<usize> = Size(Limits::default().body_bytes),
 
         /// Maximum bytes of all responses that a thread holds until clients have read them; more
         /// get 503, or end the connections of slow readers [default: 268435456]
         #[arg(long, env = "QUIPU_RESPONSE_BYTES", value_name = "BYTES")]
-        response_bytes: usize = Limits::default().response_bytes,
+        response_bytes: Size<usize> = Size(Limits::default().response_bytes),
 
         /// Time limit for a client to send a request; a slower one gets 408 [default: 10s]
         #[arg(long, env = "QUIPU_READ_TIMEOUT", value_name = "TIME")]

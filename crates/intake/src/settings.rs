@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quipu::intake::Limits;
 use quipu_process::settings::{Unusable, in_range, set};
+use quipu_process::size::Size;
 use quipu_process::time::Time;
 use quipu_process::{flags, join_flags};
 
@@ -66,39 +67,39 @@ flags! {
         /// Maximum bytes of the body of a request that brings metrics; larger ones get 413
         /// [default: 33554432]
         #[arg(long, env = "QUIPU_INPUT_BODY_BYTES", value_name = "BYTES")]
-        input_body_bytes: usize = quipu_http::Limits::default().kept_body_bytes,
+        input_body_bytes: Size<usize> = Size(quipu_http::Limits::default().kept_body_bytes),
 
         /// Maximum bytes of the state file for metrics that come in. A file keeps the limit that it
         /// was created with [default: 1073741824]
         #[arg(long, env = "QUIPU_INPUT_BYTES", value_name = "BYTES")]
-        input_bytes: u64 = 1 << 30,
+        input_bytes: Size<u64> = Size(1 << 30),
 
         /// Maximum number of series that come in [default: 1000000]
         #[arg(long, env = "QUIPU_SERIES", value_name = "COUNT")]
-        series: u64 = Limits::default().series,
+        series: Size<u64> = Size(Limits::default().series),
 
         /// Maximum number of series that one source may make while the daemon runs: an address, or
         /// a job of pushes and OTLP [default: none]
         #[arg(long, env = "QUIPU_SERIES_PER_SOURCE", value_name = "COUNT")]
-        series_per_source: u64,
+        series_per_source: Size<u64>,
 
         /// Maximum number of samples a second that come in [default: none]
         #[arg(long, env = "QUIPU_SAMPLE_RATE", value_name = "COUNT")]
-        sample_rate: NonZeroU64,
+        sample_rate: Size<NonZeroU64>,
 
         /// Maximum number of samples a second that one source may bring: an address [default: none]
         #[arg(long, env = "QUIPU_SAMPLE_RATE_PER_SOURCE", value_name = "COUNT")]
-        sample_rate_per_source: NonZeroU64,
+        sample_rate_per_source: Size<NonZeroU64>,
 
         /// Maximum number of families that come in: sets of label names and types under all names
         /// [default: 20000]
         #[arg(long, env = "QUIPU_FAMILIES", value_name = "COUNT")]
-        families: u64 = Limits::default().families,
+        families: Size<u64> = Size(Limits::default().families),
 
         /// Maximum number of families that one source may make while the daemon runs, so that
         /// others find room [default: three quarters of --families]
         #[arg(long, env = "QUIPU_FAMILIES_PER_SOURCE", value_name = "COUNT")]
-        families_per_source: u64,
+        families_per_source: Size<u64>,
 
         /// Hides a series that came in and was not updated for this time. A counter that comes back
         /// continues from its last total [default: none]
@@ -131,7 +132,7 @@ pub struct CommonOptions {
 impl CommonFlags {
     /// Returns the maximum size of received metrics in the state file, in bytes.
     pub fn bytes(&self) -> u64 {
-        set(self.input_bytes).clamp(1 << 20, 1 << 39)
+        set(self.input_bytes).0.clamp(1 << 20, 1 << 39)
     }
 
     /// Returns the maximum size of a body with metrics, in bytes.
@@ -145,12 +146,15 @@ impl CommonFlags {
     /// Returns the limits on received metrics. Metrics with the `reserved` prefix are the daemon's
     /// own.
     pub fn limits(&mut self, reserved: &'static str) -> Limits {
-        let families = set(self.families);
+        let Size(families) = set(self.families);
         Limits {
-            series: set(self.series),
-            series_per_source: self.series_per_source.unwrap_or(u64::MAX),
+            series: set(self.series).0,
+            series_per_source: self.series_per_source.map_or(u64::MAX, |series| series.0),
             families,
-            families_per_source: *self.families_per_source.get_or_insert(families - families / 4),
+            families_per_source: self
+                .families_per_source
+                .get_or_insert(Size(families - families / 4))
+                .0,
             reserved: Some(reserved),
             bytes_for_series: self.bytes() / 4,
             ..Limits::default()
@@ -163,7 +167,8 @@ impl CommonFlags {
     /// Fails for a number out of its bounds.
     pub fn resolve(&self) -> Result<CommonOptions, Unusable> {
         Ok(CommonOptions {
-            sample_rates: [self.sample_rate, self.sample_rate_per_source],
+            sample_rates: [self.sample_rate, self.sample_rate_per_source]
+                .map(|rate| rate.map(|Size(rate)| rate)),
             expiry: self.expiry.map(|expiry| expiry.0),
             body_bytes: self.body_bytes()?,
         })

@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use serde::de::{Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::size::Size;
 use crate::time::Time;
 
 #[doc(hidden)]
@@ -187,11 +188,11 @@ pub fn at_least(
 /// When the number is out of bounds.
 pub fn in_range(
     flag: &'static str,
-    value: Option<usize>,
+    value: Option<Size<usize>>,
     least: usize,
     most: usize,
 ) -> Result<usize, Unusable> {
-    let value = set(value);
+    let Size(value) = set(value);
     if !(least..=most).contains(&value) {
         let reason = format!("{value} is out of range; give {least} to {most}");
         return Err(Unusable::new(flag, reason));

@@ -8,6 +8,7 @@ use quipu_client::header_text::check_credentials;
 use quipu_client::url_text::{self, UrlText};
 use quipu_process::flags;
 use quipu_process::settings::{Unusable, at_least, in_range, set};
+use quipu_process::size::Size;
 use quipu_process::time::Time;
 use quipu_segment::printable;
 
@@ -41,12 +42,12 @@ flags! {
         /// Maximum bytes of what a target exposes, expanded; the scrape of a larger one fails
         /// [default: 67108864]
         #[arg(long, env = "QUIPU_SCRAPE_BODY_BYTES", value_name = "BYTES")]
-        scrape_body_bytes: u64 = 64 << 20,
+        scrape_body_bytes: Size<u64> = Size(64 << 20),
 
         /// Maximum number of samples that a target exposes; the scrape of more fails [default:
         /// 500000]
         #[arg(long, env = "QUIPU_SCRAPE_SAMPLES", value_name = "COUNT")]
-        scrape_samples: usize = 500_000,
+        scrape_samples: Size<usize> = Size(500_000),
 
         /// File with the bearer token for the targets of the job, or for all targets without a more
         /// specific file; may be given several times [default: none]
@@ -119,7 +120,7 @@ impl TargetFlags {
             targets,
             interval,
             timeout,
-            body_bytes: set(self.scrape_body_bytes).clamp(1, 1 << 31),
+            body_bytes: set(self.scrape_body_bytes).0.clamp(1, 1 << 31),
             samples: in_range("scrape-samples", self.scrape_samples, 1, 1 << 26)?,
         })
     }

@@ -83,6 +83,36 @@ fn values_with_commas_stay_whole() {
 }
 
 #[test]
+fn sizes_and_counts_have_units_and_are_printed_exactly() {
+    let toml = "body-bytes = \"1.5MiB\"\nkeys = \"20k\"\nsample-rate = \"1k\"\nseries = 7";
+    let line = ["quipu", "--header-bytes", "8KiB", "--connections", "1k"];
+    let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
+    let settings = Settings::resolve(flags.or(Flags::from_settings(toml).unwrap())).unwrap();
+    let shown = settings.to_toml().unwrap();
+    for part in [
+        "body-bytes = 1572864",
+        "keys = 20000",
+        "sample-rate = 1000",
+        "series = 7",
+        "header-bytes = 8192",
+        "connections = 1000",
+    ] {
+        assert!(shown.contains(&format!("{part}\n")), "{part} in {shown}");
+    }
+    for argument in Line::command().get_arguments() {
+        let is_size = argument.get_value_names().is_some_and(|names| {
+            names.iter().any(|name| ["BYTES", "COUNT", "RATE"].contains(&name.as_str()))
+        });
+        if is_size {
+            let flag = format!("--{}", argument.get_long().unwrap());
+            let parse = |text| Line::command().try_get_matches_from(["quipu", &flag, text]);
+            let error = parse("many").unwrap_err().to_string();
+            assert!(error.contains("such as 4096, 10k, 1MB or 64MiB"), "{flag}: {error}");
+        }
+    }
+}
+
+#[test]
 fn senseless_values_name_the_flag_and_the_way_out() {
     for (toml, flag, way) in [
         ("window = \"0s\"", "--window", "at least a nanosecond"),
@@ -167,6 +197,9 @@ fn a_file_with_an_unknown_setting_is_refused() {
         ("windw = \"60s\"", "did you mean `window`?"),
         ("window = 60", "expected a time in quotes, such as \"60s\""),
         ("window = \"60 parsecs\"", "such as 200ms"),
+        ("keys = \"many\"", "such as 4096, 10k, 1MB or 64MiB"),
+        ("keys = true", "such as \"10k\" or \"64MiB\""),
+        ("keys = -1", "-1 is negative"),
         ("statsd = [\"localhost:9125\"]", "udp://HOST:PORT"),
         ("graphite = [\"localhost:2003\"]", "tcp://HOST:PORT"),
         ("window", "quipu.toml"),

@@ -30,6 +30,7 @@ use signal_hook::{flag, iterator};
 use crate::output::Error;
 use files::{Files, Finder};
 use quipu_process::signals::exit_at_second;
+use quipu_process::size::parse_in;
 use quipu_process::time::Time;
 use report::Reporter;
 use rounds::{Event, Rounds};
@@ -57,21 +58,21 @@ pub struct Record {
     /// limit and its disk have left
     #[arg(
         long, value_name = "BYTES", default_value_t = 4 << 20,
-        value_parser = clap::value_parser!(u64).range(LEAST_BYTES..=64 << 20),
+        value_parser = |text: &str| parse_in::<u64>(text, LEAST_BYTES..=64 << 20),
     )]
     bytes: u64,
 
     /// Maximum number of series that are recorded of a segment
     #[arg(
         long, value_name = "COUNT", default_value_t = 1000,
-        value_parser = clap::value_parser!(u16).range(1..=16_384),
+        value_parser = |text: &str| parse_in::<u16>(text, 1..=16_384),
     )]
     series: u16,
 
     /// Maximum number of segments that are recorded at a time
     #[arg(
         long, value_name = "COUNT", default_value_t = DEFAULT_COUNT,
-        value_parser = clap::value_parser!(u16).range(1..=MOST_COUNT as i64),
+        value_parser = |text: &str| parse_in::<u16>(text, 1..=MOST_COUNT.into()),
     )]
     count: u16,
 

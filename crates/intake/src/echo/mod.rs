@@ -9,6 +9,7 @@ use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Result};
 use quipu_http::Request;
 use quipu_process::flags;
 use quipu_process::settings::{Unusable, in_range};
+use quipu_process::size::Size;
 
 /// A request with lines.
 pub(super) struct EchoRequest(LineBuffer);
@@ -35,7 +36,7 @@ flags! {
     pub struct EchoFlags {
         /// Maximum bytes of a line [default: 1024]
         #[arg(long, value_name = "BYTES")]
-        echo_line_bytes: usize = 1 << 10,
+        echo_line_bytes: Size<usize> = Size(1 << 10),
     }
 }
 

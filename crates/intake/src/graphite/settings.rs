@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use quipu_process::flags;
 use quipu_process::settings::Unusable;
+use quipu_process::size::Size;
 
 use crate::listeners::{Address, Options, receive_buffer};
 
@@ -24,7 +25,7 @@ flags! {
 
         /// Receive buffer of UDP listeners for Graphite to ask the kernel for [default: 4194304]
         #[arg(long, env = "QUIPU_GRAPHITE_RECEIVE_BUFFER", value_name = "BYTES")]
-        graphite_receive_buffer: usize = 4 << 20,
+        graphite_receive_buffer: Size<usize> = Size(4 << 20),
     }
 }
 

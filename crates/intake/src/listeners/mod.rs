@@ -25,6 +25,7 @@ use std::thread::{self, JoinHandle};
 use quipu::intake::Intake;
 use quipu::{Registry, Scope};
 use quipu_process::settings::{Unusable, in_range};
+use quipu_process::size::Size;
 use tracing::error;
 
 pub use address::Address;
@@ -77,7 +78,10 @@ impl Options {
 ///
 /// # Errors
 /// Fails for a number out of its bounds.
-pub(crate) fn receive_buffer(flag: &'static str, bytes: Option<usize>) -> Result<usize, Unusable> {
+pub(crate) fn receive_buffer(
+    flag: &'static str,
+    bytes: Option<Size<usize>>,
+) -> Result<usize, Unusable> {
     in_range(flag, bytes, 4096, 1 << 30)
 }
 

@@ -2,6 +2,7 @@
 
 use quipu_process::flags;
 use quipu_process::settings::{Switch, Unusable, in_range, set};
+use quipu_process::size::Size;
 use quipu_process::time::Time;
 
 use super::options::{Gauges, Mode, Settings};
@@ -33,7 +34,7 @@ flags! {
 
         /// Maximum number of groups of pushed metrics; pushes to more get 429 [default: 100000]
         #[arg(long, env = "QUIPU_PUSH_GROUPS", value_name = "COUNT")]
-        push_groups: usize = 100_000,
+        push_groups: Size<usize> = Size(100_000),
 
         /// Default effect of a push on its group: replace it as in Pushgateway, or add to it
         /// [default: replace]

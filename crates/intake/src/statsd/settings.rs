@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use quipu_process::flags;
 use quipu_process::settings::{Switch, Unusable, set};
+use quipu_process::size::Size;
 
 use crate::listeners::{Address, Options, receive_buffer};
 
@@ -31,7 +32,7 @@ flags! {
 
         /// Receive buffer of UDP listeners for StatsD to ask the kernel for [default: 4194304]
         #[arg(long, env = "QUIPU_STATSD_RECEIVE_BUFFER", value_name = "BYTES")]
-        statsd_receive_buffer: usize = 4 << 20,
+        statsd_receive_buffer: Size<usize> = Size(4 << 20),
     }
 }
 

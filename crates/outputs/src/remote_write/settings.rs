@@ -8,6 +8,7 @@ use quipu_client::header_text::{self, HeaderFlags, HeaderText};
 use quipu_client::url_text::UrlText;
 use quipu_process::flags;
 use quipu_process::settings::{Switch, Unusable, at_least, set};
+use quipu_process::size::Size;
 use quipu_process::time::Time;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +50,7 @@ flags! {
         /// Maximum bytes of the queue of each receiver on the disk; the oldest requests make room
         /// [default: 536870912]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE_BYTES", value_name = "BYTES")]
-        remote_write_queue_bytes: u64 = 512 << 20,
+        remote_write_queue_bytes: Size<u64> = Size(512 << 20),
 
         /// Directory of the queues on the disk [default: next to the state file, such as
         /// state.quipu.queue]
@@ -67,7 +68,7 @@ flags! {
         /// How many requests are sent to a receiver at once, 1 to 64: the series are divided into
         /// this number of shards [default: 1]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_SHARDS", value_name = "COUNT")]
-        remote_write_shards: u8 = 1,
+        remote_write_shards: Size<u8> = Size(1),
 
         /// How requests of remote write are compressed: zstd takes a fraction of the bytes, but
         /// only VictoriaMetrics and other daemons take it [default: snappy]
@@ -134,12 +135,12 @@ impl RemoteWriteFlags {
             basic: ("remote-write-basic-file", self.remote_write_basic_file.as_ref()),
         };
         let headers = headers.resolve()?;
-        let shards = set(self.remote_write_shards);
+        let Size(shards) = set(self.remote_write_shards);
         if !(1..=MAX_SHARDS).contains(&shards) {
             let reason = format!("{shards} is out of range; give 1 to {MAX_SHARDS}");
             return Err(Unusable::new("remote-write-shards", reason));
         }
-        let bytes = set(self.remote_write_queue_bytes);
+        let Size(bytes) = set(self.remote_write_queue_bytes);
         if bytes < MIN_QUEUE_BYTES {
             let reason = format!("{bytes} is too little; give at least {MIN_QUEUE_BYTES}");
             return Err(Unusable::new("remote-write-queue-bytes", reason));
