@@ -160,6 +160,16 @@ impl About {
             Self::Series => "series",
         }
     }
+
+    /// Returns the subject in words, for the log.
+    pub(crate) fn subject(self) -> &'static str {
+        match self {
+            Self::Type => "metric types",
+            Self::Help => "help of a metric",
+            Self::Samples => "names of samples",
+            Self::Series => "values of a series",
+        }
+    }
 }
 
 /// The numbers of file series and of target series that were omitted when all families were last

@@ -221,7 +221,7 @@ impl Files {
         for (path, reason) in self.watcher.new_faults(look) {
             let path = printable(path);
             if reason == places::NOT_THERE {
-                info!(%path, "a place is not there: it is looked for every 5 seconds");
+                info!(%path, "a path does not exist yet; checking every 5s");
             } else {
                 warn!(%path, what = %reason, "a place cannot be watched");
             }

@@ -438,7 +438,7 @@ impl Source {
 const LEAST_TEXT: u64 = 1 << 30;
 const TEXTS: u64 = 4;
 
-const EMPTY: &str = "it has 0 bytes, so it was cut";
+const EMPTY: &str = "truncated: it has 0 bytes";
 const TOO_LARGE: &str = "it has more bytes in use than --segments-bytes, which are for all files";
 const TOO_MUCH_TEXT: &str = "as text, its series are longer than --segments-bytes and than 1 GiB; \
                              see whether many of them share a long value of a label";

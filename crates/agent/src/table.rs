@@ -315,7 +315,8 @@ impl Table {
                 first = %printable(first),
                 second = %printable(second),
                 result = conflict.result(),
-                "metrics of several sources contradict each other"
+                "conflicting {}",
+                about.subject()
             );
         }
     }

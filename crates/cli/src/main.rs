@@ -339,7 +339,11 @@ fn serve(arguments: &Serve) -> ExitCode {
     match serve::run(&settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(%error, "the daemon exits");
+            let phase = match error {
+                serve::Error::Serving(_) | serve::Error::Sync(_) => "shutdown",
+                _ => "startup",
+            };
+            tracing::error!("{phase} failed: {error}");
             ExitCode::FAILURE
         }
     }

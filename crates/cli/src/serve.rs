@@ -35,8 +35,10 @@ use quipu_translate::rules::{self, Rules};
 pub enum Error {
     /// The state cannot be opened.
     State(state::Error),
-    /// The server cannot listen or run.
+    /// The server cannot listen, or cannot start.
     Http(http::Error),
+    /// The server failed while it ran.
+    Serving(http::Error),
     /// Lines of StatsD or Graphite cannot be received.
     Listeners(listeners::Error),
     /// The rules cannot be used.
@@ -193,7 +195,7 @@ fn close(state: &State, served: Result<http::ShutdownReport, http::Error>) -> Re
     {
         warn!(connections = report.cut, "cut connections that did not end in time");
     }
-    served.map_err(Error::Http)?;
+    served.map_err(Error::Serving)?;
     closed.map_err(Error::Sync)
 }
 
@@ -352,7 +354,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::State(error) => write!(f, "{error}"),
-            Self::Http(error) => write!(f, "{error}"),
+            Self::Http(error) | Self::Serving(error) => write!(f, "{error}"),
             Self::Listeners(error) => write!(f, "{error}"),
             Self::Rules(error) => write!(f, "{error}"),
             Self::Outputs(error) => write!(f, "{error}"),

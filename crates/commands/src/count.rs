@@ -9,12 +9,14 @@ mod series_name;
 mod timed;
 
 use std::ffi::OsString;
+use std::fs::TryLockError;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quipu::Registry;
-use quipu::intake::{Buckets, Change, Intake, Limits, Metric, Shape};
+use quipu::intake::{Buckets, Change, Intake, Limits, Metric, Rejection, Shape};
+use quipu_segment::inspect::{Inspection, is_open, open_regular};
 use quipu_segment::{Options, printable};
 
 use crate::output::{Error, print, warn};
@@ -224,6 +226,13 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
              out"
         )));
     }
+    if is_state_in_use(file) {
+        return Err(Error::new(format_args!(
+            "{}: this is the state of a running daemon, which shares it with no process: push to \
+             the daemon instead (quipu push), or name another file",
+            printable(file)
+        )));
+    }
     let segment = Options::new().shared().mode(*mode).open_or_create(file);
     let registry = Registry::from_segment(segment.map_err(Error::new)?);
     // Even after a refusal, the file should not look like after a killed command.
@@ -231,7 +240,18 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
     let fail = |error: quipu::Error| Error::new(format_args!("{}: {error}", printable(file)));
     let metric = Metric { help: help_text, unit, ..Metric::new(name) };
     let mut intake = Intake::new(&registry, Limits::default()).map_err(fail)?;
-    if !intake.change(metric, &series.labels(), change).map_err(fail)? {
+    let changed = intake.change(metric, &series.labels(), change).map_err(|error| {
+        let is_new = error.to_string().ends_with(&Rejection::Value.to_string());
+        match change {
+            Change::Add(n) if *n < 0.0 && is_new => Error::new(format_args!(
+                "{}: metric {name:?} is new, so it would be a counter, which only grows: add a \
+                 positive number, or create a gauge with quipu set",
+                printable(file)
+            )),
+            _ => fail(error),
+        }
+    });
+    if !changed? {
         warn(&format_args!(
             "{}: metric {name:?}: counted in its overflow series, since it has all the series that \
              its application allows",
@@ -240,6 +260,24 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
     }
     Ok(registry)
 }
+
+/// Returns whether a daemon has locked the file, which is its state. Otherwise, opening the file
+/// would wait for the lock.
+fn is_state_in_use(file: &Path) -> bool {
+    let Ok(opened) = open_regular(file) else { return false };
+    // An opener that fails because of this lock tries again.
+    if !matches!(opened.try_lock_shared(), Err(TryLockError::WouldBlock))
+        || is_open(&opened) != Some(true)
+    {
+        return false;
+    }
+    let Ok(inspection) = Inspection::of_file(file) else { return false };
+    let records = &inspection.report().records;
+    RECORDS_OF_STATE.iter().all(|name| records.iter().any(|record| record.name == *name))
+}
+
+/// The names of the records for the windows in the state of a daemon.
+const RECORDS_OF_STATE: [&str; 2] = ["requests", "keys"];
 
 /// Parses a number. A whole number must be exact as a float.
 fn number(text: &str) -> Result<f64, String> {

@@ -207,8 +207,8 @@ impl Outputs {
         let rejected = Description::new("points_rejected", help).labels(["receiver"]);
         let rejected: CounterFamily<[&'static str; 1]> = scope.register(rejected)?;
         let failing = match options.temporality {
-            Temporality::Cumulative => "OTLP fails; it gets the current totals later",
-            Temporality::Delta => "OTLP fails; it gets the increments of the meantime later",
+            Temporality::Cumulative => "OTLP export failed; will resend the current totals",
+            Temporality::Delta => "OTLP export failed; will send these increments later",
         };
         for receiver in &options.receivers {
             let name = receiver.name();

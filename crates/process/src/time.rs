@@ -39,6 +39,12 @@ impl Visitor<'_> for InQuotes {
         f.write_str("a time in quotes, such as \"60s\"")
     }
 
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Time, E> {
+        Err(E::custom(format_args!(
+            "{number} has no unit: write \"{number}s\" for seconds, in quotes"
+        )))
+    }
+
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
         text.parse().map_err(|error| E::custom(format_args!("{text:?}: {error}")))
     }

@@ -223,16 +223,18 @@ impl fmt::Display for ErrorKind {
                  it was left untouched: name another file, or move this one away"
             ),
             ErrorKind::TooShort { length, expected } => {
-                write_length(f, *length, *expected, "it was cut")
+                write!(f, "truncated: {length} of {expected} bytes; {RESTORE}")
             }
             ErrorKind::Cut { length, expected } => write!(
                 f,
                 "it was cut to {length} bytes while it was in use, from {expected} or more; \
                  restart all processes that have it open before they touch what is gone (SIGBUS)"
             ),
-            ErrorKind::TooLong { length, expected } => {
-                write_length(f, *length, *expected, "something was appended")
-            }
+            ErrorKind::TooLong { length, expected } => write!(
+                f,
+                "it has {length} bytes where {expected} are expected, so something was appended; \
+                 {RESTORE}"
+            ),
             ErrorKind::Version { found } => write!(
                 f,
                 "it has layout version {found} and this program reads only version {}; it was left \
@@ -304,10 +306,6 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Io(error) => write!(f, "{error}"),
         }
     }
-}
-
-fn write_length(f: &mut fmt::Formatter<'_>, length: u64, expected: u64, why: &str) -> fmt::Result {
-    write!(f, "it has {length} bytes where {expected} are expected, so {why}; {RESTORE}")
 }
 
 /// The way out if the content of a file is wrong.

@@ -11,10 +11,18 @@ use super::Flags;
 pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> bool) -> String {
     let Some(span) = error.span() else { return shown(error.message()) };
     let location = Location::find(text, &span);
-    if is_single(location.line).is_some_and(is_harmless) {
+    if is_single(location.line).is_some_and(&is_harmless) {
         return error.to_string().trim_end().to_owned();
     }
-    let Location { number, column, .. } = location;
+    let Location { number, column, line } = location;
+    if is_misspelled(line, is_harmless) {
+        let space = " ".repeat(number.to_string().len());
+        let message = shown(error.message());
+        return format!(
+            "TOML parse error at line {number}, column {column}\n{space} |\n{number} | {line}\n\
+             {space} |\n{message}"
+        );
+    }
     format!(
         "TOML parse error at line {number}, column {column}, which is not shown, as it may have a \
          secret: {}",
@@ -62,6 +70,14 @@ fn distance(one: &str, other: &str) -> usize {
         }
     }
     row[other.len()]
+}
+
+/// Returns whether a line sets only a misspelled setting whose value is never secret. The value
+/// must not look like a URL or a header field, because the user could have meant a setting of this
+/// kind.
+fn is_misspelled(line: &str, is_harmless: impl Fn(&str) -> bool) -> bool {
+    let is_plain = !line.contains([':', '/', '[', '{']);
+    is_plain && is_single(line).and_then(closest).is_some_and(|name| is_harmless(&name))
 }
 
 /// Returns the name that a line sets, if the rest of the line is a value that looks harmless.

@@ -245,7 +245,7 @@ fn a_place_that_is_not_there_yet_is_no_warning() {
     let home = Home::new();
     let missing = home.path("run");
     let daemon = home.start(&["--segments", missing.to_str().unwrap(), "--segments", "~/x"]);
-    let line = daemon.wait_for("a place is not there: it is looked for every 5 seconds");
+    let line = daemon.wait_for("a path does not exist yet; checking every 5s");
     assert_eq!(line["level"], "INFO");
     let line = daemon.wait_for("--segments: ~/x begins with ~, which only a shell expands");
     assert_eq!(line["level"], "WARN");
@@ -292,7 +292,7 @@ fn contradictions_are_kept_apart_and_counted() {
     let text = exposition(&daemon);
     assert!(!text.contains("size{") && text.contains("size_total{segment=\"a\"} 3"), "{text}");
     assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"type\"}"), 1.0);
-    let event = daemon.wait_for("metrics of several sources contradict each other");
+    let event = daemon.wait_for("conflicting metric types");
     let of = ["name", "about", "first", "second"].map(|field| event[field].as_str().unwrap());
     assert_eq!(of, ["size", "type", "a", "b"]);
     let result = event["result"].as_str().unwrap();

@@ -113,7 +113,7 @@ fn requests_have_the_fields_of_flags_and_files() {
     );
     // If the file is invalid, its name is logged. A valid replacement is used.
     replace(&path, "Api-Key: swordfish-4\nswordfish-5\n");
-    for message in ["remote write fails", "OTLP fails"] {
+    for message in ["remote write fails", "OTLP export failed"] {
         let event = daemon.wait_for(message);
         let error = event["error"].as_str().unwrap();
         assert!(error.contains("line 2 of ") && error.contains("no colon"), "{error}");

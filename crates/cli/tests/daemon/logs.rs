@@ -39,7 +39,9 @@ fn a_start_that_fails_is_json_too() {
     assert_eq!(ended.status.code(), Some(1));
     let event: Value = serde_json::from_str(&ended.stderr).unwrap();
     assert_eq!(event["level"], "ERROR");
-    assert!(event["error"].as_str().unwrap().contains("missing/state.quipu"), "{event}");
+    let message = event["message"].as_str().unwrap();
+    assert!(message.starts_with("startup failed: "), "{event}");
+    assert!(message.contains("missing/state.quipu"), "{event}");
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn levels_and_formats_of_the_log_are_honoured() {
     // This format contains no escape sequences, wherever it is written.
     let listen = ["--listen", "127.0.0.1:0"];
     let ended = home.run(&[&listen[..], &["--state", "missing/state.quipu"]].concat());
-    assert!(ended.stderr.contains(" ERROR the daemon exits error=cannot use the state"));
+    assert!(ended.stderr.contains(" ERROR startup failed: cannot use the state"));
     assert!(!ended.stderr.contains('\u{1b}'), "{:?}", ended.stderr);
 }
 

@@ -426,7 +426,7 @@ fn a_request_is_repeated_unchanged() {
     let retried = format!("quipu_otlp_output_points_retried_total{{{}}}", receiver.label());
     assert!(daemon.sample(&retried) > 0.0);
     // Only the change is logged, not each attempt.
-    assert_eq!(count(&daemon, "OTLP fails"), 1);
+    assert_eq!(count(&daemon, "OTLP export failed"), 1);
 }
 
 #[test]
@@ -618,7 +618,7 @@ fn another_daemon_has_the_same_totals_over_kills_and_outages() {
         // The receiver is killed, and its state is kept.
         taker.kill();
         import(&daemon, 7);
-        daemon.wait_for("OTLP fails");
+        daemon.wait_for("OTLP export failed");
         add(&daemon);
         taker = receiver();
         same(&daemon, &taker);
@@ -626,13 +626,13 @@ fn another_daemon_has_the_same_totals_over_kills_and_outages() {
         taker.kill();
         add(&daemon);
         add_of_programs(&daemon);
-        let failed = || count(&daemon, "OTLP fails") == 2;
+        let failed = || count(&daemon, "OTLP export failed") == 2;
         wait_until("another failure", failed);
         daemon.kill();
         daemon = sender();
         add(&daemon);
         import(&daemon, 9);
-        daemon.wait_for("OTLP fails");
+        daemon.wait_for("OTLP export failed");
         taker = receiver();
         same(&daemon, &taker);
         // Both stop in order.

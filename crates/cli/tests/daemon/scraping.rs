@@ -309,7 +309,7 @@ fn targets_whose_types_differ_are_shown_side_by_side() {
     assert!(!shown.contains_key(&format!("h{{{}}}", own[1])), "{shown:#?}");
     let conflicts = shown["quipu_scrape_target_conflicts{about=\"type\"}"];
     assert!(conflicts >= 1.0, "{shown:#?}");
-    daemon.wait_for("metrics of several sources contradict each other");
+    daemon.wait_for("conflicting metric types");
     expect_valid(&daemon);
     daemon.stop();
 }

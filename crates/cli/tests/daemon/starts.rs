@@ -101,7 +101,7 @@ fn files_of_settings_that_cannot_be_used_end_with_2() {
         (b"window 60s", &["line 1"]),
         (b"window = \"60s\"\nwindw = \"60s\"", &["line 2", "unknown field `windw`", "`window`"]),
         (b"[serve]\nwindow = \"60s\"", &["unknown field `serve`"]),
-        (b"window = 60", &["line 1", "invalid type: integer `60`"]),
+        (b"window = 60", &["line 1", "60 has no unit: write \"60s\""]),
         (b"window = \"soon\"", &["\"soon\"", "such as 200ms, 60s, or 1h 30m"]),
         (b"window = \"1s\"\nwindow = \"2s\"", &["line 2", "duplicate key"]),
         (b"keys = -1", &["-1"]),

@@ -53,6 +53,24 @@ fn a_file_that_is_removed_or_replaced_is_noticed() {
 }
 
 #[test]
+fn a_shell_cannot_count_in_the_state_of_a_running_daemon() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let inc = || {
+        let mut command = home.command();
+        command.args(["inc", "--file", "state.quipu", "jobs_total"]);
+        home.finish(command)
+    };
+    let ended = inc();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    for part in ["the state of a running daemon", "quipu push"] {
+        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    }
+    daemon.stop();
+    assert!(inc().status.success());
+}
+
+#[test]
 fn a_file_that_is_cut_ends_the_daemon() {
     let home = Home::new();
     let daemon = home.start(&["--checkpoint", "10ms"]);
@@ -212,13 +230,9 @@ fn flaws() -> [Flaw; 8] {
         is_damage: true,
     };
     [
-        damage("empty", |bytes| bytes.clear(), "it has 0 bytes where 256 are expected"),
-        damage("cut in its header", |bytes| bytes.truncate(100), "it has 100 bytes where 256"),
-        damage(
-            "cut in half",
-            |bytes| bytes.truncate(bytes.len() / 2),
-            "are expected, so it was cut",
-        ),
+        damage("empty", |bytes| bytes.clear(), "truncated: 0 of 256 bytes"),
+        damage("cut in its header", |bytes| bytes.truncate(100), "truncated: 100 of 256 bytes"),
+        damage("cut in half", |bytes| bytes.truncate(bytes.len() / 2), "truncated: "),
         damage("appended to", |bytes| bytes.push(b'!'), "so something was appended"),
         damage(
             "another bit in its header",

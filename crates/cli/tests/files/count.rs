@@ -208,7 +208,7 @@ fn errors_name_the_existing_metric_and_the_way_out() {
         ),
         (&["observe", "level{b=\"1\"}", "1"], &["is a gauge", "set it"]),
         (&["observe", "--buckets", "2", "rows{a=\"1\"}", "1"], &["other buckets"]),
-        (&["inc", "fresh", "-1"], &["\"fresh\"", "negative"]),
+        (&["inc", "fresh", "-1"], &["\"fresh\"", "only grows", "quipu set"]),
         (&["set", "--unit", "bytes", "free", "1"], &["use free_bytes"]),
     ] {
         home.refuse(arguments, 1, parts);

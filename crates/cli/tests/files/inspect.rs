@@ -459,7 +459,7 @@ fn the_history_is_shown_in_all_forms() {
     for part in [
         "1m 29s in 30 ticks",
         "\n  interval  1s",
-        "which lives",
+        "token 1, a running process",
         "\ngaps\n  2023-11-14T22:13:39Z  to  2023-11-14T22:14:40Z  1m 1s",
         "jobs_total{queue=\"mail <&>\"} /s",
         "took_sum (mean)",

@@ -117,7 +117,7 @@ fn the_last_seconds_before_a_kill_are_recorded() {
     let writer = history(&home, "app.quipu").unwrap()["writer"].clone();
     assert_eq!(writer["alive"], true, "{writer}");
     program.kill();
-    recorder.wait_for("app.quipu: recorded until now: no process has it open\n");
+    recorder.wait_for("app.quipu: recording stopped: no process has it open any more\n");
     let recorded = history(&home, "app.quipu").unwrap();
     for queue in ["mail", "shell", "late"] {
         let name = format!("jobs_total{{queue=\"{queue}\"}}");
@@ -174,7 +174,7 @@ fn a_program_that_records_itself_leads() {
     program.does("count mail");
     wait_for_ticks(&home, "app.quipu", 2);
     program.does("record");
-    recorder.wait_for("app.quipu: recorded until now: its program records it itself\n");
+    recorder.wait_for("app.quipu: recording stopped: its program records it itself\n");
     program.does("count mail");
     wait_for_ticks(&home, "app.quipu", 2);
     let recorded = history(&home, "app.quipu").unwrap();
@@ -265,12 +265,12 @@ fn a_file_that_is_cut_or_removed_ends_only_its_own_recording() {
     }
     // The program itself does not write to this file any more.
     File::options().write(true).open(file("a.quipu")).unwrap().set_len(0).unwrap();
-    recorder.wait_for("a.quipu: recorded until now: it was cut");
+    recorder.wait_for("a.quipu: recording stopped: it was cut");
     fs::remove_file(file("b.quipu")).unwrap();
-    recorder.wait_for("b.quipu: recorded until now: it was removed or replaced\n");
+    recorder.wait_for("b.quipu: recording stopped: it was removed or replaced\n");
     wait_for_ticks(&home, "c.quipu", 2);
     programs[2].does("count mail");
-    assert!(recorder.end().matches("recorded until now").count() == 2);
+    assert!(recorder.end().matches("recording stopped").count() == 2);
 }
 
 #[test]

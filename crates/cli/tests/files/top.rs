@@ -364,10 +364,10 @@ fn a_terminal_shows_changes_and_is_restored() {
     // A truncated file, and a file of another kind.
     for bytes in [&b"quipu"[..], &fs::read(home.directory().join("elsewhere")).unwrap()[..5000]] {
         fs::write(home.file(), bytes).unwrap();
-        tmux.wait(|screen| screen.contains("damaged at byte"));
+        tmux.wait(|screen| screen.contains("truncated: "));
     }
     fs::rename(home.directory().join("elsewhere"), home.file()).unwrap();
-    tmux.wait(|screen| !screen.contains("damaged"));
+    tmux.wait(|screen| !screen.contains("truncated"));
     tmux.press(&["q"]);
     tmux.wait_for("ended with 0");
     tmux.is_as_before();
@@ -450,7 +450,7 @@ fn a_server_that_hangs_is_a_line_on_the_screen() {
     };
     // The server hangs, but keys still work.
     let hanging = accept();
-    tmux.wait_for("nothing was read yet");
+    tmux.wait_for("waiting for the first sample");
     tmux.press(&["?"]);
     tmux.wait_for("remove the filter");
     tmux.press(&["Escape"]);

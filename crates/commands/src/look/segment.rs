@@ -42,10 +42,12 @@ pub(super) fn read(file: File, name: &Path, look: &mut Look) -> Result<(), Strin
             1 => String::new(),
             count => format!(", and {} more: see quipu inspect", count - 1),
         };
-        look.add_problem(format!(
-            "{name}: damaged at byte {}: {}{others}",
-            first.at, first.message
-        ));
+        // A truncated file ends somewhere else than at the byte that reveals it.
+        let place = match first.message.starts_with("truncated: ") {
+            true => String::new(),
+            false => format!("damaged at byte {}: ", first.at),
+        };
+        look.add_problem(format!("{name}: {place}{}{others}", first.message));
     }
     Ok(())
 }

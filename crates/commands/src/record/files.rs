@@ -176,7 +176,7 @@ impl Finder {
             let is_empty = is_first && look.sources.is_empty();
             let is_last = is_empty && self.empty.fetch_sub(1, Ordering::Relaxed) == 1;
             if is_last && !self.arguments.child {
-                warn(&"no segment is there yet: this waits for one");
+                warn(&"no segment yet; waiting for one");
             }
             is_first = false;
             for (path, reason) in self.watcher.new_faults(&look) {
@@ -351,7 +351,7 @@ fn pause(took: Duration) -> Duration {
 
 /// The reason if the reader of a file panicked.
 pub(super) const FLAW: &str = "its reader failed: report that";
-const CLOSED: &str = "no process has it open";
+pub(super) const CLOSED: &str = "no process has it open";
 
 /// Checks that the path still names the open file, and that the file was not truncated. Call this
 /// before every reading.

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::files::Files;
+use super::files::{CLOSED, Files};
 
 /// The state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -93,7 +93,10 @@ impl fmt::Display for StateChange {
         let Self { path, before, state, reason } = self;
         match (before, state) {
             (_, State::Recorded) => write!(f, "{path}: recording"),
-            (Some(State::Recorded), _) => write!(f, "{path}: recorded until now: {reason}"),
+            (Some(State::Recorded), _) if reason == CLOSED => {
+                write!(f, "{path}: recording stopped: {reason} any more")
+            }
+            (Some(State::Recorded), _) => write!(f, "{path}: recording stopped: {reason}"),
             _ => write!(f, "{path}: not recorded: {reason}"),
         }
     }

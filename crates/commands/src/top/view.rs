@@ -99,7 +99,7 @@ fn title(app: &App) -> Line<'static> {
         (None, false) => format!("every {interval}"),
     };
     let text = match app.model.looks() {
-        0 => "nothing was read yet".to_owned(),
+        0 => "waiting for the first sample".to_owned(),
         _ => {
             let families = app.model.used();
             let name = if families == 1 { "family" } else { "families" };
@@ -166,7 +166,7 @@ p, Space       pause
 +, -           look twice as often, half as often
 q              quit
 
-RATE is events a second since the look before. P50 and P99 are quantiles of what was
+RATE is events per second since the last refresh; 15/s is 15 events per second. P50 and P99 are quantiles of what was
 observed since then; in parentheses, if there was nothing, of all that was observed.";
 
 const HELP_OF_REPLAY: &str = "\

@@ -59,9 +59,9 @@ fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
         // An external recorder ends when no program keeps the file open, no matter how the programs
         // ended.
         (0, _) => "ended in good order; if from outside, maybe after its programs died".to_owned(),
-        (token, Some(true)) => format!("token {token}, which lives"),
-        (token, Some(false)) => format!("token {token}, which died"),
-        (token, None) => format!("token {token}, of which nothing is known"),
+        (token, Some(true)) => format!("token {token}, a running process"),
+        (token, Some(false)) => format!("token {token}, a process that died"),
+        (token, None) => format!("token {token}, an unknown process"),
     };
     rows.push(("writer", writer));
     if info.dropped > 0 {
