@@ -4,6 +4,7 @@
 
 mod app;
 mod hangup;
+mod json;
 mod list;
 mod model;
 mod number;
@@ -24,7 +25,7 @@ use quipu_segment::printable;
 
 use crate::count::FILE_VARIABLE;
 use crate::look::{Source, Target};
-use crate::output::{Coverage, Error, print, warn};
+use crate::output::{Coverage, Error, OutputFormat, is_colored, print, warn};
 use app::{App, INTERVALS};
 use list::{FamilyKey, Place};
 use quipu_process::size::Size;
@@ -44,6 +45,7 @@ Examples:
   quipu top /run/app.quipu
   quipu top localhost:9100
   quipu top --once --sort rate --rows 20 /run/quipu
+  quipu top --once --format json /run/app.quipu | jq '.items[] | {name, rate}'
   quipu top --once --family http_requests_total --by path 4711
   quipu top --replay /run/app.quipu
   quipu top --replay --once --at -30s /run/app.quipu
@@ -99,6 +101,14 @@ pub struct Top {
     /// Groups them by the values of this label
     #[arg(long, value_name = "LABEL", requires = "family")]
     by: Option<String>,
+
+    /// Lists the families of quipu itself as well, whose names begin with quipu_
+    #[arg(long)]
+    own: bool,
+
+    /// Format of --once
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text", requires = "once")]
+    format: OutputFormat,
 
     /// The most lines of the list
     #[arg(long, value_name = "N", requires = "once")]
@@ -186,6 +196,8 @@ fn failed(error: io::Error) -> Error {
 fn app(arguments: &Top, name: String) -> App {
     let mut app = App::new(name, arguments.interval.0);
     app.sort = arguments.sort;
+    app.has_own = arguments.own;
+    app.is_colored = is_colored();
     if !is_utf8() {
         app.levels = Levels::ASCII;
     }
@@ -220,7 +232,14 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
 fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
     let problems = std::mem::take(&mut app.problems);
     app.fit(usize::MAX);
-    let screen = view::screen(&app, None, arguments.rows.map_or(usize::MAX, |rows| rows.0));
+    let room = arguments.rows.map_or(usize::MAX, |rows| rows.0);
+    if arguments.format == OutputFormat::Json {
+        let written = print(|out| json::write(&app, &problems, room, out));
+        problems.iter().for_each(|problem| warn(problem));
+        let coverage = Coverage::part_if(!problems.is_empty());
+        return written.map(|_| End::Frame(coverage));
+    }
+    let screen = view::screen(&app, None, room);
     let lines = screen.head.iter().chain(&screen.body).map(ToString::to_string);
     let mut lines = lines.filter(|line| !line.is_empty());
     let written = print(|out| lines.try_for_each(|line| writeln!(out, "{}", line.trim_end())));

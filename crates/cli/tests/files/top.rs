@@ -206,6 +206,33 @@ fn one_frame_has_rates() {
 }
 
 #[test]
+fn one_frame_as_json_has_the_items_of_the_list() {
+    let home = Home::new();
+    let application = Application::start(&home);
+    let once = |arguments: &[&str]| -> serde_json::Value {
+        let start = ["top", "--once", "--format", "json", "--interval", "10ms", "app.quipu"];
+        serde_json::from_str(&home.succeed(&[&start[..], arguments].concat())).unwrap()
+    };
+    let frame = once(&[]);
+    assert_eq!((&frame["families"], &frame["series"]), (&3.into(), &4.into()));
+    assert_eq!(frame["problems"], serde_json::json!([]));
+    let hits = serde_json::json!({
+        "name": "hits_total", "type": "counter", "series": 2, "value": 2.0, "rate": 0.0,
+    });
+    assert_eq!(frame["items"][0], hits);
+    assert_eq!(frame["items"][1]["rate"], serde_json::Value::Null);
+    assert!(frame["items"][2]["p99"].is_number(), "{frame}");
+    let frame = once(&["--family", "hits", "--rows", "1"]);
+    let labels = serde_json::json!({"path": "/a", "code": "200"});
+    assert_eq!(
+        (&frame["items"][0]["labels"], &frame["items"][1]),
+        (&labels, &serde_json::Value::Null)
+    );
+    home.refuse(&["top", "--format", "json", "app.quipu"], 2, &["--once"]);
+    drop(application);
+}
+
+#[test]
 fn a_directory_is_shown_like_in_the_daemon() {
     let home = Home::new();
     let path = |name: &str| home.directory().join(name);

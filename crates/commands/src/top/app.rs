@@ -44,6 +44,9 @@ pub(super) struct App {
     pub(super) is_paused: bool,
     pub(super) is_help: bool,
     pub(super) levels: Levels,
+    /// Whether the families of quipu itself are listed.
+    pub(super) has_own: bool,
+    pub(super) is_colored: bool,
     /// The moment of a recording, if one is shown.
     pub(super) replay: Option<Playback>,
     /// The signal that ends the program; 0 if there was none.
@@ -120,6 +123,8 @@ impl App {
             is_paused: false,
             is_help: false,
             levels: Levels::BLOCKS,
+            has_own: false,
+            is_colored: false,
             replay: None,
             signal: Arc::default(),
         }
@@ -172,7 +177,11 @@ impl App {
 
     /// Creates the list again, and keeps the selection.
     pub(super) fn list(&mut self) {
-        self.items = list(&self.model, self.place(), &self.filter.1, self.sort, self.is_reversed);
+        let (sort, is_reversed) = (self.sort, self.is_reversed);
+        self.items = list(&self.model, self.place(), &self.filter.1, sort, is_reversed);
+        if self.hides_own() {
+            self.items.retain(|item| !is_own(&self.model, item));
+        }
         let selected = match &self.visit().key.clone() {
             None => 0,
             Some(key) => {
@@ -182,6 +191,17 @@ impl App {
         };
         self.visit().selected = selected;
         self.fit(self.room);
+    }
+
+    /// Returns whether the list hides the families of quipu itself. A filter finds them as well.
+    fn hides_own(&self) -> bool {
+        let is_of_all = matches!(self.place(), Place::Families | Place::All);
+        is_of_all && !self.has_own && self.filter.0.is_empty()
+    }
+
+    /// Returns the number of families that the list hides.
+    pub(super) fn hidden_families(&self) -> usize {
+        if self.hides_own() { self.model.used_with_prefix(OWN) } else { 0 }
     }
 
     /// Returns whether an item has this key.
@@ -390,6 +410,10 @@ impl App {
             }
             KeyCode::Char('b') => self.group(),
             KeyCode::Char('a') => self.flatten(),
+            KeyCode::Char('o') => {
+                self.has_own = !self.has_own;
+                self.list();
+            }
             KeyCode::Char('?') => self.is_help = true,
             KeyCode::Char('p' | ' ') => {
                 self.is_paused = !self.is_paused;
@@ -464,6 +488,15 @@ impl App {
         printable(&text).to_string()
     }
 }
+
+/// Returns whether an item is a family, or a series of a family, of quipu itself.
+fn is_own(model: &Model, item: &Item) -> bool {
+    let row = &model.rows()[item.row as usize];
+    model.family(row).name.starts_with(OWN)
+}
+
+/// The prefix of the families of quipu itself.
+const OWN: &str = "quipu_";
 
 /// Returns the step of a key that acts differently while a recording is shown.
 fn step(code: KeyCode) -> Option<Step> {

@@ -165,6 +165,16 @@ impl Model {
         self.used
     }
 
+    /// Returns the number of families with series and with names that begin like this.
+    pub(super) fn used_with_prefix(&self, prefix: &str) -> usize {
+        let mut found: Vec<u32> = (self.rows.iter().map(|row| row.family))
+            .filter(|&family| self.families[family as usize].name.starts_with(prefix))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found.len()
+    }
+
     /// Returns the number of a series' row.
     pub(super) fn find(&self, family: u32, labels: &str) -> Option<u32> {
         let matches = |row: &u32| self.rows[*row as usize].is(family, labels);

@@ -6,7 +6,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Cell;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::style::Modifier;
+use ratatui::style::{Color, Modifier};
 
 use super::app::Action;
 use super::*;
@@ -173,6 +173,68 @@ fn empty_columns_are_dropped_before_the_trend() {
         assert_eq!(head(text, "", width), expected, "{width}: {text}");
     }
     assert_eq!(head(gauge, "\n", 60), "NAME VALUE TREND");
+}
+
+#[test]
+fn a_narrow_terminal_drops_other_columns_before_the_trend() {
+    let head = |width| {
+        let lines = filled_screen(width, 9).lines();
+        lines[3].split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(head(62), "NAME RATE VALUE TREND");
+    assert_eq!(head(72), "NAME SERIES RATE VALUE TREND");
+    assert_eq!(head(80), "NAME TYPE SERIES RATE VALUE TREND");
+    let lines = filled_screen(62, 9).lines();
+    assert!(lines[4].starts_with("hits_total ") && lines[4].contains('_'), "{lines:?}");
+}
+
+#[test]
+fn a_list_that_is_longer_than_the_screen_counts_its_lines() {
+    let mut screen = filled_screen(100, 7);
+    assert_eq!(screen.lines()[1], "families  2 of 3");
+    screen.press("a");
+    assert_eq!(screen.lines()[1], "all series  2 of 5");
+    assert_eq!(filled_screen(100, 8).lines()[1], "families");
+}
+
+#[test]
+fn the_families_of_quipu_itself_are_hidden_at_first() {
+    let mut screen = TestScreen::new(100, 12);
+    screen.look("jobs 1\nquipu_keys 2\nquipu_up 3\n");
+    assert_eq!(screen.lines()[1], "families  2 quipu_* families hidden: o shows them");
+    assert_eq!(screen.list().len(), 1);
+    screen.press("o");
+    assert_eq!((screen.lines()[1].as_str(), screen.list().len()), ("families", 3));
+    screen.press("o");
+    screen.press("fquipu\n");
+    assert_eq!(screen.list().len(), 2);
+    screen.press("\n");
+    assert_eq!(screen.lines()[1].split("  ").next(), Some("quipu_keys"));
+}
+
+#[test]
+fn colors_mark_types_and_rates_unless_there_are_none() {
+    let styles = |is_colored| {
+        let mut screen = TestScreen::new(110, 9);
+        screen.app.is_colored = is_colored;
+        (1..=3).for_each(|_| screen.look(&text(1)));
+        screen.look(&text(1).replace("took_count 4", "took_count 5"));
+        let lines = screen.lines();
+        let buffer = screen.terminal.backend().buffer();
+        let style_of = |line: usize, word: &str| {
+            let at = lines[line].rfind(word).unwrap();
+            buffer.cell((u16::try_from(at).unwrap(), u16::try_from(line).unwrap())).unwrap().style()
+        };
+        (style_of(4, "counter"), style_of(4, " 0 "), style_of(6, " 1 "))
+    };
+    let (kind, none, some) = styles(true);
+    assert_eq!(kind.fg, Some(Color::Blue));
+    assert_eq!(some.fg, Some(Color::Green));
+    assert!(
+        none.add_modifier.contains(Modifier::DIM) && !some.add_modifier.contains(Modifier::DIM)
+    );
+    let (kind, none, some) = styles(false);
+    assert_eq!([kind, none, some].map(|style| style.fg), [Some(Color::Reset); 3]);
 }
 
 #[test]

@@ -31,6 +31,27 @@ fn head(app: &App) -> usize {
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const WRONG: Style = Style::new().fg(Color::Red);
+const RATE_STYLE: Style = Style::new().fg(Color::Green);
+const TREND_STYLE: Style = Style::new().fg(Color::Cyan);
+
+/// Returns the style of a type's name.
+fn type_style(kind: Kind) -> Style {
+    Style::new().fg(match kind {
+        Kind::Counter => Color::Blue,
+        Kind::Gauge => Color::Yellow,
+        Kind::Histogram | Kind::Summary => Color::Magenta,
+        _ => return Style::new(),
+    })
+}
+
+/// Removes the colors of a screen, but keeps what is bold, dim or reversed.
+fn without_colors(screen: &mut Screen) {
+    let lines = screen.head.iter_mut().chain(&mut screen.body).chain([&mut screen.foot]);
+    for line in lines {
+        line.style.fg = None;
+        line.spans.iter_mut().for_each(|span| span.style.fg = None);
+    }
+}
 
 /// Draws on a terminal.
 pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
@@ -38,7 +59,10 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let head = head(app);
     let room = usize::from(area.height).saturating_sub(head + 1);
     app.fit(room);
-    let screen = screen(app, Some(usize::from(area.width)), room);
+    let mut screen = screen(app, Some(usize::from(area.width)), room);
+    if !app.is_colored {
+        without_colors(&mut screen);
+    }
     let is_list = !app.is_help && !matches!(app.place(), Place::Series { .. });
     let chosen =
         (is_list && !app.items.is_empty()).then(|| app.selected().saturating_sub(app.offset));
@@ -76,7 +100,7 @@ pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
     };
     let mut head = vec![title(app)];
     head.extend(app.replay.as_ref().map(|playback| Line::styled(playback.moment(), BOLD)));
-    head.extend([place(app), problem(app), columns]);
+    head.extend([place(app, room, width.is_none()), problem(app), columns]);
     Screen { head, body, foot: foot(app) }
 }
 
@@ -112,7 +136,7 @@ fn title(app: &App) -> Line<'static> {
     ])
 }
 
-fn place(app: &App) -> Line<'static> {
+fn place(app: &App, room: usize, is_plain: bool) -> Line<'static> {
     let order = match (app.sort, app.is_reversed) {
         (Sort::Name, false) => None,
         (Sort::Name, true) => Some("name"),
@@ -121,6 +145,16 @@ fn place(app: &App) -> Line<'static> {
         (Sort::Series, _) => Some("series"),
     };
     let mut text = String::new();
+    let (shown, all) = (app.items.len().saturating_sub(app.offset).min(room), app.items.len());
+    if shown < all && !app.is_help {
+        text.push_str(&format!("  {} of {}", count(shown), count(all)));
+    }
+    let hidden = app.hidden_families();
+    if hidden > 0 {
+        let families = if hidden == 1 { "family" } else { "families" };
+        let way = if is_plain { "--own shows them" } else { "o shows them" };
+        text.push_str(&format!("  {} quipu_* {families} hidden: {way}", count(hidden)));
+    }
     if let Some(order) = order {
         text.push_str(&format!("  sorted by {order}"));
         text.push_str(if app.is_reversed { ", reversed" } else { "" });
@@ -158,7 +192,7 @@ Up, Down, PageUp, PageDown, Home, End   select
 Enter, Right   open: a family, the series of a group, a series
 Esc, Left      back; at the top, remove the filter
 b              group the series of a family by the next label
-a              all series, or families again
+a, o           all series, or families again; show or hide quipu's own families
 s, r           next order: name, rate, value, number of series; reverse it
 f              filter: all words must be in the name or the labels; !word must not
 /, n, N        search, next, previous
@@ -166,8 +200,8 @@ p, Space       pause
 +, -           look twice as often, half as often
 q              quit
 
-RATE is events per second since the last refresh; 15/s is 15 events per second. P50 and P99 are quantiles of what was
-observed since then; in parentheses, if there was nothing, of all that was observed.";
+RATE is events per second since the last refresh. P50 and P99 are quantiles of the
+observations since then; in parentheses, if there were none, of all observations.";
 
 const HELP_OF_REPLAY: &str = "\
 p, Space           play, pause; at the end, play from the start
@@ -204,6 +238,8 @@ const QUANTILE: usize = 11;
 /// The minimum and the maximum width of names before another column is shown.
 const MIN_NAME: usize = 24;
 const MAX_NAME: usize = 100;
+/// The width of long names in a narrow terminal, before other columns than the trend are dropped.
+const NARROW_NAME: usize = 32;
 /// The minimum width of a sparkline.
 const MIN_TREND: usize = 8;
 
@@ -225,18 +261,24 @@ impl Columns {
         };
         let mut has_rate = has_rates;
         rest = rest.saturating_sub(if has_rate { RATE } else { 0 });
-        let has_count = take(&mut rest, COUNT, MIN_NAME, !is_flat);
-        let has_type =
-            take(&mut rest, TYPE, MIN_NAME, !matches!(app.place(), Place::Family { .. }));
-        let mut has_quantiles = take(&mut rest, 2 * QUANTILE, MIN_NAME, has_some_quantiles);
         // One space is before it. There is no sparkline in plain output of two looks, because they
         // are not a trend, unless they are from a recording.
         let has_trend = width.is_some() || app.replay.is_some();
-        let room = if has_trend { rest.saturating_sub(wanted + 1) } else { 0 };
+        // In a narrow terminal, a trend shows more than the other columns.
+        let kept = match has_trend && rest > MIN_NAME + MIN_TREND {
+            true => wanted.min(NARROW_NAME) + 1 + MIN_TREND,
+            false => MIN_NAME,
+        };
+        let has_count = take(&mut rest, COUNT, kept, !is_flat);
+        let has_type = take(&mut rest, TYPE, kept, !matches!(app.place(), Place::Family { .. }));
+        let mut has_quantiles = take(&mut rest, 2 * QUANTILE, kept, has_some_quantiles);
+        let name = wanted.min(MIN_NAME.max(rest.saturating_sub(1 + MIN_TREND)));
+        let room = if has_trend { rest.saturating_sub(name + 1) } else { 0 };
         let trend = if room < MIN_TREND { 0 } else { room.min(LENGTH) };
-        let least = if trend > 0 { wanted + 1 + trend } else { MIN_NAME };
+        let least = if trend > 0 { name + 1 + trend } else { MIN_NAME };
         has_rate |= take(&mut rest, RATE, least, !has_rate);
         has_quantiles |= take(&mut rest, 2 * QUANTILE, least, !has_some_quantiles);
+        let wanted = if trend > 0 { name } else { wanted };
         Self { name: rest.min(wanted), has_type, has_count, has_rate, has_quantiles, trend }
     }
 
@@ -262,18 +304,21 @@ impl Columns {
     }
 
     fn line(&self, app: &App, item: &Item) -> Line<'static> {
-        let mut text = padded(&name(app, item), self.name);
+        let mut spans = vec![Span::raw(padded(&name(app, item), self.name))];
         if self.has_type {
-            text.push_str(&format!(" {:<1$}", item.kind, TYPE - 1));
+            let kind = format!(" {:<1$}", item.kind.as_str(), TYPE - 1);
+            spans.push(Span::styled(kind, type_style(item.kind)));
         }
         if self.has_count {
-            text.push_str(&format!("{:>COUNT$}", item.count));
+            spans.push(Span::raw(format!("{:>COUNT$}", item.count)));
         }
         if self.has_rate {
             let rate = item.rate.map_or_else(|| "-".to_owned(), short);
-            text.push_str(&format!("{rate:>RATE$}"));
+            // The rate of a series without events is dim, so the other rates are easier to find.
+            let style = if item.rate.is_some_and(|rate| rate != 0.0) { RATE_STYLE } else { DIM };
+            spans.push(Span::styled(format!("{rate:>RATE$}"), style));
         }
-        text.push_str(&format!("{:>VALUE$}", value(item)));
+        let mut text = format!("{:>VALUE$}", value(item));
         if self.has_quantiles {
             let (quantiles, is_recent) = item.quantiles(&app.model, [0.5, 0.99]);
             for quantile in quantiles {
@@ -293,9 +338,12 @@ impl Columns {
             };
             let points = aligned(points, app.model.looks());
             text.push(' ');
-            text.push_str(&app.levels.draw(points.into_iter(), self.trend));
+            spans.push(Span::raw(std::mem::take(&mut text)));
+            let trend = app.levels.draw(points.into_iter(), self.trend);
+            spans.push(Span::styled(trend, TREND_STYLE));
         }
-        Line::raw(text)
+        spans.push(Span::raw(text));
+        Line::from(spans)
     }
 }
 
