@@ -17,6 +17,7 @@ pub mod exposing;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod landing;
 pub mod logs;
 pub mod metrics;
 pub mod recording;

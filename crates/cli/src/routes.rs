@@ -10,6 +10,7 @@ use quipu_window::{PeakSearch, SlidingWindow};
 use tracing::{debug, trace, warn};
 
 use crate::exposing::ScrapeSteps;
+use crate::landing;
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::top::{MAX_KEYS, Page, PendingRequest, Top};
@@ -86,6 +87,7 @@ pub struct Routes {
     top: &'static Top,
     inputs: Inputs,
     watched: Option<AgentReadings>,
+    started: Instant,
 }
 
 impl Routes {
@@ -97,7 +99,7 @@ impl Routes {
         inputs: Inputs,
         watched: Option<AgentReadings>,
     ) -> Self {
-        Self { state, metrics, top, inputs, watched }
+        Self { state, metrics, top, inputs, watched, started: Instant::now() }
     }
 
     fn respond(&self, request: &Request) -> Result<Reply> {
@@ -111,7 +113,7 @@ impl Routes {
         }
         let inputs = &self.inputs;
         match route {
-            Route::Count => Ok(number(self.state.requests.add_and_count(1)).into()),
+            Route::Count => Ok(self.count(request).into()),
             Route::Rate => self.rate(request),
             Route::KeyRate => self.key_rate(request, rest).map(Reply::Now),
             Route::Hit => self.hit(request, rest).map(Reply::Now),
@@ -149,6 +151,15 @@ impl Routes {
         let routes = routes.join(", ");
         let message = format_args!("nothing at {path}; the routes are {routes}");
         Refusal::new(StatusCode::NOT_FOUND, message)
+    }
+
+    /// `GET /`: counts the request, and returns the count. A browser gets a page.
+    fn count(&self, request: &Request) -> Response {
+        let count = self.state.requests.add_and_count(1);
+        match landing::prefers_html(request.headers()) {
+            false => number(count),
+            true => landing::page(count, self.started.elapsed()),
+        }
     }
 
     /// `GET /rate?window=1s`: returns the events of a window that ends now. This does not count the

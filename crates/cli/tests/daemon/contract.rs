@@ -19,6 +19,36 @@ fn get_returns_twenty_digits_and_counts_itself() {
 }
 
 #[test]
+fn only_a_browser_gets_a_page() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let get = |accept: &str| {
+        let mut client = daemon.connect();
+        let request = format!("GET / HTTP/1.1\r\nHost: quipu\r\nAccept: {accept}\r\n\r\n");
+        client.send(request).unwrap();
+        client.read_response().unwrap()
+    };
+    let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    let response = get(browser);
+    assert_eq!((response.status, &*response.fields["vary"]), (200, "Accept"));
+    assert_eq!(response.fields["content-type"], "text/html; charset=utf-8");
+    let policy = &response.fields["content-security-policy"];
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    let page = response.text();
+    for part in ["Version 0.1.0, up ", ", 1 requests", "href=\"/metrics\"", "href=\"/refused\""] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    for path in ["/metrics", "/refused", "/top", "/-/healthy"] {
+        assert!(page.contains(&format!("href=\"{path}\"")) && daemon.get(path).status == 200);
+    }
+    for (count, accept) in (2..).zip(["*/*", "text/plain", "application/json"]) {
+        let response = get(accept);
+        assert_eq!(response.body, format!("{count:020}").as_bytes(), "{accept}");
+        assert!(!response.fields.contains_key("vary"), "{response:?}");
+    }
+}
+
+#[test]
 fn a_connection_is_kept_until_the_client_closes_it() {
     let home = Home::new();
     let daemon = home.start(&[]);
