@@ -70,7 +70,7 @@ pub struct Places {
     pub redis: PathBuf,
     /// The port of the same server.
     pub redis_port: u16,
-    /// The program of the daemon, for `quipu scrape`.
+    /// The program of the daemon, for `quipu expose`.
     pub quipu: PathBuf,
 }
 

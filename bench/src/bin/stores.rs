@@ -48,7 +48,7 @@ struct Arguments {
     /// Omit quipu's wheel.
     #[arg(long)]
     without_wheel: bool,
-    /// The program of the daemon, for `quipu scrape`.
+    /// The program of the daemon, for `quipu expose`.
     #[arg(long, default_value_os_t = quipu_bench::root().join("target/release/quipu"))]
     quipu: PathBuf,
     /// A folder in memory.

@@ -77,16 +77,16 @@ fn of_files(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Runs `quipu scrape FOLDER` to completion.
+/// Runs `quipu expose FOLDER` to completion.
 fn daemon(places: &Places, folder: &Path) -> Result<()> {
     let mut command = Command::new(&places.quipu);
-    command.arg("scrape").arg(folder);
+    command.arg("expose").arg(folder);
     let output = command.output().map_err(Error::file("run", &places.quipu))?;
     match output.status.success() {
         true => Ok(()),
         false => {
             let problem = String::from_utf8_lossy(&output.stderr).into_owned();
-            Err(Error::report(format!("quipu scrape: {problem}")))
+            Err(Error::report(format!("quipu expose: {problem}")))
         }
     }
 }

@@ -15,11 +15,11 @@ use quipu_cli::config::{self, Flags, Settings};
 use quipu_cli::{logs, serve};
 use quipu_commands::compare::Compare;
 use quipu_commands::convert::Convert;
+use quipu_commands::expose::Expose;
 use quipu_commands::output::{self, Coverage, print, warn, warn_lines};
 use quipu_commands::record::{self, Record};
-use quipu_commands::scrape::Scrape;
 use quipu_commands::snapshot::{Restore, Snapshot};
-use quipu_commands::{compare, convert, count, diff, get, inspect, lint, scrape, snapshot, top};
+use quipu_commands::{compare, convert, count, diff, expose, get, inspect, lint, snapshot, top};
 use quipu_segment::printable;
 
 /// Crash-safe metrics: count in shared files, watch them live, and run a daemon that collects and
@@ -48,7 +48,7 @@ const HELP: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}";
 /// The commands by purpose, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Daemon", &["serve", "check", "snapshot", "restore"]),
-    ("Look", &["top", "get", "diff", "inspect", "record", "scrape"]),
+    ("Look", &["top", "get", "diff", "inspect", "record", "expose"]),
     ("Count", &["inc", "set", "observe", "time"]),
     ("Messages", &["messages"]),
     ("Program", &["completions", "man", "version", "help"]),
@@ -132,7 +132,7 @@ enum Command {
     /// Record the segments of other programs, second by second
     Record(Record),
     /// Expose the metrics that application processes keep in files
-    Scrape(Scrape),
+    Expose(Expose),
     /// Add to a counter or a gauge in a segment file
     Inc(count::Inc),
     /// Set a gauge in a segment file
@@ -239,7 +239,7 @@ fn main() -> ExitCode {
         }
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments).map(|()| 0),
         Command::Restore(arguments) => snapshot::restore(&arguments).map(|()| 0),
-        Command::Scrape(arguments) => scrape::run(&arguments).map(Coverage::code),
+        Command::Expose(arguments) => expose::run(&arguments).map(Coverage::code),
         Command::Inspect(arguments) => inspect::run(&arguments).map(Coverage::code),
         Command::Top(arguments) => top::run(&arguments).map(top::End::code),
         Command::Get(arguments) => get::run(&arguments).map(Coverage::code),

@@ -68,6 +68,12 @@ pub struct Convert {
     pub keep_going: bool,
 }
 
+/// Returns whether a format is text that a terminal can show.
+fn is_text(format: AnyFormat) -> bool {
+    let name = format.name();
+    name.ends_with("json") || matches!(name, "tsv" | "statsd" | "dogstatsd")
+}
+
 /// Returns whether a message contains a value, and not only an id.
 fn has_value(message: &Message<'_>) -> bool {
     let union = message.to_union();
@@ -86,6 +92,13 @@ pub fn run(arguments: &Convert) -> Result<(), Error> {
     let input = Input::open(&arguments.file)?;
     let path = arguments.output.as_deref().unwrap_or(Path::new("-"));
     let stream = Output::open_stream(path)?;
+    if stream.as_ref().is_some_and(Output::is_terminal) && !is_text(arguments.to) {
+        return Err(Error::new(format_args!(
+            "{} is a terminal: {} is not text: give -o FILE, or redirect the output",
+            stream.as_ref().map_or("the output", Output::name),
+            arguments.to.name()
+        )));
+    }
     let stop = Stop::watch().map_err(|error| Error::new(format_args!("signals: {error}")))?;
     let output = match stream {
         Some(output) => output,

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod convert;
 pub mod count;
 pub mod diff;
+pub mod expose;
 mod filter;
 pub mod get;
 pub mod inspect;
@@ -12,7 +13,7 @@ pub mod lint;
 mod look;
 pub mod output;
 pub mod record;
-pub mod scrape;
+
 pub mod snapshot;
 pub mod top;
 pub mod wire;

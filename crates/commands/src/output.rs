@@ -149,6 +149,23 @@ pub(crate) fn announce_input() {
     }
 }
 
+/// Refuses to write bytes that are not text if standard output is a terminal.
+pub(crate) fn refuse_terminal(reason: &str) -> Result<(), Error> {
+    match io::stdout().is_terminal() {
+        true => Err(Error::new(format_args!(
+            "standard output is a terminal: {reason}: name a file, or redirect the output"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Writes a line about a result to standard error if that is a terminal. Scripts get no line.
+pub(crate) fn report(message: &dyn fmt::Display) {
+    if io::stderr().is_terminal() {
+        warn(message);
+    }
+}
+
 /// Writes to standard output, flushes it, and returns the result of `write`. Returns `None` if the
 /// reader closed the pipe. This is not a failure, because for example `head` can have seen enough.
 ///

@@ -20,12 +20,13 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read, Write};
 use std::iter;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use indicatif::{BinaryBytes, ProgressBar};
 use quipu_arena::Arena;
 use quipu_segment::hash::fnv1a;
 use quipu_segment::inspect::open_regular;
@@ -33,7 +34,8 @@ use quipu_segment::{ErrorKind, MAGIC, Options, Segment, printable};
 use quipu_wire::{Decoder, Framing, Kind, Message, Quipu, StreamWriter};
 
 use crate::look::foreign;
-use crate::output::{Error, announce_input, print};
+use crate::output::{Error, announce_input, print, refuse_terminal, report};
+use crate::wire::progress_line;
 use quipu_process::temporary::{Temporary, sync_directory};
 
 /// Arguments of `quipu snapshot`.
@@ -93,13 +95,15 @@ const END: &[u8] = b"end";
 pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     // Check this before the work, and again before the rename.
     let out = target(&arguments.out)?;
-    if arguments.out.as_os_str() == "-" && io::stdout().is_terminal() {
-        let message = "a snapshot is not text: name a file, or redirect the output";
-        return Err(failed("standard output is a terminal", &message));
+    if arguments.out.as_os_str() == "-" {
+        refuse_terminal("a snapshot is not text")?;
     }
     let file = copy_whole(&arguments.state)?;
+    let progress = progress_line();
     if arguments.out.as_os_str() == "-" {
-        let written = print(|out| write(&file, out))?;
+        let written = print(|out| write(&file, ProgressStream::new(out, &progress)));
+        progress.finish_and_clear();
+        let written = written?;
         // A truncated stream is not a snapshot.
         let gone = || failed("standard output", &"its reader has gone: the snapshot is cut off");
         return written.ok_or_else(gone);
@@ -107,11 +111,15 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     let name = printable(&arguments.out).to_string();
     // An existing snapshot is replaced only after the new one is complete.
     let (unfinished, new) = Temporary::next_to(&out).map_err(|error| failed(&name, &error))?;
-    let written = write(&file, &new).and_then(|()| new.sync_all());
+    let written = write(&file, ProgressStream::new(&new, &progress)).and_then(|()| new.sync_all());
+    progress.finish_and_clear();
     written.map_err(|error| failed(&name, &error))?;
     target(&arguments.out)?;
     let renamed = fs::rename(unfinished.path(), &out).and_then(|()| sync_directory(&out));
-    renamed.map_err(|error| failed(&name, &error))
+    renamed.map_err(|error| failed(&name, &error))?;
+    let length = new.metadata().map_or(0, |data| data.len());
+    report(&format_args!("wrote {}: {}", arguments.out.display(), BinaryBytes(length)));
+    Ok(())
 }
 
 /// Returns the path of the snapshot's file, after following a symbolic link. Only a snapshot can be
@@ -175,13 +183,15 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
         true => "standard input".to_owned(),
         false => printable(&arguments.input).to_string(),
     };
+    let progress = progress_line();
     let result = if is_standard {
         announce_input();
-        read(io::stdin().lock(), &target)
+        read(ProgressStream::new(io::stdin().lock(), &progress), &target)
     } else {
         let input = File::open(&arguments.input).map_err(|error| failed(&name, &error))?;
-        read(input, &target)
+        read(ProgressStream::new(input, &progress), &target)
     };
+    progress.finish_and_clear();
     result.map_err(|message| failed(&name, &message))?;
     let opened = Options::new().unmarked().open(unfinished.path());
     let unusable = |error: quipu_segment::Error| {
@@ -194,7 +204,50 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
     linked.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(),
         _ => failed(&state_name, &error),
-    })
+    })?;
+    let length = target.metadata().map_or(0, |data| data.len());
+    report(&format_args!("created {}: {}", state.display(), BinaryBytes(length)));
+    Ok(())
+}
+
+/// A stream that shows the number of its bytes in a progress line.
+struct ProgressStream<'p, S> {
+    stream: S,
+    bytes: u64,
+    progress: &'p ProgressBar,
+}
+
+impl<'p, S> ProgressStream<'p, S> {
+    fn new(stream: S, progress: &'p ProgressBar) -> Self {
+        Self { stream, bytes: 0, progress }
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        if !self.progress.is_hidden() {
+            self.progress.set_message(BinaryBytes(self.bytes).to_string());
+        }
+    }
+}
+
+impl<S: Read> Read for ProgressStream<'_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buffer)?;
+        self.add(read);
+        Ok(read)
+    }
+}
+
+impl<S: Write> Write for ProgressStream<'_, S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.stream.write(bytes)?;
+        self.add(written);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
 }
 
 fn failed(name: &str, message: &dyn fmt::Display) -> Error {

@@ -127,13 +127,8 @@ pub fn file_id(data: &Metadata) -> FileId {
     (data.dev(), data.ino())
 }
 
-/// Returns whether a regular file begins like a segment. A segment that is just being created may
-/// still be empty.
-pub fn is_segment(path: &Path) -> io::Result<bool> {
-    begins_like_one(&inspect::open_regular(path)?)
-}
-
-/// Does the work of [`is_segment`] for an open file.
+/// Returns whether a file begins like a segment. A segment that is just being created may still be
+/// empty.
 pub fn begins_like_one(file: &File) -> io::Result<bool> {
     let mut head = vec![0; quipu_segment::MAGIC.len()];
     match file.read_exact_at(&mut head, 0) {

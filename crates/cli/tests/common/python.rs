@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Returns a Python interpreter with Prometheus' client.
 pub(crate) fn with_client() -> PathBuf {
-    with("python-multiprocess", "tests/scrape/requirements.txt")
+    with("python-multiprocess", "tests/expose/requirements.txt")
 }
 
 /// Returns a Python interpreter with the packages of a requirements file. The virtual environment

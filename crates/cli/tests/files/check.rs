@@ -181,7 +181,7 @@ fn findings_are_named_by_line_rule_and_reason() {
     home.refuse(&["check", "metrics", "none"], 1, &["none: No such file"]);
     // The page of such a file is sound, except for facts that the file cannot contain.
     home.succeed(&["inc", "--help-text", "Jobs.", "jobs_total{queue=\"mail\"}"]);
-    let text = home.succeed(&["scrape", "app.quipu"]);
+    let text = home.succeed(&["expose", "app.quipu"]);
     fs::write(&path, text).unwrap();
     assert!(home.succeed(&["check", "metrics", "text"]).ends_with("nothing found\n"));
 }

@@ -117,6 +117,7 @@ fn a_new_file_has_the_mode_that_was_asked_for() {
 fn errors_of_the_command_line_name_the_way_out() {
     let home = Home::new();
     home.refuse(&["time", "a", "ls"], 2, &["tip: put -- before the command"]);
+    home.refuse(&["sevre"], 2, &["similar subcommands exist: 'serve', "]);
     home.refuse(&["diff", "a"], 2, &["tip: give --after TIME"]);
     let mut command = home.quipu(&["inc", "a"]);
     let output = command.env_remove("QUIPU_FILE").output().unwrap();

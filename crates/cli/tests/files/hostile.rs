@@ -46,7 +46,7 @@ fn labels_that_are_not_utf_8_are_replaced() {
     bytes[at + 1] = 0xff;
     fs::write(home.file(), bytes).unwrap();
     for format in ["text", "openmetrics"] {
-        let text = home.succeed(&["scrape", "--format", format, "app.quipu"]);
+        let text = home.succeed(&["expose", "--format", format, "app.quipu"]);
         assert!(text.contains("x_total{a=\"A\u{fffd}AA\"} 1"), "{text}");
     }
 }
@@ -57,9 +57,9 @@ fn no_command_waits_for_a_pipe_in_the_place_of_a_segment() {
     pipe(&home.directory().join("a.quipu"));
     // Add a readable file, because the directory must contain at least one.
     fs::write(home.directory().join("counter_1.db"), []).unwrap();
-    end(&home, &["scrape", "."]);
+    end(&home, &["expose", "."]);
     for arguments in [
-        &["scrape", "a.quipu"][..],
+        &["expose", "a.quipu"][..],
         &["inspect", "a.quipu"],
         &["top", "--once", "--interval", "10ms", "a.quipu"],
         &["snapshot", "--state", "a.quipu", "out"],
@@ -82,7 +82,7 @@ fn no_command_waits_for_a_pipe_that_takes_the_place_of_a_segment() {
     let run = || {
         for _ in 0..40 {
             for arguments in [
-                &["scrape", "app.quipu"][..],
+                &["expose", "app.quipu"][..],
                 &["inspect", "app.quipu"],
                 &["top", "--once", "--interval", "10ms", "app.quipu"],
                 &["top", "--once", "--interval", "10ms", "."],
@@ -120,7 +120,7 @@ fn holes_are_not_searched() {
         &["top", "--once", "--interval", "10ms", "app.quipu"][..],
         &["diff", "good.quipu", "app.quipu"],
         &["top", "--replay", "--once", "app.quipu"],
-        &["scrape", "app.quipu"],
+        &["expose", "app.quipu"],
     ] {
         end(&home, arguments);
     }

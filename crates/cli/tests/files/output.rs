@@ -27,7 +27,7 @@ fn commands(home: &Home) -> Vec<Vec<&'static str>> {
         "inspect app.quipu",
         "inspect --format json app.quipu",
         "inspect --history --format json app.quipu",
-        "scrape app.quipu",
+        "expose app.quipu",
         "top --once --interval 10ms --all app.quipu",
         "top --replay --once --all app.quipu",
         "diff text empty",

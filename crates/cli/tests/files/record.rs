@@ -197,7 +197,7 @@ fn a_stopped_recorder_delays_no_program() {
     for number in 0..500 {
         program.does(&format!("count {number}"));
     }
-    let shown = home.succeed(&["scrape", "app.quipu"]);
+    let shown = home.succeed(&["expose", "app.quipu"]);
     assert!(shown.contains("jobs_total{queue=\"499\"} 1\n") && !shown.contains("quipu_overflow"));
     // From its next tick on, the program records itself.
     program.does("record");

@@ -88,6 +88,27 @@ fn a_command_that_reads_a_terminal_reports_it() {
     let tmux = Tmux::run_in(&home, "snapshot --state app.quipu");
     tmux.wait_for("standard output is a terminal: a snapshot is not text");
     tmux.wait_for("ended with 1");
+    let tmux = Tmux::run_in(&home, "expose --format protobuf app.quipu");
+    tmux.wait_for("standard output is a terminal: protobuf is not text: name a file, or redirect");
+    tmux.wait_for("ended with 1");
+    fs::write(home.directory().join("in.tsv"), "").unwrap();
+    let tmux = Tmux::run_in(&home, "messages convert --from tsv --to protobuf in.tsv");
+    tmux.wait_for("standard output is a terminal: protobuf is not text: give -o FILE");
+    tmux.wait_for("ended with 1");
+}
+
+#[test]
+fn a_terminal_shows_the_results() {
+    let home = Home::new();
+    home.succeed(&["inc", "jobs_total"]);
+    let tmux = Tmux::run_in(&home, "snapshot --state app.quipu taken");
+    let screen = tmux.wait_for("quipu: wrote taken: ");
+    assert!(screen.contains("KiB"), "{screen}");
+    let tmux = Tmux::run_in(&home, "restore --state new.quipu taken");
+    let screen = tmux.wait_for("quipu: created new.quipu: ");
+    assert!(screen.contains("KiB") || screen.contains("MiB"), "{screen}");
+    // Scripts see nothing.
+    assert_eq!(home.succeed(&["snapshot", "--state", "app.quipu", "again"]), "");
 }
 
 #[test]

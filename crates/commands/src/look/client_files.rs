@@ -1,4 +1,4 @@
-//! Looks at the metrics files of other clients' processes, like `quipu scrape`.
+//! Looks at the metrics files of other clients' processes, like `quipu expose`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

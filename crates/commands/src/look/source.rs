@@ -213,7 +213,11 @@ fn read_directory(
         }
     }
     look.set_source(None);
-    Ok(())
+    match look.problems.first() {
+        // None of the files could be read.
+        Some(problem) if look.families.is_empty() => Err(problem.clone()),
+        _ => Ok(()),
+    }
 }
 
 /// Opens and reads a segment from a directory.

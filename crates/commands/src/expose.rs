@@ -1,4 +1,4 @@
-//! `quipu scrape`: shows the metrics that applications store in files, once on standard output or
+//! `quipu expose`: exposes the metrics that applications store in files, once on standard output or
 //! through an HTTP endpoint.
 
 mod background;
@@ -15,18 +15,18 @@ use quipu::{Aggregation, Registry};
 use quipu_store::Kind;
 use quipu_store::files::Hint;
 
-use crate::output::{Coverage, Error, print, warn};
+use crate::output::{Coverage, Error, print, refuse_terminal, warn};
 use background::BackgroundSources;
 use quipu_process::address::with_host;
 use quipu_process::signals::Signals;
 use sources::{SharedSources, Sources};
 
-/// Arguments of `quipu scrape`.
+/// Arguments of `quipu expose`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
-pub struct Scrape {
-    /// Directories with files of prometheus_client (Python), of prometheus-client's DirectFileStore
-    /// (Ruby), or of both; and quipu segment files
+pub struct Expose {
+    /// Directories with quipu segments (*.quipu), with files of prometheus_client (Python), or of
+    /// prometheus-client's DirectFileStore (Ruby); and quipu segment files
     #[arg(value_name = "PATH", required = true, env = "PROMETHEUS_MULTIPROC_DIR")]
     pub paths: Vec<PathBuf>,
 
@@ -46,11 +46,11 @@ pub struct Scrape {
 
 const AFTER_HELP: &str = "\
 Examples:
-  quipu scrape /run/app/metrics
-  quipu scrape --listen 127.0.0.1:9184 /run/app/metrics
-  quipu scrape --listen unix:/run/app/metrics.sock /run/app/metrics
-  quipu scrape --format openmetrics /run/python /run/ruby /run/app.quipu
-  quipu scrape --metric queue_length=gauge,max /run/ruby
+  quipu expose /run/app/metrics
+  quipu expose --listen 127.0.0.1:9184 /run/app/metrics
+  quipu expose --listen unix:/run/app/metrics.sock /run/app/metrics
+  quipu expose --format openmetrics /run/python /run/ruby /run/app.quipu
+  quipu expose --metric queue_length=gauge,max /run/ruby
 
 KIND is counter, gauge, histogram or summary. AGGREGATION is sum (the default), min, max or \
 most_recent. Files and paths that cannot be used are omitted, named on standard error, and counted in \
@@ -106,7 +106,7 @@ fn hint(text: &str) -> Result<(String, Hint), String> {
 ///
 /// Fails if the paths are unusable, if the output cannot be written, or if the address cannot be
 /// used.
-pub fn run(arguments: &Scrape) -> Result<Coverage, Error> {
+pub fn run(arguments: &Expose) -> Result<Coverage, Error> {
     let hints = arguments.metric.iter().cloned();
     let sources = Sources::open(&arguments.paths, hints)?;
     match &arguments.listen {
@@ -116,6 +116,9 @@ pub fn run(arguments: &Scrape) -> Result<Coverage, Error> {
 }
 
 fn write(format: ExpositionFormat, sources: Sources) -> Result<Coverage, Error> {
+    if format == ExpositionFormat::Protobuf {
+        refuse_terminal("protobuf is not text")?;
+    }
     sources.refuse_nothing()?;
     let format = match format {
         ExpositionFormat::Text => Format::Text,

@@ -3,7 +3,7 @@
 //! Each scrape looks at the paths again, because a file can be created, replaced or removed at any
 //! time. If a path is unusable, it is omitted, named and counted, and the others are shown.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -19,11 +19,13 @@ use rustix::fs::OFlags;
 
 use super::dedup::DedupSink;
 use crate::output::{Error, warn};
-use quipu_sources::segment_file::{SegmentFile, file_id, is_segment};
+use quipu_sources::segment_file::{SegmentFile, file_id};
 
 /// The directories and segments at the paths, and the state between scrapes.
 pub(super) struct Sources {
     paths: Vec<SourcePath>,
+    /// The segments in the directories, with the reported reason why each is omitted.
+    found: BTreeMap<PathBuf, SourcePath>,
     /// The contents of the paths when they were opened.
     first: InitialSources,
     /// The reader of the directories, which counts all skipped files.
@@ -49,12 +51,11 @@ struct SourcePath {
 #[derive(Default)]
 struct InitialSources {
     segments: usize,
+    /// The number of segments in the directories.
+    found: usize,
     directories: Vec<PathBuf>,
     /// The number of files in the directories.
     files: usize,
-    /// Segments that are in one of the directories but not named by the user, with their
-    /// directories.
-    unnamed: Vec<(PathBuf, PathBuf)>,
 }
 
 /// The contents of a path.
@@ -130,7 +131,7 @@ impl Sources {
         let (mut first, mut sources, mut faults) =
             (InitialSources::default(), Vec::new(), Vec::new());
         for path in paths {
-            let fault = first.look(path, paths).err();
+            let fault = first.look(path).err();
             sources.push(SourcePath {
                 path: path.clone(),
                 reported: fault.as_ref().map(|fault| fault.reason),
@@ -155,44 +156,35 @@ impl Sources {
         for (name, hint) in hints {
             directories = directories.hint(name, hint);
         }
-        let (has_skipped, is_used, reported) = (false, false, HashSet::new());
-        Ok(Self { paths: sources, first, directories, has_skipped, has_warned, is_used, reported })
+        Ok(Self {
+            paths: sources,
+            found: BTreeMap::new(),
+            first,
+            directories,
+            has_skipped: false,
+            has_warned,
+            is_used: false,
+            reported: HashSet::new(),
+        })
     }
 
-    /// Refuses directories without files of a process, unless there is a segment. Warns about
-    /// segments in the other directories.
+    /// Refuses directories without files of a process, unless there is a segment.
     pub(super) fn refuse_nothing(&self) -> Result<(), Error> {
-        let InitialSources { segments, directories, files, unnamed } = &self.first;
-        if *files > 0 || directories.is_empty() {
-            for (segment, directory) in unnamed {
-                warn(&format_args!(
-                    "{0}: this quipu segment in the directory is not shown; name it too: quipu \
-                     scrape {0} {1}",
-                    printable(segment),
-                    printable(directory)
-                ));
-            }
+        let InitialSources { segments, found, directories, files } = &self.first;
+        if *files > 0 || *found > 0 || directories.is_empty() {
             return Ok(());
         }
-        let message = match unnamed.first() {
-            Some((segment, _)) => format!(
-                "{0} is a quipu segment; name the file, not its directory: quipu scrape {0}",
-                printable(segment)
-            ),
-            None => format!(
-                "{}: no files of prometheus_client (such as counter_1.db) or of Ruby's \
-                 DirectFileStore (such as metric_x___1.bin) in there; is the application \
-                 running, and does it write to this directory?",
-                joined(directories)
-            ),
-        };
-        match segments {
-            0 => Err(Error::new(message)),
-            _ => {
-                warn(&message);
-                Ok(())
-            }
+        let message = format!(
+            "{}: no segments (*.quipu), and no files of prometheus_client (such as counter_1.db) \
+             or of Ruby's DirectFileStore (such as metric_x___1.bin) in there; is the application \
+             running, and does it write to this directory?",
+            joined(directories)
+        );
+        if *segments == 0 {
+            return Err(Error::new(message));
         }
+        warn(&message);
+        Ok(())
     }
 
     /// Returns whether some sources were unreadable, or only readable in part.
@@ -203,12 +195,14 @@ impl Sources {
 
     /// Passes on the current families of the paths.
     pub(super) fn collect(&mut self, sink: &mut dyn Sink) {
-        let Self { paths, directories, has_skipped, is_used, reported, .. } = self;
+        let Self { paths, found, directories, has_skipped, is_used, reported, .. } = self;
         let mut dedup = DedupSink::new(sink);
-        let (mut opened, count) = (Vec::new(), paths.len());
-        for source in paths {
+        let (mut opened, mut segments) = (Vec::new(), Vec::new());
+        let mut count = paths.len();
+        for source in &mut *paths {
             let read = match PathContents::open(&source.path) {
                 Ok(PathContents::Directory(directory)) => {
+                    segments.extend(segments_in(&source.path));
                     opened.push((source.path.clone(), directory));
                     Ok(())
                 }
@@ -221,10 +215,23 @@ impl Sources {
                 }
                 Err(fault) => Err(fault),
             };
-            let fault = read.err();
-            source.report(fault.as_ref());
-            if let Some(fault) = fault {
-                directories.note_skipped(fault.reason);
+            if source.is_skipped(read, directories) {
+                *has_skipped = true;
+            }
+        }
+        segments.retain(|(segment, _)| !paths.iter().any(|source| source.path == *segment));
+        found.retain(|path, _| segments.iter().any(|(segment, _)| segment == path));
+        count += segments.len();
+        for (segment, directory) in segments {
+            let read = open_segment(&segment, &directory).and_then(|file| {
+                dedup.begin(printable(&segment).to_string(), true);
+                read(&file, &mut dedup)
+            });
+            *is_used |= read.is_ok();
+            report_omitted(&dedup, reported);
+            let source = || SourcePath { path: segment.clone(), reported: None };
+            let source = found.entry(segment.clone()).or_insert_with(source);
+            if source.is_skipped(read, directories) {
                 *has_skipped = true;
             }
         }
@@ -243,7 +250,7 @@ impl Sources {
 
 impl InitialSources {
     /// Adds the contents of a path.
-    fn look(&mut self, path: &Path, paths: &[PathBuf]) -> Result<(), Fault> {
+    fn look(&mut self, path: &Path) -> Result<(), Fault> {
         match PathContents::open(path)? {
             PathContents::Segment(file) => {
                 // Check this, because a segment that cannot be shown is unusable.
@@ -257,8 +264,7 @@ impl InitialSources {
                 let failed = |error| Fault { reason: "unreadable", message: message(error) };
                 self.files += files.map_err(failed)?;
                 self.directories.push(path.to_owned());
-                let segment = segment_in(path).filter(|segment| !paths.contains(segment));
-                self.unnamed.extend(segment.map(|segment| (segment, path.to_owned())));
+                self.found += segments_in(path).len();
             }
         }
         Ok(())
@@ -266,6 +272,16 @@ impl InitialSources {
 }
 
 impl SourcePath {
+    /// Reports and counts the fault of a reading. Returns whether there was one.
+    fn is_skipped(&mut self, read: Result<(), Fault>, directories: &mut Directories) -> bool {
+        let fault = read.err();
+        self.report(fault.as_ref());
+        if let Some(fault) = &fault {
+            directories.note_skipped(fault.reason);
+        }
+        fault.is_some()
+    }
+
     /// Reports a new fault of the path, or the end of a fault, once.
     fn report(&mut self, fault: Option<&Fault>) {
         let before = std::mem::replace(&mut self.reported, fault.map(|fault| fault.reason));
@@ -293,11 +309,27 @@ fn joined(paths: &[PathBuf]) -> String {
     paths.join(", ")
 }
 
-/// Finds a segment in the directory.
-fn segment_in(path: &Path) -> Option<PathBuf> {
-    let paths = std::fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut segments = paths.filter(|path| path.extension().is_some_and(|end| end == "quipu"));
-    segments.find(|path| is_segment(path).unwrap_or(false))
+/// Lists the segments in the directory by name, each with the directory.
+fn segments_in(directory: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let segments = paths.filter(|path| path.extension().is_some_and(|end| end == "quipu"));
+    let mut segments: Vec<_> = segments.map(|path| (path, directory.to_owned())).collect();
+    segments.sort();
+    segments
+}
+
+/// Opens a segment in a directory. A symbolic link must not lead out of the directory, because
+/// another user can have created it.
+fn open_segment(path: &Path, directory: &Path) -> Result<SegmentFile, Fault> {
+    let unreadable = |error: &dyn fmt::Display| Fault::new("unreadable", path, error);
+    let file = SegmentFile::open_below(directory, path).map_err(|error| unreadable(&error))?;
+    match file.is_segment() {
+        Ok(true) => Ok(file),
+        Ok(false) if file.is_empty() => Err(Fault::new("empty", path, EMPTY)),
+        Ok(false) => Err(Fault::new("foreign", path, "it is not a segment of quipu")),
+        Err(error) => Err(unreadable(&error)),
+    }
 }
 
 /// A sink that ignores all series.

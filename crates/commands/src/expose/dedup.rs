@@ -67,7 +67,7 @@ impl<'a> DedupSink<'a> {
         };
         let message = format!(
             "{path}: families are omitted, since scrapers refuse their labels, or others that \
-             come first have their names: {}{more}; scrape each path alone, or rename one of two",
+             come first have their names: {}{more}; expose each path alone, or rename one of two",
             self.names.join(", ")
         );
         Some((path, message))

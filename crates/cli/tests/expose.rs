@@ -1,4 +1,4 @@
-//! Compares `quipu scrape` with the clients whose files it reads. For Python, we run the real
+//! Compares `quipu expose` with the clients whose files it reads. For Python, we run the real
 //! client in real processes. For Ruby, a script writes the format, because Debian does not package
 //! the gem. You can install the interpreters with `make test`.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
@@ -20,7 +20,7 @@ const QUIPU: &str = env!("CARGO_BIN_EXE_quipu");
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scrape")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expose")
 }
 
 fn run(command: &mut Command) -> Output {
@@ -43,9 +43,9 @@ fn shown_in_part(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn scrape() -> Command {
+fn expose() -> Command {
     let mut command = Command::new(QUIPU);
-    command.arg("scrape").env_remove("PROMETHEUS_MULTIPROC_DIR");
+    command.arg("expose").env_remove("PROMETHEUS_MULTIPROC_DIR");
     command
 }
 
@@ -97,7 +97,7 @@ fn files_that_grow_are_read() {
     // The writer can start late.
     while scrapes < 20 || (series <= 100 && Instant::now() < deadline) {
         scrapes += 1;
-        let output = run(scrape().arg(directory.path()));
+        let output = run(expose().arg(directory.path()));
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let found = text.lines().filter(|line| line.starts_with("series_total{")).count();
@@ -115,7 +115,7 @@ fn the_files_of_ruby_are_shown() {
     let directory = tempfile::tempdir().unwrap();
     let script = scripts().join("ruby.rb");
     let expected = succeed(Command::new("ruby").arg(script).arg(directory.path()));
-    let mut command = scrape();
+    let mut command = expose();
     for hint in ["largest=gauge,max", "smallest=gauge,min", "latest=gauge,most_recent"] {
         command.args(["--metric", hint]);
     }
@@ -167,7 +167,7 @@ fn bad_files_are_named_and_the_rest_is_shown() {
     put("metric_x___4.bin", b"\xff\xff\xff\x7f rubbish");
     put("README", b"nobody's concern");
     fs::create_dir(directory.path().join("counter_5.db")).unwrap();
-    let output = run(scrape().arg(directory.path()));
+    let output = run(expose().arg(directory.path()));
     assert_eq!(output.status.code(), Some(3));
     let text = String::from_utf8(output.stdout).unwrap();
     // The entries before the cut count.
@@ -194,20 +194,20 @@ fn a_scrape_without_a_readable_file_fails() {
     let put = |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).unwrap();
     put("counter_1.db", &[]);
     put("metric_x___4.bin", b"\xff\xff\xff\x7f rubbish");
-    let output = run(scrape().arg(directory.path()));
+    let output = run(expose().arg(directory.path()));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("counter_1.db: it is empty"), "{errors}");
     assert!(errors.ends_with("quipu: no metrics: none of the files could be read, see above\n"));
     // A file without entries is readable, and so is a segment without series.
     put("counter_2.db", &python_file(&[]));
-    assert_eq!(run(scrape().arg(directory.path())).status.code(), Some(3));
+    assert_eq!(run(expose().arg(directory.path())).status.code(), Some(3));
     fs::remove_file(directory.path().join("counter_1.db")).unwrap();
     fs::remove_file(directory.path().join("metric_x___4.bin")).unwrap();
-    succeed(scrape().arg(directory.path()));
+    succeed(expose().arg(directory.path()));
     let path = directory.path().join("app.quipu");
     let registry = quipu::Registry::open(&path).unwrap();
-    assert_eq!(succeed(scrape().arg(&path)), registry.text());
+    assert_eq!(succeed(expose().arg(&path)), registry.text());
 }
 
 #[test]
@@ -215,10 +215,10 @@ fn names_of_files_do_not_break_lines() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("a\nb");
     fs::create_dir(&inner).unwrap();
-    assert_eq!(refusal(scrape().arg(&inner)).lines().count(), 1);
+    assert_eq!(refusal(expose().arg(&inner)).lines().count(), 1);
     fs::write(inner.join("\u{1b}[31m\r.db"), "").unwrap();
     fs::write(inner.join("counter_\n1.db"), "").unwrap();
-    let errors = String::from_utf8(run(scrape().arg(&inner)).stderr).unwrap();
+    let errors = String::from_utf8(run(expose().arg(&inner)).stderr).unwrap();
     assert_eq!(errors.lines().count(), 3, "{errors:?}");
     assert!(errors.contains("a\\nb/\\u{1b}[31m\\r.db"), "{errors:?}");
 }
@@ -227,22 +227,15 @@ fn names_of_files_do_not_break_lines() {
 fn paths_of_no_use_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing");
-    assert!(refusal(scrape().arg(&missing)).contains("there is no such directory or file"));
+    assert!(refusal(expose().arg(&missing)).contains("there is no such directory or file"));
     assert!(!missing.exists());
-    assert!(refusal(scrape().arg(directory.path())).contains("is the application running"));
-    // If a segment is the only file in its directory, the refusal names it, and there is no
-    // additional warning.
-    let segment = directory.path().join("app.quipu");
-    drop(quipu::Registry::open(&segment).unwrap());
-    let told = refusal(scrape().arg(directory.path()));
-    assert!(told.contains("app.quipu is a quipu segment; name the file"), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(refusal(expose().arg(directory.path())).contains("is the application running"));
     let file = directory.path().join("file");
     fs::write(&file, "text").unwrap();
-    assert!(refusal(scrape().arg(&file)).contains("neither a directory nor a quipu segment"));
-    assert!(refusal(&mut scrape()).contains("PATH"));
-    assert!(refusal(scrape().args(["--metric", "a=b", "."])).contains("unknown kind"));
-    let help = succeed(scrape().arg("--help"));
+    assert!(refusal(expose().arg(&file)).contains("neither a directory nor a quipu segment"));
+    assert!(refusal(&mut expose()).contains("PATH"));
+    assert!(refusal(expose().args(["--metric", "a=b", "."])).contains("unknown kind"));
+    let help = succeed(expose().arg("--help"));
     assert!(help.contains("Examples:") && help.contains("PROMETHEUS_MULTIPROC_DIR"));
 }
 
@@ -253,7 +246,7 @@ fn a_segment_is_shown_next_to_its_application() {
     let registry = quipu::Registry::open(&path).unwrap();
     let jobs = registry.counter("jobs", "Jobs that were done.").unwrap();
     jobs.inc_by(3);
-    let text = succeed(scrape().arg(&path));
+    let text = succeed(expose().arg(&path));
     assert_eq!(text, registry.text());
     jobs.inc();
     // Together with files, where one contains a family of the same name.
@@ -263,10 +256,10 @@ fn a_segment_is_shown_next_to_its_application() {
     bytes.extend_from_slice(&9_f64.to_le_bytes());
     bytes.extend_from_slice(&[0; 8]);
     fs::write(directory.path().join(jobs_file), bytes).unwrap();
-    let output = run(scrape().arg(directory.path()));
+    let output = run(expose().arg(directory.path()));
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && errors.contains("app.quipu"), "{errors}");
-    let text = succeed(scrape().arg(&path).arg(directory.path()));
+    let text = succeed(expose().arg(&path).arg(directory.path()));
     assert_eq!(value(&text, "jobs_total"), Some(4.0));
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
@@ -276,10 +269,54 @@ fn a_segment_is_shown_next_to_its_application() {
     let key = r#"["jobs_total", "jobs_total", {}, "A gauge."]"#;
     let file = python_entries([(key.to_owned(), 7.0)]);
     fs::write(directory.path().join("gauge_max_1.db"), file).unwrap();
-    let text = succeed(scrape().arg(&path).arg(directory.path()));
+    let text = succeed(expose().arg(&path).arg(directory.path()));
     assert_eq!(value(&text, "jobs_total"), Some(4.0));
     assert_eq!(text.matches("# TYPE jobs_total").count(), 1);
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
+}
+
+#[test]
+fn the_segments_of_a_directory_are_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    count(&path("a.quipu"), "a_total");
+    count(&path("b.quipu"), "b_total");
+    count(&path("other"), "other_total");
+    let text = succeed(expose().arg(directory.path()));
+    assert_eq!((value(&text, "a_total"), value(&text, "b_total")), (Some(1.0), Some(1.0)));
+    assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(0.0));
+    assert!(!text.contains("other_total"), "{text}");
+    // A segment that is also named is shown once. The second family of a name is omitted.
+    count(&path("b.quipu"), "a_total");
+    let output = run(expose().args([&path("b.quipu"), directory.path()]));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && errors.contains("a.quipu: families are omitted"),
+        "{errors}"
+    );
+    assert_eq!(text.matches("a_total 1").count(), 1, "{text}");
+    // A bad segment is named, and the others are shown. A link does not lead out of the directory.
+    let elsewhere = tempfile::tempdir().unwrap();
+    count(&elsewhere.path().join("c.quipu"), "c_total");
+    std::os::unix::fs::symlink(elsewhere.path().join("c.quipu"), path("c.quipu")).unwrap();
+    fs::write(path("b.quipu"), [0xff; 4096]).unwrap();
+    let output = run(expose().arg(directory.path()));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(
+        errors.contains("b.quipu: it is not a segment") && errors.contains("c.quipu"),
+        "{errors}"
+    );
+    assert!(text.contains("a_total 1") && !text.contains("c_total"), "{text}");
+    // If nothing can be read, this is a failure.
+    fs::remove_file(path("a.quipu")).unwrap();
+    fs::remove_file(path("c.quipu")).unwrap();
+    let output = run(expose().arg(directory.path()));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("b.quipu: it is not a segment"), "{errors}");
 }
 
 /// Adds 1 to a counter in a segment file, like a script.
@@ -296,7 +333,7 @@ fn all_variants_of_a_name_are_shown() {
         count(&path, series);
     }
     let registry = quipu::Registry::open(&path).unwrap();
-    let text = succeed(scrape().arg(&path));
+    let text = succeed(expose().arg(&path));
     assert_eq!(text, registry.text());
     for series in series {
         assert_eq!(value(&text, series), Some(1.0), "{series}: {text}");
@@ -309,7 +346,7 @@ fn all_variants_of_a_name_are_shown() {
     for series in ["a_total{q=\"2\"}", "a_total{r=\"3\"}", "c_total"] {
         count(&other, series);
     }
-    let output = run(scrape().arg(&path).arg(&other));
+    let output = run(expose().arg(&path).arg(&other));
     let (text, errors) = (output.stdout, String::from_utf8(output.stderr).unwrap());
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with(&registry.text()), "{text}");
@@ -330,7 +367,7 @@ fn a_family_whose_escaped_name_another_one_has_is_reported() {
     for (path, name, value) in [(&paths[0], "size.bytes", 1.0), (&paths[1], "size_bytes", 2.0)] {
         quipu::Registry::open(path).unwrap().gauge(name, "").unwrap().set(value);
     }
-    let output = run(scrape().args(&paths));
+    let output = run(expose().args(&paths));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains("\nsize_bytes 2\n"), "{text}");
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
@@ -407,7 +444,7 @@ fn paths_that_cannot_be_read_keep_no_others_from_being_shown() {
     fs::write(path("text"), "text").unwrap();
     fs::create_dir(path("none")).unwrap();
     for names in [["good.quipu", "cut.quipu"], ["missing", "good.quipu"], ["none", "good.quipu"]] {
-        let output = run(scrape().args(names.map(path)));
+        let output = run(expose().args(names.map(path)));
         let errors = String::from_utf8(output.stderr).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(value(&text, "jobs_total"), Some(1.0), "{text}");
@@ -419,18 +456,18 @@ fn paths_that_cannot_be_read_keep_no_others_from_being_shown() {
         assert_eq!(errors.lines().count(), 1, "{errors}");
     }
     let names = ["cut.quipu", "empty.quipu", "text", "missing", "good.quipu"].map(path);
-    let text = shown_in_part(scrape().args(&names));
+    let text = shown_in_part(expose().args(&names));
     for (reason, count) in [("damaged", 1.0), ("empty", 1.0), ("foreign", 1.0), ("unreadable", 1.0)]
     {
         assert_eq!(skipped(&text, reason), Some(count), "{reason}: {text}");
     }
     // The same next to files of other clients.
     fs::write(path("none/counter_1.db"), python_file(&[("a", 1.0)])).unwrap();
-    let text = shown_in_part(scrape().args(["none", "cut.quipu"].map(path)));
+    let text = shown_in_part(expose().args(["none", "cut.quipu"].map(path)));
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));
     assert_eq!(skipped(&text, "damaged"), Some(1.0), "{text}");
     // If no file is left, the command fails and names all of them.
-    let told = refusal(scrape().args(&names[..4]));
+    let told = refusal(expose().args(&names[..4]));
     assert_eq!(told.lines().count(), 4, "{told}");
 }
 
@@ -441,7 +478,7 @@ fn an_endpoint_looks_at_its_paths_again() {
     let (first, second, late) = (path("a.quipu"), path("b.quipu"), path("late"));
     count(&first, "jobs_total");
     count(&first, "jobs_total");
-    let endpoint = Endpoint::start(scrape().args([&first, &second, &late]));
+    let endpoint = Endpoint::start(expose().args([&first, &second, &late]));
     assert!(endpoint.begun.contains("b.quipu: there is no such"), "{}", endpoint.begun);
     let text = endpoint.get();
     assert_eq!((value(&text, "jobs_total"), value(&text, "sent_total")), (Some(2.0), None));
@@ -473,7 +510,7 @@ fn an_endpoint_looks_at_its_paths_again() {
 #[test]
 fn an_endpoint_follows_the_files() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = scrape();
+    let mut command = expose();
     let endpoint = Endpoint::start(command.env("PROMETHEUS_MULTIPROC_DIR", directory.path()));
     assert!(endpoint.begun.contains("is the application running"), "{}", endpoint.begun);
     let get = || endpoint.get();
@@ -498,7 +535,7 @@ fn an_endpoint_serves_at_a_unix_socket() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("counter_1.db"), python_file(&[("a", 2.0)])).unwrap();
     let socket = directory.path().join("metrics.sock");
-    let mut command = scrape();
+    let mut command = expose();
     command.arg("--listen").arg(format!("unix:{}", socket.display())).arg(directory.path());
     let mut server = Running(command.stderr(Stdio::piped()).spawn().unwrap());
     let mut errors = BufReader::new(server.0.stderr.take().unwrap());

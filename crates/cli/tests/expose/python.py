@@ -1,4 +1,4 @@
-"""Several processes count with the real prometheus_client. Checks that `quipu scrape` shows the
+"""Several processes count with the real prometheus_client. Checks that `quipu expose` shows the
 same metrics for their files as the client itself.
 
 Usage: python.py QUIPU DIRECTORY
@@ -94,7 +94,7 @@ def samples(text, parse):
 
 def compare(format, expected, parse):
     text = subprocess.run(
-        [QUIPU, "scrape", "--format", format, DIRECTORY], check=True, capture_output=True
+        [QUIPU, "expose", "--format", format, DIRECTORY], check=True, capture_output=True
     )
     assert not text.stderr, text.stderr
     shown = samples(text.stdout.decode(), parse)
