@@ -19,7 +19,9 @@ use quipu_commands::expose::Expose;
 use quipu_commands::output::{self, Coverage, print, warn, warn_lines};
 use quipu_commands::record::{self, Record};
 use quipu_commands::snapshot::{Restore, Snapshot};
-use quipu_commands::{compare, convert, count, diff, expose, get, inspect, lint, snapshot, top};
+use quipu_commands::{
+    compare, convert, count, diff, expose, get, inspect, lint, push, snapshot, top,
+};
 use quipu_segment::printable;
 
 /// Crash-safe metrics: count in shared files, watch them live, and run a daemon that collects and
@@ -49,7 +51,7 @@ const HELP: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}";
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Daemon", &["serve", "check", "snapshot", "restore"]),
     ("Look", &["top", "get", "diff", "inspect", "record", "expose"]),
-    ("Count", &["inc", "set", "observe", "time"]),
+    ("Count", &["inc", "set", "observe", "time", "push"]),
     ("Messages", &["messages"]),
     ("Program", &["completions", "man", "version", "help"]),
 ];
@@ -141,6 +143,8 @@ enum Command {
     Observe(count::Observe),
     /// Run a command, and observe its duration in a histogram in a segment file
     Time(count::Time),
+    /// Count in a running daemon: add to a counter, or set a gauge
+    Push(push::Push),
     /// Convert messages of metrics between 18 formats, or compare the formats
     Messages(Messages),
     /// Print the completions for a shell
@@ -249,6 +253,7 @@ fn main() -> ExitCode {
         Command::Set(arguments) => count::set(&arguments).map(|()| 0),
         Command::Observe(arguments) => count::observe(&arguments).map(|()| 0),
         Command::Time(arguments) => Ok(count::time(&arguments)),
+        Command::Push(arguments) => push::run(&arguments).map(|()| 0),
         Command::Messages(Messages { command: MessagesCommand::Convert(arguments) }) => {
             convert::run(&arguments).map(|()| 0)
         }

@@ -280,7 +280,7 @@ fn is_state_in_use(file: &Path) -> bool {
 const RECORDS_OF_STATE: [&str; 2] = ["requests", "keys"];
 
 /// Parses a number. A whole number must be exact as a float.
-fn number(text: &str) -> Result<f64, String> {
+pub(crate) fn number(text: &str) -> Result<f64, String> {
     let number: f64 =
         text.parse().map_err(|_| "expected a number, such as 1 or 0.25".to_owned())?;
     if number.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {

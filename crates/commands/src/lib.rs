@@ -12,6 +12,7 @@ pub mod inspect;
 pub mod lint;
 mod look;
 pub mod output;
+pub mod push;
 pub mod record;
 
 pub mod snapshot;

@@ -1,6 +1,8 @@
 //! Tests of Pushgateway's API, with raw requests and with Prometheus' own client.
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +42,96 @@ impl Daemon {
 
 fn lines(lines: &[&str]) -> BTreeSet<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+/// Creates the command `quipu push` for a daemon at this address.
+fn push_to(home: &Home, address: SocketAddr, arguments: &[&str]) -> Command {
+    let mut command = home.command();
+    command.args(["push", "--to", &address.to_string(), "--for", "2m"]).args(arguments);
+    command
+}
+
+#[test]
+fn pushes_from_a_shell_survive_a_kill_and_add_up_exactly() {
+    const JOBS: &str = "jobs_total{queue=\"mail\",host=\"db 1\",instance=\"\",job=\"shell\"}";
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let address = daemon.address();
+    let succeed = |arguments: &[&str]| {
+        let ended = home.finish(push_to(&home, address, arguments));
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{}", ended.stderr);
+    };
+    let jobs = ["--group", "host=db 1", "jobs_total{queue=\"mail\"}"];
+    succeed(&jobs);
+    succeed(&[&jobs[..], &["4"]].concat());
+    succeed(&["--job", "a/b", "--set", "{\"age.seconds\"}", "-1.5"]);
+    daemon.kill();
+    // This push is repeated until the daemon is there again.
+    let waiting = home.spawn(push_to(&home, address, &[&jobs[..], &["10"]].concat()));
+    let daemon = home.start(&["--listen", &address.to_string()]);
+    assert!(waiting.wait().status.success());
+    let total = || {
+        let text = daemon.get("/metrics").text();
+        let line = text.lines().find(|line| line.starts_with("jobs_total{")).unwrap().to_owned();
+        let (labels, total) = line.rsplit_once(' ').unwrap();
+        let labels: BTreeSet<_> = labels[11..].trim_end_matches('}').split(',').collect();
+        let expected = JOBS[11..].trim_end_matches('}').split(',').collect();
+        assert_eq!(labels, expected, "{line}");
+        total.parse::<u64>().unwrap()
+    };
+    assert_eq!(total(), 15);
+    let text = daemon.scrape("text/plain;version=1.0.0;escaping=allow-utf-8").text();
+    assert!(text.contains("{\"age.seconds\",instance=\"\",job=\"a/b\"} -1.5\n"), "{text}");
+    // The same identifier counts once.
+    for _ in 0..2 {
+        succeed(&[&["--id", "nightly-7"], &jobs[..], &["100"]].concat());
+    }
+    assert_eq!(total(), 115);
+    for (arguments, code, part) in [
+        (&["jobs_total", "-1"][..], 2, "a counter only grows"),
+        (&["quipu_keys"], 1, "status 400: "),
+        (&["--group", "host", "a"], 2, "write NAME=VALUE, such as host=db1"),
+    ] {
+        let ended = home.finish(push_to(&home, address, arguments));
+        assert_eq!(ended.status.code(), Some(code), "{}", ended.stderr);
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+    daemon.stop();
+    let mut command = home.command();
+    command.args(["push", "--to", &address.to_string(), "--for", "0s", "jobs_total"]);
+    let ended = home.finish(command);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("connection refused"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("repeat it with --id "), "{}", ended.stderr);
+}
+
+/// A proxy loses the first response of the daemon, after the daemon counted.
+#[test]
+fn a_push_from_a_shell_whose_response_is_lost_counts_once() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let proxy = TcpListener::bind((home.host(), 0)).unwrap();
+    let address = proxy.local_addr().unwrap();
+    let pushing = home.spawn(push_to(&home, address, &["jobs_total", "7"]));
+    for is_lost in [true, false] {
+        let (mut client, _) = proxy.accept().unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"jobs_total 7\n") {
+            let mut block = [0; 1024];
+            let read = client.read(&mut block).unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&request));
+            request.extend_from_slice(&block[..read]);
+        }
+        let mut forwarded = daemon.connect();
+        forwarded.send(&request).unwrap();
+        assert_eq!(forwarded.read_response().unwrap().status, 200);
+        if !is_lost {
+            client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+    }
+    let ended = pushing.wait();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert_eq!(daemon.sample("jobs_total{instance=\"\",job=\"shell\"}"), 7.0);
 }
 
 #[test]

@@ -1,0 +1,274 @@
+//! `quipu push`: counts in a running daemon from a shell, over its route for pushes.
+//!
+//! Each push carries an identifier. The daemon counts a push once, however often the command sends
+//! it, so the command can repeat a push whose response was lost.
+
+use std::hash::{BuildHasher, RandomState};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
+use clap::Args;
+use hyper::header::{CONTENT_TYPE, HeaderName};
+use quipu_client::ReceiverUrl;
+use quipu_client::headers::Headers;
+use quipu_client::sender::{Answer, Client};
+use quipu_process::time::{Time, now_ns};
+use quipu_segment::printable;
+
+use crate::count::{SeriesName, number};
+use crate::inspect::names::append_label;
+use crate::look::series_name;
+use crate::output::Error;
+
+/// Arguments of `quipu push`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  quipu push 'jobs_total{queue=\"mail\"}'
+  quipu push --job backup --group host=db1 bytes_total 4096
+  quipu push --set backup_age_seconds 30
+  quipu push --to https://metrics.example.com --for 1m jobs_total
+
+The command repeats a push that gets no response, and the daemon counts it once. If the command gives \
+up, it prints the identifier, so that you can repeat the push later with --id.")]
+pub struct Push {
+    /// URL or HOST:PORT of the daemon
+    #[arg(long, value_name = "URL", default_value = "127.0.0.1:8081")]
+    to: String,
+
+    /// Job of the group that the push changes
+    #[arg(long, value_name = "NAME", default_value = "shell")]
+    job: String,
+
+    /// Further label of the group; can be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = group)]
+    group: Vec<(String, String)>,
+
+    /// Sets a gauge to the number, instead of adding the number to a counter
+    #[arg(long, requires = "n")]
+    set: bool,
+
+    /// Time for which the command repeats a push that gets no response
+    #[arg(long = "for", value_name = "TIME", default_value = "10s")]
+    time: Time,
+
+    /// Identifier of a push that is repeated; the default is a new one
+    #[arg(long, value_name = "ID", value_parser = id)]
+    id: Option<String>,
+
+    /// Counter, or gauge with --set, such as 'jobs_total{queue="mail"}'
+    #[arg(value_name = "SERIES")]
+    series: SeriesName,
+
+    /// Number to add or to set
+    #[arg(value_name = "N", default_value = "1", value_parser = number, allow_hyphen_values = true)]
+    n: f64,
+}
+
+/// Pushes a number.
+///
+/// # Errors
+/// Fails if the daemon refuses the push, or if there is no response in time.
+pub fn run(arguments: &Push) -> Result<(), Error> {
+    let Push { to, series, set, n, time, .. } = arguments;
+    if !set && !(*n >= 0.0 && n.is_finite()) {
+        return Err(Error::usage(&format!(
+            "{n} cannot be added to {}: a counter only grows; give a positive number, or use --set \
+             for a gauge",
+            series.name
+        )));
+    }
+    let url = url(to, &arguments.job, &arguments.group);
+    let failed = |message: &str| Error::new(format_args!("{}: {message}", printable(to)));
+    let receiver: ReceiverUrl = url.parse().map_err(|error: String| failed(&error))?;
+    let client = Client::new(&receiver, time.0, &Headers::default());
+    let client = client.map_err(|error| failed(&error))?;
+    let id = arguments.id.clone().unwrap_or_else(new_id);
+    let fields = [
+        (CONTENT_TYPE, "text/plain; version=0.0.4"),
+        (HeaderName::from_static("quipu-push-id"), &*id),
+    ];
+    let body = body(series, *n, *set);
+    let given_up = push(time.0, |timeout| client.post(&fields, body.as_bytes(), Some(timeout)));
+    given_up.map_err(|fault| match fault {
+        Fault::Refused(message) => failed(&message),
+        Fault::Lost(message) => failed(&format!(
+            "{message}; gave up after {time}: the push may have been counted, so repeat it with \
+             --id {id}, which counts it once"
+        )),
+    })
+}
+
+/// The reason why a push failed.
+#[derive(Debug, PartialEq)]
+enum Fault {
+    /// The daemon refused it, so it was not counted.
+    Refused(String),
+    /// There was no usable response, so it is unknown whether it was counted.
+    Lost(String),
+}
+
+/// The pause after the first attempt, which doubles up to the longest one.
+const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The minimum time for a response, even if there is less time left.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Sends a push until it is counted or refused, for at most this time.
+fn push(time: Duration, send: impl Fn(Duration) -> Result<Answer, String>) -> Result<(), Fault> {
+    let begun = Instant::now();
+    let mut pause = PAUSE;
+    loop {
+        let rest = time.saturating_sub(begun.elapsed());
+        let (message, wanted) = match send(rest.max(LEAST_TIMEOUT)) {
+            Ok(answer) if (200..300).contains(&answer.status) => return Ok(()),
+            Ok(answer) => {
+                let message = format!("status {}: {}", answer.status, answer.text());
+                // Other statuses do not change if the push is repeated.
+                if !matches!(answer.status, 408 | 500 | 502..=504) {
+                    return Err(Fault::Refused(message));
+                }
+                (message, answer.retry_after)
+            }
+            Err(message) => (message, None),
+        };
+        let rest = time.saturating_sub(begun.elapsed());
+        if rest.is_zero() {
+            return Err(Fault::Lost(message));
+        }
+        thread::sleep(wanted.unwrap_or(pause).min(rest));
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Returns the URL of a group. Values with other characters than letters, digits, and a few signs
+/// are in base64, because a path cannot contain all of them.
+fn url(to: &str, job: &str, group: &[(String, String)]) -> String {
+    let scheme = if to.contains("://") { "" } else { "http://" };
+    let mut url = format!("{scheme}{}/metrics", to.trim_end_matches('/'));
+    let group = group.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in std::iter::once(("job", job)).chain(group) {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
+        // A path cannot contain the segments `.` and `..`.
+        if !value.is_empty() && value.chars().all(is_plain) && !value.starts_with('.') {
+            url.push_str(&format!("/{name}/{value}"));
+        } else {
+            let value = if value.is_empty() { "=".to_owned() } else { URL_SAFE.encode(value) };
+            url.push_str(&format!("/{name}@base64/{value}"));
+        }
+    }
+    url.push_str("?mode=add&gauges=set");
+    url
+}
+
+/// Returns the exposition of one sample.
+fn body(series: &SeriesName, n: f64, is_gauge: bool) -> String {
+    let mut labels = String::new();
+    for (name, value) in &series.labels {
+        if !labels.is_empty() {
+            labels.push(',');
+        }
+        append_label(&mut labels, name, value);
+    }
+    let kind = if is_gauge { "gauge" } else { "counter" };
+    let name = series_name(&series.name, "");
+    // A name with other characters is in quotes, here without braces.
+    let name = name.trim_start_matches('{').trim_end_matches('}');
+    let number = match n {
+        n if n.is_infinite() => if n > 0.0 { "+Inf" } else { "-Inf" }.to_owned(),
+        n => n.to_string(),
+    };
+    format!("# TYPE {name} {kind}\n{} {number}\n", series_name(&series.name, &labels))
+}
+
+/// Parses a label of the group.
+fn group(text: &str) -> Result<(String, String), String> {
+    const EXAMPLE: &str = "write NAME=VALUE, such as host=db1";
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("it has no =; {EXAMPLE}"))?;
+    let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let is_name = name.starts_with(is_first)
+        && name.chars().all(|c| is_first(c) || c.is_ascii_digit())
+        && name != "job";
+    match is_name {
+        true => Ok((name.to_owned(), value.to_owned())),
+        false if name == "job" => Err("give the job with --job NAME".to_owned()),
+        false => Err(format!("{name:?} cannot name a label; {EXAMPLE}")),
+    }
+}
+
+/// Parses an identifier.
+fn id(text: &str) -> Result<String, String> {
+    let is_id = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_id {
+        true => Ok(text.to_owned()),
+        false => Err("give the identifier that a failed push printed".to_owned()),
+    }
+}
+
+/// Returns a random identifier.
+fn new_id() -> String {
+    // The system seeds each state with random keys.
+    let random = || RandomState::new().hash_one((std::process::id(), now_ns()));
+    format!("{:016x}{:016x}", random(), random())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::cell::Cell;
+
+    use hyper::HeaderMap;
+
+    use super::*;
+
+    fn answer(status: u16) -> Answer {
+        let retry_after = Some(Duration::ZERO);
+        Answer { status, headers: HeaderMap::new(), retry_after, body: b"why\n".to_vec() }
+    }
+
+    #[test]
+    fn a_push_is_repeated_until_it_is_counted_or_refused() {
+        let push_with = |answers: &[Result<u16, &str>]| {
+            let sent = Cell::new(0);
+            let pushed = push(Duration::from_secs(600), |_| {
+                let sent = sent.replace(sent.get() + 1);
+                answers[sent].map(answer).map_err(str::to_owned)
+            });
+            (pushed, sent.get())
+        };
+        let refused = |status: u16| Err(Fault::Refused(format!("status {status}: why")));
+        assert_eq!(push_with(&[Ok(200)]), (Ok(()), 1));
+        assert_eq!(push_with(&[Err("no connection"), Ok(503), Ok(500), Ok(202)]), (Ok(()), 4));
+        assert_eq!(push_with(&[Ok(503), Ok(400)]), (refused(400), 2));
+        assert_eq!(push_with(&[Ok(429)]), (refused(429), 1));
+        let lost = push(Duration::ZERO, |_| Err("no connection".to_owned()));
+        assert_eq!(lost, Err(Fault::Lost("no connection".to_owned())));
+    }
+
+    #[test]
+    fn groups_and_samples_are_written_as_the_daemon_reads_them() {
+        let group = |text: &str| group(text).unwrap();
+        let labels = [group("host=db1"), group("path=/a b"), group("empty="), group("up=..")];
+        assert_eq!(
+            url("localhost:9/", "shell", &labels),
+            "http://localhost:9/metrics/job/shell/host/db1/path@base64/L2EgYg==/empty@base64/=\
+             /up@base64/Li4=?mode=add&gauges=set"
+        );
+        assert_eq!(url("https://a", "x", &[]), "https://a/metrics/job/x?mode=add&gauges=set");
+        for (series, n, is_gauge, text) in [
+            ("jobs_total", 1.0, false, "# TYPE jobs_total counter\njobs_total 1\n"),
+            ("a{b=\"\\\"\"}", 0.5, true, "# TYPE a gauge\na{b=\"\\\"\"} 0.5\n"),
+            ("{\"a.b\",c=\"d\"}", 2.0, false, "# TYPE \"a.b\" counter\n{\"a.b\",c=\"d\"} 2\n"),
+            ("a", f64::NEG_INFINITY, true, "# TYPE a gauge\na -Inf\n"),
+        ] {
+            assert_eq!(body(&series.parse().unwrap(), n, is_gauge), text);
+        }
+        for text in ["host", "1a=b", "a-b=c", "=x", "job=a"] {
+            assert!(super::group(text).is_err(), "{text}");
+        }
+        assert!(id("").is_err() && id("a b").is_err() && id(&new_id()).is_ok());
+        assert_ne!(new_id(), new_id());
+    }
+}
