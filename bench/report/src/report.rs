@@ -17,9 +17,9 @@
 //! | `{{hottest table}}`, `{{hottest tools}}` | the counts of `hottest.jsonl`, and the tools |
 //! | `{{table CASE... peer="P" metric=M by=B}}` | a table of the cases, with ratios to the peer |
 //! | `{{versus CASE... metric=M}}` | a table of the cases that compares `quipu:NAME` to `go:NAME` |
-//! | `{{plot CASE... file=F.svg title="T" metric=M}}` | a plot of the cases |
-//! | `{{scatter CASE CASE file=F.svg title="T"}}` | points: the first case along, the second up |
-//! | `{{lines CASE... along="X" file=F.svg title="T" metric=M}}` | lines over the cases' amounts |
+//! | `{{plot CASE... file=F.svg title="T" metric=M bars=N}}` | bars of the cases, best first |
+//! | `{{scatter CASE CASE file=F.svg title="T" along="X" up="Y"}}` | points: a case along, one up |
+//! | `{{lines CASE... along="X" up="Y" file=F.svg title="T" metric=M}}` | lines over the amounts |
 //! | `{{steps CASE... metric=M}}` | a table of how steep these lines are |
 //! | `{{ratio CASE subject=S peer="P" threads=N metric=M}}` | how many times better, as `12.1x` |
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
@@ -37,6 +37,9 @@
 //! - `subject`: quipu. The subject or the peer `best` is the best of all foreign ones; its value
 //!   includes its name.
 //! - `by`: a row of a table is a case; with `by=subject` it is a subject.
+//! - `bars`: the greatest number of bars of a case; by default, a plot has about 12 bars.
+//! - `along` and `up`: the titles of the axes; by default, `up` is the metric.
+//! - `threads` of a plot: all; you can give several numbers, separated by commas.
 //! - `only=S`, for all but `versus`: restricts the subjects to a list separated by commas. There,
 //!   `*` matches any characters.
 //!
@@ -59,12 +62,14 @@
 //! median. Give a goal either `at_most` or `at_least`. You can use `*` in its subject and its peer;
 //! the first match is used.
 
+mod axis;
 pub mod format;
 mod goal;
 mod lines;
 mod plot;
 mod scatter;
 mod sections;
+mod svg;
 mod table;
 mod template;
 mod versus;
@@ -242,6 +247,8 @@ fn best_of<'a>(records: impl Iterator<Item = &'a Record>) -> Option<&'a Record> 
 
 /// The records that fill the placeholders.
 struct Source {
+    /// The name of the report.
+    name: String,
     folder: PathBuf,
     records: Vec<Record>,
     /// The machine of the report's own benchmark.
@@ -285,7 +292,7 @@ impl Source {
                 }));
             }
         }
-        Ok(Source { folder: folder.into(), records, machine })
+        Ok(Source { name: own.into(), folder: folder.into(), records, machine })
     }
 
     fn fill(&self, placeholder: &Placeholder) -> Result<Filled> {
@@ -388,24 +395,45 @@ impl Source {
     }
 
     fn plot(&self, placeholder: &Placeholder) -> Result<Filled> {
-        placeholder.expect(1, &["file", "title", "metric", "only", "along"])?;
+        let options = ["file", "title", "metric", "only", "along", "up", "bars", "threads"];
+        placeholder.expect(1, &options)?;
         let (file, title) = (placeholder.required("file")?, placeholder.required("title")?);
         if file.contains('/') || !file.ends_with(".svg") {
             return Err(Error::report(format!("file={file} must be a name that ends with .svg")));
         }
-        let selected = self.select(placeholder)?;
+        let mut selected = self.select(placeholder)?;
+        if let Some(threads) = placeholder.option("threads") {
+            selected.retain(|r| threads.split(',').any(|count| count == r.threads.to_string()));
+        }
         let svg = match (placeholder.word.as_str(), &placeholder.words[..]) {
             ("scatter", [x, y]) => {
                 let of = |case: &str| -> Vec<&Record> {
                     selected.iter().copied().filter(|record| record.case == case).collect()
                 };
-                scatter::render(title, &of(x), &of(y))?
+                {
+                    let titles = (placeholder.required("along")?, placeholder.required("up")?);
+                    scatter::render(title, titles, &of(x), &of(y))?
+                }
             }
-            ("lines", _) => lines::render(title, placeholder.required("along")?, &selected)?,
+            ("lines", _) => {
+                let along = placeholder.required("along")?;
+                lines::render(title, along, placeholder.option("up"), &selected)?
+            }
             ("scatter", _) => return Err(Error::report("a scatter needs two cases")),
-            _ => plot::render(title, &selected)?,
+            _ => {
+                let bars = placeholder.option("bars").map(|bars| {
+                    let problem = |_| Error::report(format!("bars={bars} is not a number"));
+                    bars.parse().map_err(problem)
+                });
+                plot::render(title, placeholder.option("up"), &selected, bars.transpose()?)?
+            }
         };
-        Ok(Filled { text: format!("![{title}]({file})"), file: Some((file.into(), svg)) })
+        // The parts of a README are not in the folder of the pictures.
+        let folder = match READMES.iter().any(|(name, _)| *name == self.name) {
+            true => "docs/benchmarks/",
+            false => "",
+        };
+        Ok(Filled { text: format!("![{title}]({folder}{file})"), file: Some((file.into(), svg)) })
     }
 
     /// Returns the records of the placeholder's cases and metric, or an error if there are none.

@@ -2,47 +2,68 @@
 //! a line for each subject, as SVG, and a table of the steepest steps.
 //!
 //! A point is a median, with a line from the minimum to the maximum. The scales are logarithmic if
-//! the values differ much, like in a plot of bars.
+//! the values differ much. The name of a line is at its right end. Ours have a colour, and the
+//! peers are grey, with different dashes.
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::HPos;
-
+use super::axis::Axis;
 use super::format;
-use super::plot::{Area, Axis, Drawn, FAINT, GRID, Legend, PADDING, TEXT, WIDTH, colours, text};
+use super::svg::{Anchor, PADDING, Svg, WIDTH, text_width};
 use super::table::{escape, subjects};
-use crate::record::Record;
+use crate::record::{self, Record};
 use crate::{Error, Result};
 
-const HEIGHT: i32 = 300;
-const LEFT: i32 = 84;
-/// The space to the right of the last point, for its value.
-const VALUE_ROOM: i32 = 84;
-const RADIUS: i32 = 3;
+/// The highest ratio of two values on a linear scale.
+const LINEAR_SPAN: f64 = 20.0;
+
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 76.0;
+const TOP: f64 = 92.0;
+const RADIUS: f64 = 3.5;
+/// The height of a name.
+const LINE: f64 = 17.0;
+/// The space for the names of lines, at most.
+const NAME_ROOM: f64 = 250.0;
+/// The space between the last point and the names.
+const LEADER: f64 = 26.0;
+const DASHES: [&str; 4] = ["", "7 3", "2 3", "10 3 2 3"];
 
 /// Renders the plot as an SVG file. All records must share one metric and unit.
-pub(super) fn render(title: &str, along: &str, records: &[&Record]) -> Result<String> {
+/// `up` names the metric, if its own name is not enough.
+pub(super) fn render(
+    title: &str,
+    along: &str,
+    up: Option<&str>,
+    records: &[&Record],
+) -> Result<String> {
     let lines = Lines::of(records)?;
-    let first = records[0];
-    let mut svg = String::new();
-    let legend = Legend::new(&subjects(records));
-    let height = (legend.bottom + HEIGHT + 70) as u32;
-    {
-        let area = SVGBackend::with_string(&mut svg, (WIDTH as u32, height)).into_drawing_area();
-        let panel = Panel {
-            along: Axis::between(&lines.amounts()),
-            up: Axis::of(records),
-            top: legend.bottom,
-            bottom: legend.bottom + HEIGHT,
-        };
-        let subtitle = format!("{}, by the number of {along}", first.metric);
-        let drawn = legend
-            .draw(&area, height as i32, title, &subtitle)
-            .and_then(|()| panel.draw_axes(&area, &lines, &first.unit))
-            .and_then(|()| panel.draw_lines(&area, &lines));
-        drawn.map_err(|error| Error::report(format!("the plot: {error}")))?;
-        area.present().map_err(|error| Error::report(format!("the plot: {error}")))?;
-    }
-    Ok(svg)
+    let panel = Panel::new(&lines, records);
+    let mut svg = Svg::default();
+    let runs = if records.iter().any(|record| record.max > record.min) {
+        "Point: median of the runs. Vertical line: from the lowest to the highest run."
+    } else {
+        "Each point is one run."
+    };
+    svg.text("faint", (PADDING, 50.0), Anchor::Start, runs);
+    let metric = up.unwrap_or(&records[0].metric);
+    panel.draw_axes(&mut svg, &lines, records[0], (along, metric));
+    panel.draw_lines(&mut svg, &lines);
+    let ends: Vec<String> = lines.0.iter().filter_map(describe).collect();
+    let description = format!("{metric}, by the number of {along}: {}.", ends.join("; "));
+    Ok(svg.finish(title, &description, panel.bottom + 58.0))
+}
+
+/// Describes the ends of a line.
+fn describe((subject, points): &(&str, Vec<Point>)) -> Option<String> {
+    let value = |point: &Point| format::quantity(point.record.median, &point.record.unit);
+    let (first, last) = (points.first()?, points.last()?);
+    let amount = |point: &Point| format::number_of(point.amount, "");
+    Some(format!(
+        "{subject} from {} at {} to {} at {}",
+        value(first),
+        amount(first),
+        value(last),
+        amount(last)
+    ))
 }
 
 /// Renders a table of the first and the last figure of each subject, and of its steepest step: the
@@ -130,58 +151,143 @@ fn amount(case: &str) -> Result<f64> {
 struct Panel {
     along: Axis,
     up: Axis,
-    top: i32,
-    bottom: i32,
+    right: f64,
+    bottom: f64,
+    /// The space for the names of lines.
+    names: f64,
 }
 
 impl Panel {
-    fn x(&self, amount: f64) -> i32 {
-        let room = WIDTH - PADDING - VALUE_ROOM - LEFT - 20;
-        LEFT + 20 + (self.along.share(amount) * f64::from(room)).round() as i32
+    fn new(lines: &Lines, records: &[&Record]) -> Panel {
+        let labels = lines.0.iter().filter_map(|(subject, points)| label(subject, points));
+        let names = labels.map(|label| text_width(&label)).fold(0.0, f64::max).min(NAME_ROOM);
+        Panel {
+            along: Axis::between(&lines.amounts(), LINEAR_SPAN),
+            up: Axis::of(records, LINEAR_SPAN),
+            right: WIDTH - PADDING - names - LEADER,
+            bottom: TOP + HEIGHT.max(lines.0.len() as f64 * LINE),
+            names,
+        }
     }
 
-    fn y(&self, value: f64) -> i32 {
-        self.bottom - (self.up.share(value) * f64::from(self.bottom - self.top)).round() as i32
+    fn x(&self, amount: f64) -> f64 {
+        let left = LEFT + 16.0;
+        left + self.along.share(amount) * (self.right - left)
     }
 
-    fn draw_axes(&self, area: &Area, lines: &Lines, unit: &str) -> Drawn {
-        let right = WIDTH - PADDING - VALUE_ROOM + 20;
+    fn y(&self, value: f64) -> f64 {
+        self.bottom - self.up.share(value) * (self.bottom - TOP)
+    }
+
+    fn draw_axes(&self, svg: &mut Svg, lines: &Lines, first: &Record, titles: (&str, &str)) {
+        let (along, up) = titles;
+        let better = if first.higher_is_better() { "higher" } else { "lower" };
+        let title = format!("{}, {better} is better", self.up.title(up, first));
+        svg.text("faint", (PADDING, TOP - 20.0), Anchor::Start, &title);
         for tick in &self.up.ticks {
             let y = self.y(*tick);
-            area.draw(&PathElement::new([(LEFT, y), (right, y)], GRID.stroke_width(1)))?;
-            text(area, &self.up.label(*tick, unit), (LEFT - 8, y), 14.0, FAINT, HPos::Right)?;
+            svg.line("grid", (LEFT, y), (self.right + 8.0, y));
+            let label = self.up.label(*tick, &first.unit);
+            svg.text("faint", (LEFT - 8.0, y), Anchor::End, &label);
         }
+        let mut free = 0.0;
         for amount in lines.amounts() {
             let x = self.x(amount);
-            area.draw(&PathElement::new([(x, self.top), (x, self.bottom)], GRID.stroke_width(1)))?;
-            let label = format::number_of(amount, "");
-            text(area, &label, (x, self.bottom + 14), 14.0, FAINT, HPos::Center)?;
+            svg.line("grid", (x, TOP), (x, self.bottom));
+            let label = short(amount);
+            let half = text_width(&label) / 2.0;
+            if x - half > free {
+                svg.text("faint", (x, self.bottom + 14.0), Anchor::Middle, &label);
+                free = x + half + 4.0;
+            }
         }
-        let axis = [(LEFT, self.top), (LEFT, self.bottom), (right, self.bottom)];
-        area.draw(&PathElement::new(axis, FAINT.stroke_width(1)))
+        svg.line("axis", (LEFT, TOP), (LEFT, self.bottom));
+        svg.line("axis", (LEFT, self.bottom), (self.right + 8.0, self.bottom));
+        let scale = if self.along.logarithmic { "; logarithmic scale" } else { "" };
+        let title = format!("number of {along}{scale}");
+        let middle = (LEFT + self.right) / 2.0;
+        svg.text("faint", (middle, self.bottom + 38.0), Anchor::Middle, &title);
     }
 
-    fn draw_lines(&self, area: &Area, lines: &Lines) -> Drawn {
-        let names: Vec<&str> = lines.0.iter().map(|(subject, _)| *subject).collect();
+    fn draw_lines(&self, svg: &mut Svg, lines: &Lines) {
+        let at = |point: &Point| (self.x(point.amount), self.y(point.record.median));
+        let ends: Vec<f64> =
+            lines.0.iter().map(|(_, points)| points.last().map_or(TOP, |p| at(p).1)).collect();
+        let places = spread(&ends, TOP, self.bottom);
+        let (mut ours, mut peers) = (0, 0);
+        let mut styles = Vec::new();
+        for (subject, _) in &lines.0 {
+            let is_ours = record::is_ours(subject);
+            let index = if is_ours { &mut ours } else { &mut peers };
+            styles.push((is_ours, DASHES[*index % DASHES.len()]));
+            *index += 1;
+        }
         // Ours are drawn last, on top of the others.
-        for ((_, points), (_, colour)) in lines.0.iter().zip(colours(&names)).rev() {
-            let at = |point: &Point| (self.x(point.amount), self.y(point.record.median));
-            let path: Vec<_> = points.iter().map(at).collect();
-            area.draw(&PathElement::new(path, colour.stroke_width(2)))?;
+        let mut order: Vec<usize> = (0..styles.len()).collect();
+        order.sort_by_key(|index| styles[*index].0);
+        for index in order {
+            let (subject, points) = &lines.0[index];
+            let (is_ours, dashes) = styles[index];
+            let (line, dot, name) = match is_ours {
+                true => ("our-line", "ours", "strong"),
+                false => ("peer-line", "dot", ""),
+            };
+            let Some(label) = label(subject, points) else { continue };
+            let path: Vec<(f64, f64)> = points.iter().map(at).collect();
+            svg.path(line, &path, dashes);
             for point in points {
                 let (x, y) = at(point);
-                let range = [(x, self.y(point.record.min)), (x, self.y(point.record.max))];
-                area.draw(&PathElement::new(range, colour.stroke_width(1)))?;
-                area.draw(&Circle::new((x, y), RADIUS, colour.filled()))?;
+                let (low, high) = (self.y(point.record.min), self.y(point.record.max));
+                if low - high > 2.0 {
+                    svg.line(line_of_range(is_ours), (x, low), (x, high));
+                }
+                svg.circle(dot, (x, y), RADIUS);
             }
-            if let Some(last) = points.last() {
-                let (x, y) = at(last);
-                let value = format::quantity(last.record.median, &last.record.unit);
-                text(area, &value, (x + 9, y), 14.0, TEXT, HPos::Left)?;
-            }
+            let end = path[path.len() - 1];
+            let left = self.right + LEADER;
+            svg.path("axis", &[(end.0 + 5.0, end.1), (left - 3.0, places[index])], "2 2");
+            svg.text_within(name, (left, places[index]), Anchor::Start, &label, self.names);
         }
-        Ok(())
     }
+}
+
+fn line_of_range(is_ours: bool) -> &'static str {
+    if is_ours { "our-range" } else { "peer-range" }
+}
+
+/// Formats an amount for the axis: `500`, `10k`, `1M`.
+fn short(amount: f64) -> String {
+    let digits = |amount: f64| format::number_of(amount, "");
+    match amount {
+        _ if amount >= 1e6 => format!("{}M", digits(amount / 1e6)),
+        _ if amount >= 1e4 => format!("{}k", digits(amount / 1e3)),
+        _ => digits(amount),
+    }
+}
+
+/// Returns the name of a line, with its last value.
+fn label(subject: &str, points: &[Point]) -> Option<String> {
+    let last = points.last()?.record;
+    Some(format!("{subject}: {}", format::quantity(last.median, &last.unit)))
+}
+
+/// Moves heights apart, in their order, so that each has the space of a name between the top and
+/// the bottom.
+fn spread(heights: &[f64], top: f64, bottom: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..heights.len()).collect();
+    order.sort_by(|a, b| heights[*a].total_cmp(&heights[*b]));
+    let mut places = heights.to_vec();
+    let mut least = top;
+    for index in &order {
+        places[*index] = places[*index].max(least);
+        least = places[*index] + LINE;
+    }
+    let mut greatest = bottom;
+    for index in order.iter().rev() {
+        places[*index] = places[*index].min(greatest);
+        greatest = places[*index] - LINE;
+    }
+    places
 }
 
 #[cfg(test)]
@@ -219,16 +325,25 @@ mod tests {
     #[test]
     fn draws_a_line_for_each_subject() {
         let records = records();
-        let svg = render("Adding", "series", &records.iter().collect::<Vec<_>>()).unwrap();
-        for text in ["Adding", "add, by the number of series", "20.0 ns", "500 ns", "1,000"] {
+        let svg = render("Adding", "series", None, &records.iter().collect::<Vec<_>>()).unwrap();
+        for text in
+            ["Adding", "add, logarithmic", "number of series", "quipu: 20.0 ns", "500 ns", "1,000"]
+        {
             assert!(svg.contains(text), "{text}");
         }
         assert_eq!(svg.matches("<circle").count(), 5);
     }
 
     #[test]
+    fn names_at_the_ends_do_not_cover_each_other() {
+        assert_eq!(spread(&[50.0, 51.0, 10.0], 0.0, 100.0), [50.0, 50.0 + LINE, 10.0]);
+        assert_eq!([short(1000.0), short(20_000.0), short(1e7)], ["1,000", "20k", "10M"]);
+        assert_eq!(spread(&[100.0, 99.0], 0.0, 100.0), [100.0, 100.0 - LINE]);
+    }
+
+    #[test]
     fn a_case_without_an_amount_is_refused() {
         let record = Label::new("handle/add", "quipu", "time", "ns").of(&[1.0]);
-        assert!(steps(&[&record]).is_err() && render("t", "x", &[]).is_err());
+        assert!(steps(&[&record]).is_err() && render("t", "x", None, &[]).is_err());
     }
 }

@@ -86,8 +86,8 @@ pub(super) fn subjects<'a>(records: &[&'a Record]) -> Vec<&'a str> {
 /// The key that the records of one case share.
 #[derive(PartialEq)]
 pub(super) struct Case<'a> {
-    case: &'a str,
-    threads: u32,
+    pub(super) case: &'a str,
+    pub(super) threads: u32,
     metric: &'a str,
 }
 
