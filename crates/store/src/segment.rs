@@ -136,7 +136,7 @@ impl SegmentOptions {
         Self { limit: DEFAULT_LIMIT, series: None, file: Options::new().shared(), warn }
     }
 
-    /// Sets the maximum size of the segment in bytes. A series takes about 100.
+    /// Sets the maximum size of the segment in bytes. A series takes about 100 bytes.
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self

@@ -20,17 +20,17 @@
 //! check that `last` did not change, swap the slot, swap `last`. From this order, we can prove:
 //!
 //! 1. The sum for a prefix is read while `last` is before its tick. An adder sees `last` at its
-//!   tick or later before it adds. So the prefix of a tick, and every earlier prefix, never
-//!   contains an addition of that tick: *no event leaves a window early*.
+//!    tick or later before it adds. So the prefix of a tick, and every earlier prefix, never
+//!    contains an addition of that tick: *no event leaves a window early*.
 //! 2. A thread that is suspended between its check and its swap does no harm. The value that it
-//!   expects in the slot is at most the sum that it would store, because it read the slot before
-//!   the sum. Slots only grow. If the slot is filled for a later tick in the meantime, it holds at
-//!   least the sum at the time when `last` moved. This is at least the sum that the suspended
-//!   thread would store. So its swap finds another value and fails, or it finds the expected value,
-//!   which then equals the sum that it would store.
+//!    expects in the slot is at most the sum that it would store, because it read the slot before
+//!    the sum. Slots only grow. If the slot is filled for a later tick in the meantime, it holds at
+//!    least the sum at the time when `last` moved. This is at least the sum that the suspended
+//!    thread would store. So its swap finds another value and fails, or it finds the expected
+//!    value, which then equals the sum that it would store.
 //! 3. A slot that a reader at `last` needs is at most `span` ticks old, and the ring is longer than
-//!   this. So it is not filled again before `last` moves, and the reader can notice this because it
-//!   reads `last` a second time.
+//!    this. So it is not filled again before `last` moves, and the reader can notice this because
+//!    it reads `last` a second time.
 //!
 //! After a silence longer than the span, every window is empty. Then all slots that matter are
 //! filled with the same sum, and `last` jumps. A reader can see the window empty before `last`

@@ -12,7 +12,6 @@
 //!
 //! To add a kind, write its file, and add it to the three lists below: the modules, the exports,
 //! and the kinds.
-//! export, and the kinds.
 
 mod aggregation;
 mod counter;

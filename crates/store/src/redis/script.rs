@@ -33,7 +33,6 @@ impl Script {
 /// A metric may have been written under a different description before: a value can follow a time,
 /// or not be a number. The scripts must not fail on such values, because an error midway would
 /// leave half of the work done.
-/// of the work done.
 macro_rules! common {
     () => {
         r"
