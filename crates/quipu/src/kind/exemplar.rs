@@ -1,5 +1,5 @@
 //! Exemplars in the segment: the last one of a counter, of each bucket, or of a gauge or a value of
-//! unknown type from outside.
+//! unknown type that another program sends.
 //!
 //! The exemplar cell of a series holds the offset of a table (a side allocation) with one word per
 //! slot. Each word holds the offset of its slot, which is allocated for the first exemplar.

@@ -40,9 +40,9 @@ pub struct GaugeKind;
 
 /// The cell of the value.
 pub(crate) const VALUE: usize = 0;
-/// The cell of the time of the last sample, in families from outside.
+/// The cell of the time of the last sample, in families for values of other programs.
 pub(crate) const TIME: usize = 1;
-/// The cell of the exemplar, in families from outside that keep exemplars.
+/// The cell of the exemplar, in families for values of other programs that keep exemplars.
 pub(crate) const EXEMPLAR: usize = 2;
 
 impl Gauge {
