@@ -81,6 +81,11 @@ fn implement(
                 None => parse_quote!(#ty: #krate::LabelGroup),
             });
         }
+        // The identity of a group is 'static.
+        for parameter in input.generics.type_params() {
+            let ident = &parameter.ident;
+            predicates.push(parse_quote!(#ident: 'static));
+        }
     }
     let (generics, arguments, bounds) = generics.split_for_impl();
     // The same type, but all its lifetimes are 'static.

@@ -160,7 +160,7 @@ pub trait LabelValue {
 /// ```
 pub trait LabelGroup {
     /// The same group with `'static` lifetimes, because a family accepts groups of any lifetime.
-    type Identity;
+    type Identity: 'static;
 
     /// The labels, in the order that [`LabelGroup::encode`] writes their values. Empty for an array
     /// of strings, whose names you set with [`Description::labels`](crate::Description::labels).
