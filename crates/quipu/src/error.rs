@@ -13,7 +13,7 @@ use std::fmt;
 /// let _jobs = registry.counter("jobs", "Completed jobs.")?;
 /// let error = registry.gauge("jobs", "Jobs in the queue.").unwrap_err();
 /// assert!(error.is_duplicate());
-/// assert_eq!(error.metric(), "jobs");
+/// assert_eq!(error.metric(), Some("jobs"));
 /// # Ok::<(), quipu::Error>(())
 /// ```
 #[derive(Debug)]
@@ -121,9 +121,9 @@ impl Error {
         Self { metric: metric.to_owned(), kind: ErrorKind::Window(error) }
     }
 
-    /// Returns the name of the metric; empty if the error concerns all metrics.
-    pub fn metric(&self) -> &str {
-        &self.metric
+    /// Returns the name of the metric; `None` if the error concerns all metrics.
+    pub fn metric(&self) -> Option<&str> {
+        Some(self.metric.as_str()).filter(|name| !name.is_empty())
     }
 
     /// Returns the error without the name of the metric.

@@ -399,7 +399,7 @@ fn wrong_registrations_name_the_metric_and_the_way_out() {
     let message = |result: Result<Counter, quipu::Error>| result.unwrap_err().to_string();
     let twice = registry.counter("twice", "").unwrap_err();
     assert!(twice.is_duplicate());
-    assert_eq!(twice.metric(), "twice");
+    assert_eq!(twice.metric(), Some("twice"));
     assert_eq!(
         message(registry.counter("requests_total", "")),
         "metric \"requests_total\": the name ends in \"_total\", which the formats add: \
