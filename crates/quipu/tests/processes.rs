@@ -221,7 +221,7 @@ fn a_handle_of_the_parent_sets_the_childs_own() {
 #[test]
 fn private_memory_knows_its_own_process() {
     alone("private_memory_knows_its_own_process", || {
-        for &aggregation in Aggregation::EVERY {
+        for &aggregation in Aggregation::ALL {
             let registry = Registry::new();
             let gauge = gauge(&registry, aggregation);
             gauge.set(3.0);

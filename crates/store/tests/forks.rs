@@ -149,7 +149,7 @@ fn gauges_of_several_processes_become_one() {
     alone("gauges_of_several_processes_become_one", || {
         let directory = tempfile::tempdir().unwrap();
         let store = SegmentStore::open(directory.path()).unwrap();
-        let gauges: Vec<Arc<dyn Metric>> = Aggregation::EVERY
+        let gauges: Vec<Arc<dyn Metric>> = Aggregation::ALL
             .iter()
             .map(|&aggregation| {
                 let name = format!("gauge_{aggregation}");

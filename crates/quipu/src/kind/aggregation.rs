@@ -47,7 +47,7 @@ pub enum Aggregation {
 
 impl Aggregation {
     /// All aggregations.
-    pub const EVERY: &'static [Self] = &[
+    pub const ALL: &'static [Self] = &[
         Self::All,
         Self::LiveAll,
         Self::Min,
@@ -78,7 +78,7 @@ impl Aggregation {
 
     fn from_name(name: &str) -> Option<Self> {
         let name = if name == "most_recent" { "mostrecent" } else { name };
-        Self::EVERY.iter().copied().find(|aggregation| aggregation.as_str() == name)
+        Self::ALL.iter().copied().find(|aggregation| aggregation.as_str() == name)
     }
 
     /// Whether only living processes count.
@@ -88,4 +88,4 @@ impl Aggregation {
     }
 }
 
-named!(Aggregation, "gauge aggregation", Aggregation::EVERY);
+named!(Aggregation, "gauge aggregation", Aggregation::ALL);

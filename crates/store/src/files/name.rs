@@ -34,12 +34,12 @@ pub(super) struct Mode(u8);
 
 impl Mode {
     fn new(aggregation: Aggregation) -> Option<Self> {
-        let at = Aggregation::EVERY.iter().position(|&every| every == aggregation)?;
+        let at = Aggregation::ALL.iter().position(|&every| every == aggregation)?;
         u8::try_from(at).ok().map(Self)
     }
 
     pub(super) fn aggregation(self) -> Aggregation {
-        Aggregation::EVERY.get(usize::from(self.0)).copied().unwrap_or_default()
+        Aggregation::ALL.get(usize::from(self.0)).copied().unwrap_or_default()
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(parse("counter_7.db"), Some((Content::Counters, "7")));
         assert_eq!(parse("histogram_web-1.db"), Some((Content::Histograms, "web-1")));
         assert_eq!(parse("summary_a_b.db"), Some((Content::Summaries, "a_b")));
-        for &aggregation in Aggregation::EVERY {
+        for &aggregation in Aggregation::ALL {
             let file = format!("gauge_{aggregation}_12.db");
             let content = Content::Gauges(mode(aggregation));
             assert_eq!(Name::parse(&file).unwrap(), Name { content, pid: "12" });

@@ -101,7 +101,7 @@ fn histograms_and_gauges_of_two_machines_are_combined() {
         let took: quipu::Histogram = store.registry().register(description).unwrap();
         took.observe(value);
         took.observe(0.25);
-        for &aggregation in Aggregation::EVERY {
+        for &aggregation in Aggregation::ALL {
             let spec = Spec::new(format!("g_{aggregation}"), Kind::Gauge).aggregation(aggregation);
             store.metric(&spec).unwrap().set(&[], value);
         }

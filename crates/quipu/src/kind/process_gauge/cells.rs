@@ -160,7 +160,7 @@ impl MetricKind for ProcessGaugeLayout {
         let schema = family.schema();
         let fail = || damaged(schema);
         let [number] = schema.settings[..] else { return Err(fail()) };
-        let aggregation = *Aggregation::EVERY.get(usize::from(number)).ok_or_else(fail)?;
+        let aggregation = *Aggregation::ALL.get(usize::from(number)).ok_or_else(fail)?;
         let has_label = schema.labels.iter().any(|l| l.name == label(aggregation));
         if schema.cells != cells(aggregation)
             || (aggregation != Aggregation::MostRecent && !has_label)

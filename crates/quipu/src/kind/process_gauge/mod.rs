@@ -248,7 +248,7 @@ impl Instrument for ProcessGauge {
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         let aggregation = description.aggregation;
         schema.cells = cells::cells(aggregation);
-        let number = Aggregation::EVERY.iter().position(|every| *every == aggregation);
+        let number = Aggregation::ALL.iter().position(|every| *every == aggregation);
         // There are ten aggregations.
         schema.settings = vec![number.unwrap_or_default() as u8];
         if aggregation == Aggregation::MostRecent {
