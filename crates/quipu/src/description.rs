@@ -259,6 +259,7 @@ impl Description {
     /// # Ok::<(), quipu::Error>(())
     /// ```
     pub fn variant(mut self) -> Self {
+    #[doc(hidden)]
         self.identity = Identity::Variant;
         self
     }

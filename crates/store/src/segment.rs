@@ -252,6 +252,7 @@ impl SegmentStore {
     /// Returns a store in the same segments, with separate metrics and registries: a name that is
     /// taken or hidden in one of them is free in the other.
     pub fn view(&self) -> Self {
+    #[doc(hidden)]
         Self::new(self.inner.registries.view(), Arc::clone(&self.inner.updates))
     }
 
@@ -272,6 +273,7 @@ impl SegmentStore {
     /// scrapes](SegmentStore::scrape_registry), the registries of metrics that another application
     /// describes differently, and the registry of metrics that did not fit.
     pub fn registries(&self) -> Vec<Registry> {
+    #[doc(hidden)]
         self.inner.registries.all()
     }
 

@@ -43,6 +43,7 @@ impl FloatCounter {
 
     /// Keeps an exemplar like [`Counter::inc_with_exemplar`](crate::Counter::inc_with_exemplar),
     /// but adds nothing: use this if you already added.
+    #[doc(hidden)]
     pub fn set_exemplar(&self, value: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, value, exemplar);
     }

@@ -72,6 +72,7 @@ impl MixedCounter {
 
     /// Keeps an exemplar like [`MixedCounter::inc_with_exemplar`], but adds nothing: use this if
     /// you already added.
+    #[doc(hidden)]
     pub fn set_exemplar(&self, n: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n, exemplar);
     }
@@ -88,6 +89,7 @@ impl MixedCounter {
     }
 
     /// Resets the total to zero, for all processes. Concurrent additions may be kept or lost.
+    #[doc(hidden)]
     pub fn reset(&self) {
         [TOTAL, REST].into_iter().for_each(|cell| self.0.cells().clear(cell));
     }

@@ -74,6 +74,7 @@ impl<S: LabelValue> StateSet<S> {
 
     /// Turns the state with index `on` on, and all others off. Use this for states whose names are
     /// only known at run time. An index without a state turns all off.
+    #[doc(hidden)]
     pub fn set_index(&self, on: usize) {
         for i in 0..self.bound.cells().len() {
             self.bound.cells().plain(i).store(u64::from(i == on), Ordering::Relaxed);

@@ -203,6 +203,7 @@ impl<S: AsRef<str>, const N: usize> LabelGroup for [S; N] {
 }
 
 /// The [`LabelGroup::COUNT`] of a group with one value for each label of the description.
+#[doc(hidden)]
 pub const ANY: usize = usize::MAX;
 
 /// Labels whose names and number are only known at run time: the values, in the order of the names.
@@ -252,6 +253,7 @@ impl LabelGroup for Values<'_> {
 /// assert_eq!(resets.get(&Values(&["acme", "x1"])), Some(1));
 /// # Ok::<(), quipu::Error>(())
 /// ```
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct WrittenValues<F>(pub F);
 

@@ -142,7 +142,7 @@ impl<'a> Label<'a> {
 ///
 /// const READ: FamilyHeader = FamilyHeader::new(Kind::Counter, "disk_read_bytes", "Bytes read.");
 /// const READ_BYTES: FamilyHeader = READ.unit("bytes");
-/// assert_eq!(READ_BYTES.text_name(), "disk_read_bytes_total");
+/// assert_eq!((READ_BYTES.name, READ_BYTES.unit), ("disk_read_bytes", "bytes"));
 /// ```
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -213,6 +213,7 @@ impl<'a> FamilyHeader<'a> {
     }
 
     /// Returns the name in [`Format::Text`](crate::exposition::Format::Text).
+    #[doc(hidden)]
     pub fn text_name(&self) -> String {
         let suffix = match self.kind {
             Kind::Counter if !self.bare => "_total",

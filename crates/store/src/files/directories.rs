@@ -196,6 +196,7 @@ impl Directories {
     ///
     /// # Errors
     /// If a path does not exist, is not a directory, or cannot be read.
+    #[doc(hidden)]
     pub fn count_files(&self) -> Result<usize, Error> {
         let mut count = 0;
         for path in &self.paths {
@@ -219,6 +220,7 @@ impl Directories {
     }
 
     /// Returns the number of files that the last scrape could use, in whole or in part.
+    #[doc(hidden)]
     pub fn used_files(&self) -> usize {
         self.state.with(|state| state.used).unwrap_or_default()
     }

@@ -65,6 +65,7 @@ impl Histogram {
 
     /// Keeps an exemplar for the bucket of `value`, without counting: use this if you already
     /// observed the value.
+    #[doc(hidden)]
     pub fn set_exemplar(&self, value: f64, exemplar: &[(&str, &str)]) {
         let slot = self.layout.bucket(value);
         let (family, cells) = (self.bound.family(), self.bound.cells());
