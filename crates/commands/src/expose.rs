@@ -96,7 +96,9 @@ fn hint(text: &str) -> Result<(String, Hint), String> {
     {
         return Err("only gauges can have an aggregation other than sum".into());
     }
-    Ok((name.to_owned(), Hint { kind, aggregation }))
+    let hint = Hint::new(kind);
+    let hint = aggregation.map_or(hint, |aggregation| hint.aggregation(aggregation));
+    Ok((name.to_owned(), hint))
 }
 
 /// Writes an exposition, or serves it until a signal arrives. Returns whether it contains all of
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn hints_with_unknown_kinds_or_aggregations_are_refused() {
         let (name, found) = hint("queue=gauge,max").unwrap();
-        let expected = Hint { kind: Kind::Gauge, aggregation: Some(Aggregation::Max) };
+        let expected = Hint::new(Kind::Gauge).aggregation(Aggregation::Max);
         assert_eq!((&*name, found), ("queue", expected));
         assert_eq!(hint("a=counter").unwrap().1.aggregation, None);
         assert!(hint("a=gauge,most_recent").is_ok() && hint("a=counter,sum").is_ok());

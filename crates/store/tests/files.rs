@@ -470,7 +470,7 @@ fn hints_add_facts_that_files_lack() {
     fs::write(directory.path().join("metric_size___1.bin"), saved("ruby_size")).unwrap();
     fs::write(directory.path().join("metric_level___1.bin"), saved("ruby_without_labels")).unwrap();
     let registry = quipu::Registry::new();
-    let hint = Hint { kind: Kind::Gauge, aggregation: Some(Aggregation::Max) };
+    let hint = Hint::new(Kind::Gauge).aggregation(Aggregation::Max);
     registry.register_collector(Directories::new([directory.path()]).hint("level", hint)).unwrap();
     let text = registry.text();
     assert!(text.contains("# TYPE level gauge\nlevel 2\n"), "{text}");

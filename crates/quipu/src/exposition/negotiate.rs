@@ -15,6 +15,7 @@ use super::escape::Escaping;
 /// assert_eq!((format, escaping), (Format::OpenMetrics, Escaping::Underscores));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Negotiation {
     /// The format.
     pub format: Format,

@@ -226,6 +226,7 @@ fn each(family: &Family, cells: &SeriesCells<'_>, cell: usize, mut act: impl FnM
 /// # Ok::<(), quipu::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct OwnedExemplar {
     /// Pairs of names and values.
     pub labels: Vec<(String, String)>,

@@ -24,7 +24,7 @@ use super::table::{Fold, Reading, Row, RowTable};
 /// # let directory = tempfile::tempdir()?;
 /// # let directory = directory.path();
 /// FileStore::open(directory)?.metric(&Spec::new("level", Kind::Gauge))?.set(&[], 2.0);
-/// let hint = Hint { kind: Kind::Gauge, aggregation: Some(Aggregation::Max) };
+/// let hint = Hint::new(Kind::Gauge).aggregation(Aggregation::Max);
 ///
 /// let registry = quipu::Registry::new();
 /// registry.register_collector(Directories::new([directory]).hint("level", hint))?;
@@ -32,6 +32,8 @@ use super::table::{Fold, Reading, Row, RowTable};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "pass the hint to Directories::hint"]
 pub struct Hint {
     /// The kind.
     pub kind: crate::Kind,
@@ -40,6 +42,18 @@ pub struct Hint {
     /// [`Aggregation::All`] and [`Aggregation::LiveAll`], the values stay apart by the label `pid`,
     /// which the series in such files carry.
     pub aggregation: Option<Aggregation>,
+}
+
+impl Hint {
+    /// Creates a hint without an aggregation.
+    pub const fn new(kind: crate::Kind) -> Self {
+        Self { kind, aggregation: None }
+    }
+
+    /// Sets how the values of several processes are combined.
+    pub const fn aggregation(self, aggregation: Aggregation) -> Self {
+        Self { aggregation: Some(aggregation), ..self }
+    }
 }
 
 /// All families by name.
