@@ -24,6 +24,7 @@ use crate::kind::Aggregation;
 /// assert_eq!(description.full_name(), "http_request_duration_seconds");
 /// ```
 #[derive(Debug, Clone, Default)]
+#[must_use = "register a metric with the description"]
 pub struct Description {
     pub(crate) name: String,
     pub(crate) help: String,
@@ -258,8 +259,8 @@ impl Description {
     /// assert!(text.contains("hits_total{page=\"/\"} 2\nhits_total{page=\"/\",user=\"ada\"} 1\n"));
     /// # Ok::<(), quipu::Error>(())
     /// ```
-    pub fn variant(mut self) -> Self {
     #[doc(hidden)]
+    pub fn variant(mut self) -> Self {
         self.identity = Identity::Variant;
         self
     }

@@ -29,6 +29,7 @@ use crate::registry::Registry;
 /// # Ok::<(), quipu::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]
+#[must_use = "pass the options to Registry::record"]
 pub struct RecordingOptions(Options);
 
 impl RecordingOptions {

@@ -42,6 +42,7 @@ pub enum Kind {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "pass the description to Store::metric"]
 pub struct Spec {
     /// The name.
     pub name: String,

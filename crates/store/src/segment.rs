@@ -69,6 +69,7 @@ impl std::fmt::Debug for SegmentStore {
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
 #[derive(Clone)]
+#[must_use = "open the store with open or build"]
 pub struct SegmentOptions {
     pub(crate) limit: u64,
     series: Option<u64>,
@@ -251,8 +252,8 @@ impl SegmentStore {
 
     /// Returns a store in the same segments, with separate metrics and registries: a name that is
     /// taken or hidden in one of them is free in the other.
-    pub fn view(&self) -> Self {
     #[doc(hidden)]
+    pub fn view(&self) -> Self {
         Self::new(self.inner.registries.view(), Arc::clone(&self.inner.updates))
     }
 
@@ -272,8 +273,8 @@ impl SegmentStore {
     /// Returns all registries of the store: the [registry for
     /// scrapes](SegmentStore::scrape_registry), the registries of metrics that another application
     /// describes differently, and the registry of metrics that did not fit.
-    pub fn registries(&self) -> Vec<Registry> {
     #[doc(hidden)]
+    pub fn registries(&self) -> Vec<Registry> {
         self.inner.registries.all()
     }
 

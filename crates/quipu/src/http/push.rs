@@ -15,6 +15,7 @@ use crate::registry::Registry;
 /// # Ok::<(), quipu::Error>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "call replace, add or delete"]
 pub struct Push {
     url: String,
     agent: ureq::Agent,

@@ -32,6 +32,7 @@ use crate::registry::Registry;
 /// assert_eq!(String::from_utf8_lossy(&out), text);
 /// # Ok::<(), quipu::Error>(())
 /// ```
+#[must_use = "a scrape reads nothing until you read its pieces"]
 pub struct Scrape {
     registry: Registry,
     /// Returned to the registry on drop, for the next scrape.

@@ -24,6 +24,7 @@ use crate::error::Error;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "open the store with open or open_with_registry"]
 pub struct Options {
     pub(super) urls: Vec<String>,
     pub(super) cluster: bool,
