@@ -19,6 +19,7 @@ pub struct Error {
 }
 
 /// The cause of an [`Error`].
+#[doc(hidden)]
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -168,6 +169,7 @@ impl Error {
     }
 
     /// Returns the cause.
+    #[doc(hidden)]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }

@@ -76,6 +76,7 @@ impl Segment {
     ///
     /// # Panics
     /// If there is no such cell.
+    #[doc(hidden)]
     pub fn lead(&self, cells: &Cells, at: usize) -> Result<Option<LeaderLease>, Error> {
         let token = self.region.token()?;
         let word = &cells[at];

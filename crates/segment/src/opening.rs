@@ -72,6 +72,7 @@ impl Segment {
     /// Returns the errors of [`Options::open`], and of the system. Also fails if more than `most`
     /// bytes are in use.
     #[cfg(unix)]
+    #[doc(hidden)]
     pub fn copy_of(path: &Path, file: &std::fs::File, most: u64) -> Result<Self, Error> {
         Self::copied(path, file, most, contents, Steps::NONE)
     }

@@ -295,6 +295,7 @@ impl<C: Clock> BucketedWindow<C> {
     ///
     /// # Errors
     /// The errors of [`BucketedWindow::count_over`].
+    #[doc(hidden)]
     pub fn peak_over(&self, window: Duration) -> Result<PeakSearch, Error> {
         let ticks = self.ticks(window)?;
         self.turn(self.clock.now());
@@ -304,6 +305,7 @@ impl<C: Clock> BucketedWindow<C> {
     /// Visits up to `buckets` more buckets of a window, from the newest to the oldest. Returns the
     /// events of the fullest bucket when all are visited, and `None` before. A bucket that expires
     /// between two steps can count as empty.
+    #[doc(hidden)]
     pub fn peak_step(&self, search: &mut PeakSearch, buckets: u64) -> Option<u64> {
         self.ring.peak_step(search, buckets)
     }
@@ -319,6 +321,7 @@ impl<C: Clock> BucketedWindow<C> {
     ///
     /// # Errors
     /// The errors of [`BucketedWindow::count_over`].
+    #[doc(hidden)]
     pub fn buckets_over(&self, window: Duration) -> Result<Vec<(u64, u64)>, Error> {
         let ticks = self.ticks(window)?;
         self.turn(self.clock.now());

@@ -159,6 +159,7 @@ impl KeyedOptions {
 
     /// Returns the maximum number of bytes that the index of a full table takes when you open the
     /// table.
+    #[doc(hidden)]
     pub fn index_bytes(&self) -> u64 {
         (self.capacity as u64).saturating_mul(INDEX_BYTES)
     }
@@ -168,6 +169,7 @@ impl KeyedOptions {
     ///
     /// # Errors
     /// The errors of [`KeyedOptions::build_in`].
+    #[doc(hidden)]
     pub fn index_bytes_in(&self, segment: &Segment, name: &str) -> Result<u64, Error> {
         let (_, span) = self.shapes()?;
         let Some(record) = segment.find(KIND, name)? else { return Ok(0) };
@@ -433,6 +435,7 @@ impl<C: Clock> KeyedWindows<C> {
     ///
     /// # Errors
     /// The errors of [`KeyedWindows::count_over`].
+    #[doc(hidden)]
     pub fn count_and_rate_over(
         &self,
         key: &[u8],
@@ -453,6 +456,7 @@ impl<C: Clock> KeyedWindows<C> {
 
     /// Visits up to `places` more slots of the table for a ranking, with the lock held. Returns
     /// true when all slots are visited. See [`Ranking`].
+    #[doc(hidden)]
     pub fn rank(&self, ranking: &mut Ranking, places: usize) -> bool {
         let now = self.clock.now();
         let state = &self.state();
@@ -588,6 +592,7 @@ impl<C: Clock> KeyedWindows<C> {
 /// # Ok::<(), quipu_window::Error>(())
 /// ```
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Ranking {
     most: usize,
     /// The number of slots visited so far.

@@ -97,6 +97,7 @@ const PEAK_CHUNK: usize = 512;
 /// # Ok::<(), quipu_window::Error>(())
 /// ```
 #[derive(Debug, Clone)]
+#[doc(hidden)]
 pub struct PeakSearch {
     /// The current tick when the search started.
     last: u64,

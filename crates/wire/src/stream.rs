@@ -10,8 +10,9 @@ use crate::message::{Kind, Message};
 use crate::pieces::{Le32, Varint, append};
 use crate::reader::Reader;
 
-/// The separator between messages of a stream. The enum is complete.
+/// The separator between messages of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Framing {
     /// The format's own framing, such as JSON lines, a gob stream, or quipu's blocks. A format
     /// without framing uses [`Varint`](Framing::Varint) instead.

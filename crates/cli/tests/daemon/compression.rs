@@ -43,7 +43,7 @@ fn zstd_goes_to_receivers_of_both_versions() {
         let home = Home::new();
         let receiver = Receiver::start(&home, 0, move |_, request| match request.version {
             Two => to_version_2,
-            One => Reply::Status(204, ""),
+            _ => Reply::Status(204, ""),
         });
         let daemon = home.start(&compressed(&receiver.url, "zstd"));
         import(&daemon, 4);

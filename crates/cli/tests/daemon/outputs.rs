@@ -424,7 +424,7 @@ fn receivers_of_1_0_get_the_same_samples_in_1_0() {
         let home = Home::new();
         let receiver = Receiver::start(&home, 0, move |_, request| match request.version {
             WriteVersion::One => Reply::Status(204, ""),
-            WriteVersion::Two => reply,
+            _ => reply,
         });
         let flags = ["--remote-write", &receiver.url, "--remote-write-interval", "200ms"];
         let daemon = home.start(&flags);

@@ -227,7 +227,7 @@ fn shards_learn_the_version_together() {
     let home = Home::new();
     let receiver = Receiver::start(&home, 0, |_, request| match request.version {
         WriteVersion::One => Reply::Status(204, ""),
-        WriteVersion::Two => Reply::Status(415, ""),
+        _ => Reply::Status(415, ""),
     });
     let daemon = home.start(&sharded(&receiver.url, "8", "200ms"));
     import(&daemon, 4);

@@ -439,10 +439,8 @@ fn stated(metadata: &Metadata<'_>) -> Option<SeriesType> {
 /// Returns numbers that change if the type of a name may have changed, for series that state no
 /// type.
 fn version(shared: &Shared, intake: &Intake, version: WriteVersion) -> Version {
-    let families = match version {
-        WriteVersion::One => shared.metadata.changes(),
-        WriteVersion::Two => u64::MAX,
-    };
+    let is_one = version == WriteVersion::One;
+    let families = if is_one { shared.metadata.changes() } else { u64::MAX };
     [intake.version(), families]
 }
 

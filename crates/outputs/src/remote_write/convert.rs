@@ -31,7 +31,7 @@ impl Request {
     pub(super) fn new(version: WriteVersion) -> Self {
         match version {
             WriteVersion::One => Self::One(Version1::default()),
-            WriteVersion::Two => Self::Two(RemoteWrite2::new()),
+            _ => Self::Two(RemoteWrite2::new()),
         }
     }
 

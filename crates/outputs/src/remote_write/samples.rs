@@ -263,7 +263,7 @@ mod tests {
         for body in &snapshot.bodies {
             let bytes = match version(body.form) {
                 WriteVersion::One => body.expand().unwrap(),
-                WriteVersion::Two => in_version_1(body).unwrap().expand().unwrap(),
+                _ => in_version_1(body).unwrap().expand().unwrap(),
             };
             assert!(bytes.len() < 8 << 20, "{}", bytes.len());
         }

@@ -82,6 +82,7 @@ impl Segment {
     /// it was read, so its cells could be half of one series and half of another. The number grows
     /// during a walk, because a series is counted when it is met. It is 0 for a segment that is not
     /// a copy.
+    #[doc(hidden)]
     pub fn omitted(&self) -> u64 {
         self.region.origin().map_or(0, crate::origin::Origin::omitted)
     }

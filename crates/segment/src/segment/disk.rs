@@ -145,6 +145,7 @@ impl Segment {
     /// counts as left open. Use this in a program that ends soon, such as a command, and
     /// [`Segment::close`] if you can wait. A process that forked after it opened the file sets no
     /// mark.
+    #[doc(hidden)]
     pub fn leave_in_order(&self) {
         #[cfg(unix)]
         if let Some(file) = self.region.file() {

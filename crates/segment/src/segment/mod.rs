@@ -191,6 +191,7 @@ impl Segment {
     /// # Errors
     /// If a process is using the file. Also returns the errors of the file system.
     #[cfg(unix)]
+    #[doc(hidden)]
     pub fn set_aside(
         path: impl AsRef<Path>,
         names: impl Iterator<Item = PathBuf>,
@@ -285,6 +286,7 @@ impl Segment {
     ///
     /// # Errors
     /// Returns the errors of the disk.
+    #[doc(hidden)]
     pub fn mark_open(&self) -> Result<(), Error> {
         if self.is_unmended() {
             let interrupted = || Error::held(self, "the segment", BusyReason::Interrupted);
@@ -538,6 +540,7 @@ impl Segment {
     ///
     /// # Errors
     /// [`ErrorKind::Moved`], [`ErrorKind::Cut`], and the system's errors.
+    #[doc(hidden)]
     pub fn check_file(&self) -> Result<(), Error> {
         #[cfg(unix)]
         if let Some(file) = self.region.file() {
@@ -558,6 +561,7 @@ impl Segment {
     /// part. Only a process that called [`survive_cuts`](crate::survive_cuts) can ask. Drop the
     /// segment then, because your process no longer reads the same cells as others.
     #[cfg(target_os = "linux")]
+    #[doc(hidden)]
     pub fn was_cut(&self) -> bool {
         self.region.file().is_some_and(MappedFile::was_cut)
     }
@@ -569,6 +573,7 @@ impl Segment {
     /// # Errors
     /// Returns the errors of [`Segment::check_file`] and of the file system.
     #[cfg(unix)]
+    #[doc(hidden)]
     pub fn remove_new(&self) -> Result<bool, Error> {
         let Some(path) = self.path() else { return Ok(false) };
         if !self.is_new() || self.shared.access == Access::Shared {

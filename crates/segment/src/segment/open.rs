@@ -59,6 +59,7 @@ pub struct Options {
 }
 
 /// A file that was renamed to make room for a new one.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct SetAside {
     /// The reason why the file could not be used.
@@ -180,6 +181,7 @@ impl Options {
     /// # Errors
     /// Returns the errors of [`Options::open_or_create`] and of renaming.
     #[cfg(unix)]
+    #[doc(hidden)]
     pub fn open_or_replace<N: Iterator<Item = PathBuf>>(
         &self,
         path: impl AsRef<Path>,

@@ -127,6 +127,7 @@ impl Segment {
     /// # Errors
     /// If the description is invalid or contradicts the existing family, or if the segment is full.
     /// Also returns the errors of the disk.
+    #[doc(hidden)]
     pub fn family(&self, schema: &Schema) -> Result<Family, Error> {
         Family::open_or_make(self, Cow::Borrowed(schema), None)
     }
@@ -136,6 +137,7 @@ impl Segment {
     ///
     /// # Errors
     /// Returns the errors of [`Segment::family`].
+    #[doc(hidden)]
     pub fn family_of(&self, schema: Schema) -> Result<Family, Error> {
         Family::open_or_make(self, Cow::Owned(schema), None)
     }
@@ -144,6 +146,7 @@ impl Segment {
     ///
     /// # Errors
     /// Returns the errors of [`Segment::family`].
+    #[doc(hidden)]
     pub fn family_at(&self, schema: &Schema, clock: TestClock) -> Result<Family, Error> {
         Family::open_or_make(self, Cow::Borrowed(schema), Some(clock))
     }
@@ -152,6 +155,7 @@ impl Segment {
     ///
     /// # Errors
     /// If the record of a family contradicts itself.
+    #[doc(hidden)]
     pub fn families(&self) -> Result<Vec<Family>, Error> {
         self.ensure_marked_open()?;
         all_families(self)
@@ -162,6 +166,7 @@ impl Segment {
     ///
     /// # Errors
     /// If the record of a family contradicts itself.
+    #[doc(hidden)]
     pub fn families_since(&self, newest: u64) -> Result<(Vec<Family>, u64), Error> {
         self.ensure_marked_open()?;
         families_since(self, newest)
@@ -170,6 +175,7 @@ impl Segment {
     /// Returns the number of the newest record. While this number stays the same, there are no new
     /// families. It can decrease, because a record can be reserved before another one, and
     /// published after it.
+    #[doc(hidden)]
     pub fn newest(&self) -> u64 {
         self.root()
     }

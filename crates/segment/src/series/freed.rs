@@ -51,6 +51,7 @@ impl Segment {
     /// # Errors
     /// If other processes, or children of a fork, may have the segment open. Also returns the
     /// errors of the disk.
+    #[doc(hidden)]
     pub fn free_families(&self, unused: &[Family]) -> Result<u64, Error> {
         if unused.is_empty() {
             return Ok(0);
@@ -123,6 +124,7 @@ impl Segment {
     ///
     /// # Errors
     /// If the list of records is damaged.
+    #[doc(hidden)]
     pub fn freed_families(&self) -> Result<u64, Error> {
         if self.freed_word().load(Ordering::Relaxed) == 0 {
             return Ok(0);

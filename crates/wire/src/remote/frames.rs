@@ -23,6 +23,7 @@ use super::lines::Cut;
 /// assert_eq!(seen, [b"a:1|c", b"b:2|c"]);
 /// ```
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct FrameBuffer {
     /// The beginning of a frame, including its length.
     held: Vec<u8>,

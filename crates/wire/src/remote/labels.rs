@@ -54,6 +54,7 @@ pub(super) fn of_id(id: &[u8]) -> Result<Vec<Label<'_>>, Fault> {
 
 /// Returns the labels of an id of the form `name=x,a=b`, sorted by name. The name becomes the label
 /// `__name__`. Returns `None` for any other id.
+#[doc(hidden)]
 pub fn id_labels(id: &str) -> Option<Vec<Label<'_>>> {
     let mut labels = Vec::new();
     let mut named = false;

@@ -175,6 +175,7 @@ pub struct TextSample<'r, 'a> {
 }
 
 /// Receives the lines of an input from a [`Stream`].
+#[doc(hidden)]
 pub trait Visitor {
     /// Handles a line of Prometheus' format without parsing, and returns true if it recognized the
     /// line. For example, the line can begin like [`TextSample::encoded`] of an earlier line; then
@@ -359,6 +360,7 @@ impl Stream {
     }
 
     /// Works like [`Stream::push`], with a visitor.
+    #[doc(hidden)]
     pub fn visit(&mut self, piece: &[u8], visitor: &mut impl Visitor) {
         let Stream { buffer, state, room } = self;
         buffer.push(piece, |cut| read_cut(cut, state, room, visitor));
@@ -408,6 +410,7 @@ fn read_cut(
 /// optionally a space and a time in milliseconds since 1970. Returns `None` for anything else. This
 /// includes valid but rare input such as several spaces, which only [`TextReader`] can read.
 #[inline]
+#[doc(hidden)]
 pub fn value_and_time(text: &str) -> Option<(f64, Option<i64>)> {
     let text = text.strip_prefix(' ')?;
     let end = find(text.as_bytes(), 0, *b" \t");
@@ -430,6 +433,7 @@ pub fn value_and_time(text: &str) -> Option<(f64, Option<i64>)> {
 /// assert_eq!((number(""), number("1 "), number("0x1")), (None, None, None));
 /// ```
 #[inline]
+#[doc(hidden)]
 pub fn number(text: &str) -> Option<f64> {
     lines::float(text)
 }

@@ -128,6 +128,7 @@ impl MetricsWriter {
 
     /// Returns to an earlier resource of this request, for the points that follow. An unknown
     /// number is ignored.
+    #[doc(hidden)]
     pub fn resume_resource(&mut self, number: usize) {
         if number < self.resources.len() {
             self.resource = Some(number);

@@ -34,6 +34,7 @@ pub fn read_metrics_request<'a>(
 /// The result of [`MetricsReader::next_progress`]. The enum is complete.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is returned")]
+#[doc(hidden)]
 pub enum Progress<'r, 'a> {
     /// A data point.
     Point(Point<'r, 'a>),
@@ -133,6 +134,7 @@ impl<'a> MetricsReader<'a> {
     /// # Errors
     ///
     /// Fails like [`next_point`](Self::next_point).
+    #[doc(hidden)]
     pub fn next_progress(&mut self) -> Result<Progress<'_, 'a>, Error> {
         Ok(match self.step()? {
             Step::Point => Progress::Point(self.point()),

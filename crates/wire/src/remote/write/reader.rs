@@ -29,8 +29,9 @@ use crate::reader::Reader;
 use crate::remote::fields::{each_field, nested, one_field, skip_unknown, text};
 use crate::remote::labels::Label;
 
-/// The version of a remote write request. The enum is complete.
+/// The version of a remote write request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WriteVersion {
     /// 1.0, `prometheus.WriteRequest`.
     One,
@@ -62,6 +63,7 @@ pub enum Entry<'r, 'a> {
     /// A series with its samples.
     Series(Series<'r, 'a>),
     /// The samples of a series that the caller recognized; see [`WriteReader::next_known`].
+    #[doc(hidden)]
     Known {
         /// The caller's number of the series.
         series: u32,
@@ -74,6 +76,7 @@ pub enum Entry<'r, 'a> {
     Family(FamilyMetadata<'a>),
     /// A thousand fields were skipped. You can do other work before the next call, because a
     /// request can contain millions of such fields.
+    #[doc(hidden)]
     Skipped,
 }
 
@@ -253,6 +256,7 @@ impl<'a> WriteReader<'a> {
     /// # Errors
     ///
     /// Fails like [`WriteReader::next`].
+    #[doc(hidden)]
     pub fn next_known(
         &mut self,
         find: impl FnOnce(&[u8]) -> Option<(usize, u32)>,
@@ -277,6 +281,7 @@ impl<'a> WriteReader<'a> {
     /// # Errors
     ///
     /// Fails like [`WriteReader::next`].
+    #[doc(hidden)]
     pub fn reread(&mut self) -> Option<Result<Entry<'_, 'a>, Error>> {
         if let Some(before) = self.known.take() {
             self.input = before;
@@ -645,6 +650,7 @@ impl<'a> Room<'a> {
 
 /// Appends labels with the encoding of remote write 1.0. Returns `None` if one is longer than 123
 /// bytes.
+#[doc(hidden)]
 pub fn encode_labels(labels: &[Label<'_>], out: &mut Vec<u8>) -> Option<()> {
     labels.iter().try_for_each(|label| encode_label(*label, out))
 }

@@ -25,6 +25,7 @@ use crate::remote::lines;
 /// assert!(!template.read(b"hits{path=\"/\"} 8.5\nup 0", |_| {}));
 /// ```
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Template {
     /// The bytes without the values, and the end of each part.
     text: Box<[u8]>,
