@@ -63,6 +63,7 @@ mod writer;
 
 pub(crate) use indices::Indices;
 pub use value::DisplayValue;
+pub(crate) use value::encode_text;
 pub use writer::LabelWriter;
 
 use quipu_segment::series::CachedSeries;
@@ -136,7 +137,9 @@ pub trait LabelValue {
     fn encode(&self, writer: &mut LabelWriter<'_>);
 
     /// Returns the index of this value, for a type with [`LabelValue::VALUES`]. State sets and
-    /// macros such as [`counter!`](crate::counter) look up values by index.
+    /// macros such as [`counter!`](crate::counter) look up values by index. If a type has values
+    /// but does not implement this method, they search for the value that it encodes, which is
+    /// slower.
     fn index(&self) -> Option<u32> {
         None
     }

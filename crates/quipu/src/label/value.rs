@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use quipu_segment::series::{KeyWriter, StringSet};
+
 use super::{LabelValue, LabelWriter};
 
 impl LabelValue for bool {
@@ -109,10 +111,39 @@ impl LabelValue for http::StatusCode {
 
 /// An optional value. You can omit the label with `None`, because this is the empty string and
 /// Prometheus treats an empty value like a missing label.
-impl<V: AsRef<str>> LabelValue for Option<V> {
+impl<V: LabelValue> LabelValue for Option<V> {
     #[inline]
     fn encode(&self, writer: &mut LabelWriter<'_>) {
-        writer.text(self.as_ref().map_or("", AsRef::as_ref));
+        match self {
+            Some(value) => encode_text(value, writer),
+            None => writer.text(""),
+        }
+    }
+}
+
+/// Writes a value as a string, also if its type writes an index.
+#[inline]
+pub(crate) fn encode_text<V: LabelValue + ?Sized>(value: &V, writer: &mut LabelWriter<'_>) {
+    match V::VALUES {
+        Some(values) => encode_fixed(value, values, writer),
+        None => value.encode(writer),
+    }
+}
+
+fn encode_fixed<V: LabelValue + ?Sized>(
+    value: &V,
+    values: &'static [&'static str],
+    writer: &mut LabelWriter<'_>,
+) {
+    // The type may define values but no index. Then the index is the one that it writes.
+    let index = value.index().or_else(|| {
+        let sets = [StringSet::new(values).ok()];
+        KeyWriter::index_of(&sets, |key| LabelWriter::wrap(key, |writer| value.encode(writer)))
+    });
+    match index.and_then(|index| values.get(index as usize)) {
+        Some(text) => writer.text(text),
+        // An unknown index: counted in the overflow series.
+        None => value.encode(writer),
     }
 }
 

@@ -163,6 +163,36 @@ mod tests {
     }
 
     #[test]
+    fn a_value_without_an_index_is_found_by_its_encoding() {
+        crate::counter!("encoded", "Encoded.", "value" => IndexValue(1)).inc();
+        let value = Registry::global().value("encoded_total", &[("value", "b")]);
+        assert_eq!(value, Some(1.0));
+    }
+
+    #[test]
+    fn an_optional_value_can_be_of_any_type() {
+        let registry = Registry::new();
+        let family: CounterFamily<OptionalLabels> =
+            registry.register(Description::new("c", "")).unwrap();
+        family.inc(&OptionalLabels(Some(true), Some(80)));
+        family.inc(&OptionalLabels(None, None));
+        let value = |ok, port| registry.value("c_total", &[("ok", ok), ("port", port)]);
+        assert_eq!([value("true", "80"), value("", "")], [Some(1.0); 2]);
+    }
+
+    struct OptionalLabels(Option<bool>, Option<u16>);
+
+    impl LabelGroup for OptionalLabels {
+        type Identity = Self;
+        const LABELS: &'static [Label<'static>] = &[Label::new("ok"), Label::new("port")];
+
+        fn encode(&self, writer: &mut LabelWriter<'_>) {
+            self.0.encode(writer);
+            self.1.encode(writer);
+        }
+    }
+
+    #[test]
     fn an_index_out_of_range_is_counted_in_the_overflow_series() {
         let registry = Registry::new();
         let family: CounterFamily<Labels> = registry.register(Description::new("c", "")).unwrap();

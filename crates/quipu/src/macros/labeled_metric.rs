@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::kind::{
     Counter, Family, Gauge, Histogram, InProgress, Instrument, IntGauge, Timer, sealed,
 };
-use crate::label::{ANY, LabelGroup, LabelValue, LabelWriter, Values};
+use crate::label::{ANY, LabelGroup, LabelValue, LabelWriter, Values, encode_text};
 use crate::snapshot::Label;
 
 /// A metric and the labels of one of its series: the result of a macro with labels, such as
@@ -166,12 +166,7 @@ impl<V: LabelValue + ?Sized, R: LabelTexts> LabelTexts for (&V, R) {
     #[inline]
     fn write(&self, writer: &mut LabelWriter<'_>) {
         let (value, rest) = self;
-        match (V::VALUES, value.index()) {
-            (Some(values), Some(index)) => {
-                writer.text(values.get(index as usize).copied().unwrap_or(""));
-            }
-            _ => value.encode(writer),
-        }
+        encode_text(value, writer);
         rest.write(writer);
     }
 }
