@@ -182,6 +182,8 @@ impl EmbeddedStore {
     }
 }
 
+impl crate::interface::sealed::Sealed for EmbeddedStore {}
+
 impl Store for EmbeddedStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         let metric = self.metrics.get_or_make(spec, || {
@@ -207,6 +209,8 @@ impl Store for EmbeddedStore {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 }
+
+impl crate::interface::sealed::Sealed for EmbeddedMetric {}
 
 impl Metric for EmbeddedMetric {
     fn spec(&self) -> &Spec {

@@ -134,7 +134,7 @@ impl Spec {
     }
 }
 
-/// A place for metrics.
+/// A place for metrics. This trait is sealed: only the stores of this crate implement it.
 ///
 /// ```
 /// use quipu_store::{Error, Kind, LocalStore, Spec, Store, SynchronizedStore};
@@ -152,7 +152,7 @@ impl Spec {
 /// }
 /// # Ok::<(), Error>(())
 /// ```
-pub trait Store: Send + Sync {
+pub trait Store: sealed::Sealed + Send + Sync {
     /// Returns the metric of this name, and creates it if it does not exist.
     ///
     /// # Errors
@@ -166,7 +166,8 @@ pub trait Store: Send + Sync {
     fn dropped(&self) -> u64;
 }
 
-/// A metric of a store. You pass label values in the order of the [`Spec`]'s label names.
+/// A metric of a store. You pass label values in the order of the [`Spec`]'s label names. This
+/// trait is sealed, too.
 ///
 /// Updates neither fail nor wait for the underlying storage: an update that cannot be kept is
 /// counted as dropped.
@@ -183,7 +184,7 @@ pub trait Store: Send + Sync {
 /// assert_eq!((requests.get(&["200"]), sum), (2.0, 3.0));
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
-pub trait Metric: Send + Sync {
+pub trait Metric: sealed::Sealed + Send + Sync {
     /// Returns the metric's description.
     fn spec(&self) -> &Spec;
 
@@ -218,4 +219,9 @@ pub trait Metric: Send + Sync {
     fn remove(&self, _labels: &[&str]) -> bool {
         false
     }
+}
+
+pub(crate) mod sealed {
+    /// Prevents implementations outside of this crate, so that the traits can get more methods.
+    pub trait Sealed {}
 }

@@ -78,6 +78,8 @@ impl SynchronizedStore {
     }
 }
 
+impl crate::interface::sealed::Sealed for LocalStore {}
+
 impl Store for LocalStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         self.0.metric(spec)
@@ -87,6 +89,8 @@ impl Store for LocalStore {
         self.0.dropped.load(Ordering::Relaxed)
     }
 }
+
+impl crate::interface::sealed::Sealed for SynchronizedStore {}
 
 impl Store for SynchronizedStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
@@ -155,6 +159,8 @@ impl<G: ValueGuard> MemoryMetric<G> {
         }
     }
 }
+
+impl<G: ValueGuard> crate::interface::sealed::Sealed for MemoryMetric<G> {}
 
 impl<G: ValueGuard> Metric for MemoryMetric<G> {
     fn spec(&self) -> &Spec {

@@ -310,6 +310,8 @@ impl SegmentStore {
     }
 }
 
+impl crate::interface::sealed::Sealed for SegmentStore {}
+
 impl Store for SegmentStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         // The family's name lacks `_total`, because the formats add it.
@@ -387,6 +389,8 @@ impl SegmentMetric {
         fits
     }
 }
+
+impl crate::interface::sealed::Sealed for SegmentMetric {}
 
 impl Metric for SegmentMetric {
     fn spec(&self) -> &Spec {

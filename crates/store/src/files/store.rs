@@ -114,6 +114,8 @@ impl FileStore {
     }
 }
 
+impl crate::interface::sealed::Sealed for FileStore {}
+
 impl Store for FileStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         let make = || FileMetric::new(spec, &self.shared);
@@ -212,6 +214,8 @@ impl ProcessPart {
         self.failed = if self.writer.is_none() { Some(Instant::now()) } else { None };
     }
 }
+
+impl crate::interface::sealed::Sealed for FileMetric {}
 
 impl Metric for FileMetric {
     fn spec(&self) -> &Spec {

@@ -93,6 +93,8 @@ impl RedisMetric {
     }
 }
 
+impl crate::interface::sealed::Sealed for RedisMetric {}
+
 impl Metric for RedisMetric {
     fn spec(&self) -> &Spec {
         &self.spec

@@ -137,6 +137,8 @@ impl RedisStore {
     }
 }
 
+impl crate::interface::sealed::Sealed for RedisStore {}
+
 impl Store for RedisStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         self.inner.worker.ensure_started();
