@@ -6,7 +6,7 @@ use crate::collector::Callback;
 use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::exposition::underscored_label;
-use crate::kind::{Instrument, MetricKind};
+use crate::kind::{Counter, Gauge, Histogram, Instrument, IntGauge, MetricKind, sealed};
 use crate::label;
 use crate::names;
 use crate::registry::Registry;
@@ -34,7 +34,7 @@ pub struct Scope<'r> {
 }
 
 /// A metric that you can register under a description: for example, an instrument or a family of
-/// instruments.
+/// instruments. This trait is sealed. For a group of several metrics, implement [`Metrics`].
 ///
 /// ```
 /// use quipu::{Counter, Description, Gauge, Register, Registry};
@@ -50,7 +50,7 @@ pub struct Scope<'r> {
 /// assert_eq!(registry.value("pool_size", &[]), Some(5.0));
 /// # Ok::<(), quipu::Error>(())
 /// ```
-pub trait Register: Sized {
+pub trait Register: sealed::Sealed + Sized {
     /// Registers the metric in `scope` under `description`.
     ///
     /// # Errors

@@ -222,6 +222,8 @@ impl<I: Instrument, L> fmt::Debug for Family<I, L> {
     }
 }
 
+impl<I: Instrument, L> sealed::Sealed for Family<I, L> {}
+
 impl<I: Instrument, L: LabelGroup> Register for Family<I, L> {
     fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
         let family = scope.family::<I>(&description, L::LABELS, L::COUNT)?;

@@ -56,6 +56,8 @@ impl Window {
     }
 }
 
+impl crate::kind::sealed::Sealed for Window {}
+
 impl Register for Window {
     fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
         let window = description.window.unwrap_or(DEFAULT_WINDOW);
