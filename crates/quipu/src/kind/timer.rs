@@ -1,7 +1,7 @@
 //! Timers: guards that observe how long something took, in a histogram or a summary.
 
 use std::borrow::Cow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::histogram::Histogram;
 use super::summary::Summary;
@@ -48,8 +48,8 @@ impl<'h> Timer<'h> {
         Self { observer, start: Instant::now(), discarded: false }
     }
 
-    /// Observes the seconds since the start, and returns them.
-    pub fn stop(mut self) -> f64 {
+    /// Observes the seconds since the start, and returns this duration.
+    pub fn stop(mut self) -> Duration {
         self.discarded = true;
         self.observe()
     }
@@ -59,13 +59,14 @@ impl<'h> Timer<'h> {
         self.discarded = true;
     }
 
-    fn observe(&self) -> f64 {
-        let seconds = self.start.elapsed().as_secs_f64();
+    fn observe(&self) -> Duration {
+        let elapsed = self.start.elapsed();
+        let seconds = elapsed.as_secs_f64();
         match &self.observer {
             Observer::Histogram(histogram) => histogram.observe(seconds),
             Observer::Summary(summary) => summary.observe(seconds),
         }
-        seconds
+        elapsed
     }
 }
 

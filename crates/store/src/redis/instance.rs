@@ -2,7 +2,7 @@
 //! of the segment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quipu_segment::{Cells, Kind, LeaderLease, Segment};
 
@@ -150,11 +150,11 @@ impl Instance {
         self.cell(at::PENDING).load(Ordering::Relaxed)
     }
 
-    /// Returns the seconds since the last acknowledged flush, or since the instance was created.
-    pub(super) fn lag(&self) -> f64 {
+    /// Returns the time since the last acknowledged flush, or since the instance was created.
+    pub(super) fn lag(&self) -> Duration {
         let acked = self.cell(at::ACKED).load(Ordering::Relaxed);
         let since = if acked == 0 { self.cell(at::CREATED).load(Ordering::Relaxed) } else { acked };
-        now().saturating_sub(since) as f64 / 1e3
+        Duration::from_millis(now().saturating_sub(since))
     }
 
     fn cell(&self, at: usize) -> &AtomicU64 {

@@ -61,7 +61,7 @@ use crate::table::Table;
 /// let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
 /// store.metric(&Spec::new("requests", Kind::Counter))?.add(&[], 1.0);
 /// store.flush(Duration::from_secs(5))?;
-/// assert!(store.lag() < 60.0);
+/// assert!(store.lag() < Duration::from_secs(60));
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
 #[derive(Clone)]
@@ -131,8 +131,8 @@ impl RedisStore {
         Totals::new(self.inner.options.clone())
     }
 
-    /// Returns the seconds since the server last acknowledged all changes.
-    pub fn lag(&self) -> f64 {
+    /// Returns the time since the server last acknowledged all changes.
+    pub fn lag(&self) -> Duration {
         self.inner.worker.instance().lag()
     }
 }

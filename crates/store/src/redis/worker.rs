@@ -257,7 +257,7 @@ impl Metrics {
         }
         let lag = Arc::clone(instance);
         let description = own("lag", "Time since Redis last acknowledged all changes.");
-        registry.scope().gauge_fn(description.unit("seconds"), move || lag.lag())?;
+        registry.scope().gauge_fn(description.unit("seconds"), move || lag.lag().as_secs_f64())?;
         let pending = Arc::clone(instance);
         let description = own("pending_series", "Series that Redis is not known to have.");
         registry.scope().gauge_fn(description, move || pending.pending() as f64)?;
