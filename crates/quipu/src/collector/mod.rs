@@ -16,6 +16,8 @@ pub use process::Process;
 #[cfg(feature = "tokio")]
 pub use tokio::Tokio;
 
+use std::sync::Arc;
+
 use crate::snapshot::Sink;
 
 /// A source of families whose values are obtained at every scrape, such as the system's statistics
@@ -63,3 +65,23 @@ pub trait Collector: Send + Sync {
     /// this.
     fn reset(&self) {}
 }
+
+macro_rules! forward {
+    ($($pointer:ident),+) => {$(
+        impl<C: Collector + ?Sized> Collector for $pointer<C> {
+            fn names(&self) -> Vec<String> {
+                (**self).names()
+            }
+
+            fn collect(&self, sink: &mut dyn Sink) {
+                (**self).collect(sink);
+            }
+
+            fn reset(&self) {
+                (**self).reset();
+            }
+        }
+    )+};
+}
+
+forward!(Arc, Box);

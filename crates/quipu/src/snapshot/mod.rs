@@ -735,6 +735,20 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 
     fn known_family(&mut self, key: FamilyKey, family: &FamilyHeader<'_>) {
+impl<S: Sink + ?Sized> Sink for Box<S> {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
+        (**self).family(family);
+    }
+
+    fn known_family(&mut self, key: FamilyKey, family: &FamilyHeader<'_>) {
+        (**self).known_family(key, family);
+    }
+
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
+        (**self).series(family, series);
+    }
+}
+
         (**self).known_family(key, family);
     }
 
