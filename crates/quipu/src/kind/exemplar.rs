@@ -245,13 +245,9 @@ pub(crate) fn kept(
 ) -> Option<OwnedExemplar> {
     let mut scratch = Scratch::default();
     read_all(family, cells, cell, &mut scratch);
-    let Exemplar { labels: mut texts, value, time } =
-        scratch.slots.get(slot)?.as_ref()?.exemplar(&scratch.texts);
-    let mut labels = Vec::new();
-    while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
-        labels.push((name.to_owned(), value.to_owned()));
-    }
-    Some(OwnedExemplar { labels, value, time: time? })
+    let exemplar = scratch.slots.get(slot)?.as_ref()?.exemplar(&scratch.texts);
+    let pairs = exemplar.pairs().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Some(OwnedExemplar { labels: pairs.collect(), value: exemplar.value, time: exemplar.time? })
 }
 
 /// Writes an exemplar into a slot. `time` is when its value was observed; now, if that is later.

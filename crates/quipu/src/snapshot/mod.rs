@@ -423,7 +423,7 @@ impl Number {
 /// let mut buffer = Vec::new();
 /// let labels = Texts::encode(["trace_id", "4bf92f35"], &mut buffer);
 /// let exemplar = Exemplar::new(labels, 0.3).time(Timestamp(1_700_000_000_000_000_000));
-/// assert_eq!(exemplar.labels.collect::<Vec<_>>(), ["trace_id", "4bf92f35"]);
+/// assert_eq!(exemplar.pairs().collect::<Vec<_>>(), [("trace_id", "4bf92f35")]);
 /// ```
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -441,6 +441,12 @@ impl<'a> Exemplar<'a> {
     #[inline]
     pub fn new(labels: Texts<'a>, value: f64) -> Self {
         Self { labels, value, time: None }
+    }
+
+    /// Returns the names and values of the labels.
+    pub fn pairs(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let mut texts = self.labels;
+        std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
     }
 
     /// Sets the time of the observation.
