@@ -1,5 +1,6 @@
 //! The thread that records the series of a registry's segment, second by second.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::{self, JoinHandle};
@@ -84,7 +85,7 @@ impl RecordingOptions {
 /// let mut recording = registry.record(&quipu::RecordingOptions::new())?;
 /// registry.counter("jobs", "Completed jobs.")?.inc();
 /// // The process has no recording thread during a fork, for example.
-/// assert!(recording.pause());
+/// recording.pause()?;
 /// recording.resume()?;
 /// # Ok::<(), quipu::Error>(())
 /// ```
@@ -184,20 +185,23 @@ impl Recording {
     /// program must not run other threads then; a fork does not require this. The process keeps the
     /// lead.
     ///
-    /// Waits for the current tick, but at most a second. Returns false if this was too short; then
-    /// the thread ends after the tick.
-    pub fn pause(&mut self) -> bool {
+    /// Waits for the current tick, but at most a second.
+    ///
+    /// # Errors
+    /// If the tick takes longer than a second. The thread then ends after the tick.
+    pub fn pause(&mut self) -> Result<(), Error> {
         match self.worker.take() {
             Some(worker) if worker.is_own() => {
                 if !worker.end() {
                     self.worker = Some(worker);
-                    return false;
+                    let reason = "the recording is still busy after a second: pause it again later";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, reason).into());
                 }
                 self.recorder = worker.thread.join().ok();
             }
             worker => self.worker = worker,
         }
-        true
+        Ok(())
     }
 
     /// Continues after a pause, and in a child of a fork, where the parent's thread does not exist.
