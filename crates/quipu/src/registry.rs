@@ -202,6 +202,31 @@ impl Registry {
         self.register(Description::new(name, help))
     }
 
+    /// Registers a gauge whose value every scrape obtains by calling `value`.
+    ///
+    /// # Errors
+    /// The errors of [`Register::register`].
+    pub fn gauge_fn(
+        &self,
+        description: Description,
+        value: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.scope().gauge_fn(description, value)
+    }
+
+    /// Registers a counter whose total every scrape obtains by calling `total`. The total must
+    /// never decrease.
+    ///
+    /// # Errors
+    /// The errors of [`Register::register`].
+    pub fn counter_fn(
+        &self,
+        description: Description,
+        total: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.scope().counter_fn(description, total)
+    }
+
     /// Returns a scope without prefix and labels, as a base for other scopes.
     pub fn scope(&self) -> Scope<'_> {
         Scope::new(self)

@@ -138,6 +138,38 @@ impl<'r> Scope<'r> {
         M::register(self)
     }
 
+    /// Registers a counter.
+    ///
+    /// # Errors
+    /// The errors of [`Register::register`].
+    pub fn counter(&self, name: &str, help: &str) -> Result<Counter, Error> {
+        self.register(Description::new(name, help))
+    }
+
+    /// Registers a gauge.
+    ///
+    /// # Errors
+    /// The errors of [`Register::register`].
+    pub fn gauge(&self, name: &str, help: &str) -> Result<Gauge, Error> {
+        self.register(Description::new(name, help))
+    }
+
+    /// Registers an integer gauge.
+    ///
+    /// # Errors
+    /// The errors of [`Register::register`].
+    pub fn int_gauge(&self, name: &str, help: &str) -> Result<IntGauge, Error> {
+        self.register(Description::new(name, help))
+    }
+
+    /// Registers a histogram with the default buckets.
+    ///
+    /// # Errors
+    /// The errors of [`Register::register`].
+    pub fn histogram(&self, name: &str, help: &str) -> Result<Histogram, Error> {
+        self.register(Description::new(name, help))
+    }
+
     /// Registers a gauge whose value every scrape obtains by calling `value`.
     ///
     /// # Errors

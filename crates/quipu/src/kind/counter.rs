@@ -74,6 +74,16 @@ impl<L: LabelGroup> Family<Counter, L> {
         self.family.add(Self::key(labels), TOTAL, n);
     }
 
+    /// Like [`Counter::inc_with_exemplar`], in the series of these labels.
+    pub fn inc_with_exemplar<K: LabelGroup<Identity = L::Identity>>(
+        &self,
+        labels: &K,
+        n: u64,
+        exemplar: &[(&str, &str)],
+    ) {
+        self.bind(labels).inc_with_exemplar(n, exemplar);
+    }
+
     /// Returns the total of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<u64> {
         self.family.read(Self::key(labels), |cells| cells.sum(TOTAL))

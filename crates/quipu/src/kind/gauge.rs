@@ -145,6 +145,21 @@ impl<L: LabelGroup> Family<Gauge, L> {
         self.add(labels, -1.0);
     }
 
+    /// Adds one to the series of these labels, and subtracts it when the guard is dropped.
+    pub fn in_progress<K: LabelGroup<Identity = L::Identity>>(
+        &self,
+        labels: &K,
+    ) -> InProgress<'static> {
+        InProgress::float(Cow::Owned(self.bind(labels)))
+    }
+
+    /// Sets the series of these labels to the wall-clock time, in seconds since 1970-01-01 00:00
+    /// UTC.
+    pub fn set_to_current_time<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.set(labels, since.as_secs_f64());
+    }
+
     /// Returns the value of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
         let read = |p: SeriesCells<'_>| f64::from_bits(p.plain(VALUE).load(Ordering::Relaxed));

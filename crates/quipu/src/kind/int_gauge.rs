@@ -124,6 +124,14 @@ impl<L: LabelGroup> Family<IntGauge, L> {
         self.add(labels, -1);
     }
 
+    /// Adds one to the series of these labels, and subtracts it when the guard is dropped.
+    pub fn in_progress<K: LabelGroup<Identity = L::Identity>>(
+        &self,
+        labels: &K,
+    ) -> InProgress<'static> {
+        InProgress::whole(Cow::Owned(self.bind(labels)))
+    }
+
     /// Returns the value of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<i64> {
         let read = |cells: SeriesCells<'_>| cells.plain(VALUE).load(Ordering::Relaxed);

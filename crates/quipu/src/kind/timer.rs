@@ -141,6 +141,17 @@ macro_rules! timers {
                 let _timer = self.start_timer(labels);
                 work()
             }
+
+            /// Awaits `work`, and observes the seconds from the first poll until it is ready, or
+            /// until the returned future is dropped, in the series of these labels.
+            pub async fn time_future<K: LabelGroup<Identity = L::Identity>, T>(
+                &self,
+                labels: &K,
+                work: impl Future<Output = T>,
+            ) -> T {
+                let _timer = self.start_timer(labels);
+                work.await
+            }
         }
     };
 }

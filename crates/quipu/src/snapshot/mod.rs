@@ -735,12 +735,6 @@ pub trait Sink {
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>);
 }
 
-impl<S: Sink + ?Sized> Sink for &mut S {
-    fn family(&mut self, family: &FamilyHeader<'_>) {
-        (**self).family(family);
-    }
-
-    fn known_family(&mut self, key: FamilyKey, family: &FamilyHeader<'_>) {
 impl<S: Sink + ?Sized> Sink for Box<S> {
     fn family(&mut self, family: &FamilyHeader<'_>) {
         (**self).family(family);
@@ -755,6 +749,12 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     }
 }
 
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
+        (**self).family(family);
+    }
+
+    fn known_family(&mut self, key: FamilyKey, family: &FamilyHeader<'_>) {
         (**self).known_family(key, family);
     }
 

@@ -103,6 +103,16 @@ impl<L: LabelGroup> Family<Histogram, L> {
         self.observe_unpaired(labels, value);
     }
 
+    /// Like [`Histogram::observe_with_exemplar`], in the series of these labels.
+    pub fn observe_with_exemplar<K: LabelGroup<Identity = L::Identity>>(
+        &self,
+        labels: &K,
+        value: f64,
+        exemplar: &[(&str, &str)],
+    ) {
+        self.bind(labels).observe_with_exemplar(value, exemplar);
+    }
+
     /// Returns the number of observations with these labels; `None` if there is no such series. It
     /// is not created.
     pub fn count<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<u64> {
