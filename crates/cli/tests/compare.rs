@@ -88,6 +88,7 @@ fn the_table_and_the_plot_name_every_format() {
     let svg = fs::read_to_string(svg).unwrap();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
     assert!(svg.contains("a &lt;b&gt; &amp; c.tsv"));
+    assert!(svg.contains("<title>") && svg.contains("prefers-color-scheme: dark"), "{svg}");
     for format in AnyFormat::all() {
         if !carries(format, &messages) {
             assert!(table.contains(&format!("{}: cannot write", format.name())), "{table}");

@@ -31,6 +31,14 @@ const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
 const BEST: RGBColor = RGBColor(0x00, 0x6d, 0x77);
 const OTHER: RGBColor = RGBColor(0xd0, 0x8c, 0x4a);
 
+/// The colours in a dark scheme. A style is stronger than the attributes that it selects.
+const DARK: &str = "\
+@media (prefers-color-scheme: dark) {
+[fill='#FFFFFF'] { fill: #0d1117 } [fill='#222B36'] { fill: #e6edf3 }
+[fill='#5B6673'] { fill: #9198a1 } [stroke='#5B6673'] { stroke: #9198a1 }
+[stroke='#E1E5EA'] { stroke: #2b3138 } [fill='#006D77'] { fill: #2fb5c0 }
+}";
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type DrawResult = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
@@ -45,7 +53,16 @@ pub(super) fn render(
         draw(comparison, &area)?;
         area.present()?;
     }
+    // The title is for screen readers, and the style for viewers with a dark scheme.
+    if let Some(end) = svg.find('>') {
+        let title = escape(&comparison.title());
+        svg.insert_str(end + 1, &format!("\n<title>{title}</title>\n<style>\n{DARK}\n</style>"));
+    }
     Ok(svg)
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn draw(comparison: &Comparison, area: &Area<'_>) -> DrawResult {
