@@ -26,8 +26,9 @@ flags! {
         #[serde(deserialize_with = "quipu_process::settings::list")]
         segments_labels: Vec<Pattern>,
 
-        /// How long the last values of a segment are shown that no process has open, or that was
-        /// removed; without it, as long as the file is there [default: none]
+        /// Time that the last values of a segment are shown after its last process has closed the
+        /// file, or the file was removed; without this setting, they are shown as long as the file
+        /// exists [default: none]
         #[arg(long, env = "QUIPU_SEGMENTS_KEEP", value_name = "TIME")]
         segments_keep: Time,
 
@@ -35,8 +36,8 @@ flags! {
         #[arg(long, env = "QUIPU_SEGMENTS_COUNT", value_name = "COUNT")]
         segments_count: Size<usize> = Size(1000),
 
-        /// Maximum bytes that all watched segments together can use; the largest, which do not fit,
-        /// are omitted [default: 1073741824]
+        /// Maximum bytes that all watched segments together can use; the largest ones that do not
+        /// fit are omitted [default: 1073741824]
         #[arg(long, env = "QUIPU_SEGMENTS_BYTES", value_name = "BYTES")]
         segments_bytes: Size<u64> = Size(1 << 30),
     }

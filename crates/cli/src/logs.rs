@@ -26,7 +26,8 @@ flags! {
         #[arg(long, env = "QUIPU_LOG_FORMAT", value_name = "FORM")]
         log_format: LogFormat = LogFormat::Text,
 
-        /// Lowest severity that is logged: error, warn, info, debug, trace [default: info]
+        /// Lowest severity that is logged; each one includes the severities before it [default:
+        /// info]
         #[arg(long, env = "QUIPU_LOG_LEVEL", value_name = "LEVEL")]
         log_level: LogLevel = LogLevel::Info,
     }
@@ -52,9 +53,9 @@ pub enum LogLevel {
     Warn,
     /// Events of normal operation.
     Info,
-    /// Details of normal operation.
+    /// Each connection that opens or closes, each refused request with the reason, and each sync.
     Debug,
-    /// Everything.
+    /// Each response.
     Trace,
 }
 

@@ -32,16 +32,16 @@ flags! {
     /// The settings of the recording.
     #[command(next_help_heading = "Segments of other programs")]
     pub struct RecordingFlags {
-        /// Records the segments that programs have open, second by second: what led to a crash is
-        /// shown by quipu inspect --history FILE. A process next to the daemon takes up to 4 MiB
-        /// of each segment [default: off]
+        /// Record the segments that programs have open, second by second: after a crash, quipu
+        /// inspect --history shows the seconds before it. A process next to the daemon takes
+        /// up to 4 MiB of each segment [default: off]
         #[arg(
             long, env = "QUIPU_SEGMENTS_RECORD", value_name = "SWITCH",
             num_args = 0..=1, default_missing_value = "on",
         )]
         segments_record: Switch = Switch::Off,
 
-        /// Maximum number of segments that are recorded [default: 100]
+        /// Maximum number of segments that are recorded at a time, up to 1000 [default: 100]
         #[arg(long, env = "QUIPU_SEGMENTS_RECORD_COUNT", value_name = "COUNT")]
         segments_record_count: Size<usize> = Size(record::DEFAULT_COUNT.into()),
     }

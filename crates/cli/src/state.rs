@@ -26,11 +26,12 @@ flags! {
         #[arg(long, env = "QUIPU_STATE", value_name = "FILE")]
         state: PathBuf = "state.quipu".into(),
 
-        /// What to do with a damaged state file [default: refuse]
+        /// Reaction to a damaged state file [default: refuse]
         #[arg(long, env = "QUIPU_DAMAGED_STATE", value_name = "WHAT")]
         damaged_state: DamagePolicy = DamagePolicy::Refuse,
 
-        /// How often the state is synced to disk: what a power loss may cost [default: 500ms]
+        /// How often a changed state is synced to disk, at least 1ms: the most that a power loss
+        /// can cost. A killed process loses no count [default: 500ms]
         #[arg(long, env = "QUIPU_CHECKPOINT", value_name = "TIME")]
         checkpoint: Time = Time(Duration::from_millis(500)),
     }

@@ -12,21 +12,21 @@ flags! {
     /// The flags of the daemon's windows.
     #[command(next_help_heading = "Windows and keys")]
     pub struct WindowFlags {
-        /// Sliding window of GET / and of each key [default: 60s]
+        /// Sliding window of GET / and of each key, a whole number of accuracies [default: 60s]
         #[arg(long, env = "QUIPU_WINDOW", value_name = "TIME")]
         window: Time = Time(Duration::from_secs(60)),
 
-        /// Bucket width of the window [default: 200ms]
+        /// Bucket width of the window of GET / [default: 200ms]
         #[arg(long, env = "QUIPU_ACCURACY", value_name = "TIME")]
         accuracy: Time = Time(Duration::from_millis(200)),
 
-        /// Longest window that GET /rate?window= accepts [default: 1h; more if the window is
-        /// longer, less if 1h takes over 2^18 buckets]
+        /// Longest window that GET /rate?window= accepts, a whole number of accuracies [default:
+        /// 1h; more if the window is longer, less if 1h takes over 2^18 buckets]
         #[arg(long, env = "QUIPU_SPAN", value_name = "TIME")]
         span: Time,
 
-        /// Maximum number of keys of POST /hit/{key}; the least recently hit are evicted first
-        /// [default: 10000]
+        /// Maximum number of keys of POST /hit/{key}, 1 to 2^28; the least recently hit are evicted
+        /// first [default: 10000]
         #[arg(long, env = "QUIPU_KEYS", value_name = "COUNT")]
         keys: Size<usize> = Size(10_000),
 
@@ -34,7 +34,7 @@ flags! {
         #[arg(long, env = "QUIPU_KEY_ACCURACY", value_name = "TIME")]
         key_accuracy: Time,
 
-        /// Maximum length of a key in bytes [default: 128]
+        /// Maximum length of a key in bytes, 1 to 4096 [default: 128]
         #[arg(long, env = "QUIPU_KEY_BYTES", value_name = "BYTES")]
         key_bytes: Size<usize> = Size(128),
     }

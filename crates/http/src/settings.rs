@@ -14,8 +14,8 @@ flags! {
     /// The settings of the HTTP server.
     #[command(next_help_heading = "Listening")]
     pub struct HttpFlags {
-        /// Address to listen on: HOST:PORT, or unix:PATH for a unix socket; may be given several
-        /// times [default: 127.0.0.1:8081]
+        /// Address to listen on: HOST:PORT, :PORT for all interfaces, PORT for 127.0.0.1, or
+        /// unix:PATH for a unix socket; may be given several times [default: 127.0.0.1:8081]
         #[arg(long, env = "QUIPU_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
         listen: Vec<String> = vec!["127.0.0.1:8081".to_owned()],
@@ -35,36 +35,42 @@ flags! {
         #[serde(deserialize_with = "quipu_process::settings::list")]
         allow_origin: Vec<String>,
 
-        /// Server threads; one serves about 100,000 requests per second [default: 1]
+        /// Server threads, 1 to 1024; one serves about 100,000 requests per second. More threads
+        /// help if the transport is the bottleneck: they share the port by SO_REUSEPORT and count
+        /// in the same cells [default: 1]
         #[arg(long, env = "QUIPU_THREADS", value_name = "COUNT")]
         threads: Size<usize> = Size(1),
 
-        /// Maximum number of open connections; more get 503 [default: 10000]
+        /// Maximum number of open connections; more get 503. The limit on open files (ulimit -Hn)
+        /// can lower this number [default: 10000]
         #[arg(long, env = "QUIPU_CONNECTIONS", value_name = "COUNT")]
         connections: Size<usize> = Size(Limits::default().connections),
 
-        /// Maximum bytes of a request line and headers; longer ones get 431 or 414 [default: 16384]
+        /// Maximum bytes of a request line and headers, 256 to 2^30; longer ones get 431 or 414
+        /// [default: 16384]
         #[arg(long, env = "QUIPU_HEADER_BYTES", value_name = "BYTES")]
         header_bytes: Size<usize> = Size(Limits::default().header_bytes),
 
-        /// Maximum bytes of a request body; larger ones get 413 [default: 1048576]
+        /// Maximum bytes of a request body, 0 to 2^40; larger ones get 413 [default: 1048576]
         #[arg(long, env = "QUIPU_BODY_BYTES", value_name = "BYTES")]
         body_bytes: Size<usize> = Size(Limits::default().body_bytes),
 
-        /// Maximum bytes of all responses that a thread holds until clients have read them; more
-        /// get 503, or end the connections of slow readers [default: 268435456]
+        /// Maximum bytes of all responses that a thread holds until clients have read them, 2^20 to
+        /// 2^40; more get 503, or end the connections of slow readers [default: 268435456]
         #[arg(long, env = "QUIPU_RESPONSE_BYTES", value_name = "BYTES")]
         response_bytes: Size<usize> = Size(Limits::default().response_bytes),
 
-        /// Time limit for a client to send a request; a slower one gets 408 [default: 10s]
+        /// Time limit for a request, from its first byte to its last, at least 10ms; a slower one
+        /// gets 408 [default: 10s]
         #[arg(long, env = "QUIPU_READ_TIMEOUT", value_name = "TIME")]
         read_timeout: Time = Time(Limits::default().read_timeout),
 
-        /// Time limit for a client to read a response; a slower one is disconnected [default: 30s]
+        /// Time limit for a client to read a response, at least 10ms; a slower one is disconnected
+        /// [default: 30s]
         #[arg(long, env = "QUIPU_WRITE_TIMEOUT", value_name = "TIME")]
         write_timeout: Time = Time(Limits::default().write_timeout),
 
-        /// Time that a connection may stay open without a request [default: 60s]
+        /// Time that a connection may stay open without a request, at least 10ms [default: 60s]
         #[arg(long, env = "QUIPU_IDLE_TIMEOUT", value_name = "TIME")]
         idle_timeout: Time = Time(Limits::default().idle_timeout),
 

@@ -62,57 +62,58 @@ inputs! {
 
 flags! {
     /// The settings that all inputs share.
-    #[command(next_help_heading = "Metrics that come in")]
+    #[command(next_help_heading = "Received metrics")]
     pub struct CommonFlags {
-        /// Maximum bytes of the body of a request that brings metrics; larger ones get 413
-        /// [default: 33554432]
+        /// Maximum bytes of the body of a request with metrics, 0 to 2^32, as received and
+        /// expanded; larger ones get 413 [default: 33554432]
         #[arg(long, env = "QUIPU_INPUT_BODY_BYTES", value_name = "BYTES")]
         input_body_bytes: Size<usize> = Size(quipu_http::Limits::default().kept_body_bytes),
 
-        /// Maximum bytes of the state file for metrics that come in. A file keeps the limit that it
-        /// was created with [default: 1073741824]
+        /// Maximum bytes of the state file for received metrics. A file keeps the limit that it was
+        /// created with [default: 1073741824]
         #[arg(long, env = "QUIPU_INPUT_BYTES", value_name = "BYTES")]
         input_bytes: Size<u64> = Size(1 << 30),
 
-        /// Maximum number of series that come in [default: 1000000]
+        /// Maximum number of received series [default: 1000000]
         #[arg(long, env = "QUIPU_SERIES", value_name = "COUNT")]
         series: Size<u64> = Size(Limits::default().series),
 
-        /// Maximum number of series that one source may make while the daemon runs: an address, or
-        /// a job of pushes and OTLP [default: none]
+        /// Maximum number of series that one source may create while the daemon runs: an address,
+        /// or a job of pushes and OTLP [default: none]
         #[arg(long, env = "QUIPU_SERIES_PER_SOURCE", value_name = "COUNT")]
         series_per_source: Size<u64>,
 
-        /// Maximum number of samples a second that come in [default: none]
+        /// Maximum number of samples a second of all sources together [default: none]
         #[arg(long, env = "QUIPU_SAMPLE_RATE", value_name = "COUNT")]
         sample_rate: Size<NonZeroU64>,
 
-        /// Maximum number of samples a second that one source may bring: an address [default: none]
+        /// Maximum number of samples a second that one source, which is an address, may send
+        /// [default: none]
         #[arg(long, env = "QUIPU_SAMPLE_RATE_PER_SOURCE", value_name = "COUNT")]
         sample_rate_per_source: Size<NonZeroU64>,
 
-        /// Maximum number of families that come in: sets of label names and types under all names
+        /// Maximum number of received families: sets of label names and types under all names
         /// [default: 20000]
         #[arg(long, env = "QUIPU_FAMILIES", value_name = "COUNT")]
         families: Size<u64> = Size(Limits::default().families),
 
-        /// Maximum number of families that one source may make while the daemon runs, so that
-        /// others find room [default: three quarters of --families]
+        /// Maximum number of families that one source may create while the daemon runs, because
+        /// other sources need room, too [default: three quarters of --families]
         #[arg(long, env = "QUIPU_FAMILIES_PER_SOURCE", value_name = "COUNT")]
         families_per_source: Size<u64>,
 
-        /// Hides a series that came in and was not updated for this time. A counter that comes back
-        /// continues from its last total [default: none]
+        /// Hide a received series without an update for this time. A counter that returns continues
+        /// from its last total [default: none]
         #[arg(long, env = "QUIPU_EXPIRY", value_name = "TIME")]
         expiry: Time,
 
-        /// Frees a family when the daemon starts, if its series all expired and were not updated
-        /// for this time. A counter of it that comes back starts at zero [default: 1day]
+        /// Free a family when the daemon starts, if all its series expired and were not updated for
+        /// this time. A counter of the family that returns starts at zero [default: 1day]
         #[arg(long, env = "QUIPU_FORGET_NAMES", value_name = "TIME")]
         forget_names: Time = Time(Duration::from_secs(24 * 60 * 60)),
 
-        /// Rules for samples that come in: Prometheus' metric_relabel_configs, and aggregations
-        /// [default: none]
+        /// File with rules for received samples: Prometheus' metric_relabel_configs, and
+        /// aggregations [default: none]
         #[arg(long, env = "QUIPU_RULES", value_name = "FILE")]
         rules: PathBuf,
     }

@@ -24,7 +24,8 @@ pub enum Coding {
     /// Snappy, which every receiver accepts.
     #[default]
     Snappy = 0,
-    /// Zstd, which VictoriaMetrics and other daemons accept.
+    /// Zstd, which takes a fraction of the bytes, but which only VictoriaMetrics and other daemons
+    /// accept.
     Zstd = 1,
     /// Gzip, only for OTLP.
     #[value(skip)]

@@ -13,8 +13,8 @@ flags! {
     /// The flags of the labels of all series.
     #[command(next_help_heading = "Sending")]
     pub struct LabelFlags {
-        /// Label of all series that are sent, unless they have it; may be given several times
-        /// [default: none]
+        /// Label of all series that are sent, unless they carry one with this name; may be given
+        /// several times [default: none]
         #[arg(long, env = "QUIPU_EXTERNAL_LABEL", value_name = "NAME=VALUE", value_delimiter = '\n')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
         external_label: Vec<ExternalLabel>,

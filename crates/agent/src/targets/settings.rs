@@ -19,8 +19,8 @@ flags! {
     #[command(next_help_heading = "Scraping")]
     pub struct TargetFlags {
         /// Target whose metrics are scraped and shown: [JOB=]URL, where URL is
-        /// http://HOST:PORT/PATH, https://..., or unix:SOCKET:/PATH; may be given several times
-        /// [default: none]
+        /// http://HOST:PORT/PATH, the same with https, or unix:SOCKET:/PATH; may be given up to 250
+        /// times [default: none]
         #[arg(
             long,
             env = "QUIPU_SCRAPE",
@@ -31,7 +31,7 @@ flags! {
         #[serde(deserialize_with = "quipu_process::settings::list")]
         scrape: Vec<UrlText>,
 
-        /// How often each target is scraped [default: 15s]
+        /// How often each target is scraped, at least 100ms [default: 15s]
         #[arg(long, env = "QUIPU_SCRAPE_INTERVAL", value_name = "TIME")]
         scrape_interval: Time = Time(Duration::from_secs(15)),
 
@@ -39,18 +39,18 @@ flags! {
         #[arg(long, env = "QUIPU_SCRAPE_TIMEOUT", value_name = "TIME")]
         scrape_timeout: Time,
 
-        /// Maximum bytes of what a target exposes, expanded; the scrape of a larger one fails
+        /// Maximum bytes of a target's exposition, expanded; the scrape of a larger one fails
         /// [default: 67108864]
         #[arg(long, env = "QUIPU_SCRAPE_BODY_BYTES", value_name = "BYTES")]
         scrape_body_bytes: Size<u64> = Size(64 << 20),
 
-        /// Maximum number of samples that a target exposes; the scrape of more fails [default:
-        /// 500000]
+        /// Maximum number of samples of a target's exposition; the scrape of a larger one fails
+        /// [default: 500000]
         #[arg(long, env = "QUIPU_SCRAPE_SAMPLES", value_name = "COUNT")]
         scrape_samples: Size<usize> = Size(500_000),
 
-        /// File with the bearer token for the targets of the job, or for all targets without a more
-        /// specific file; may be given several times [default: none]
+        /// File with the token for the header Authorization: Bearer, for the targets of the job, or
+        /// for all targets without a more specific file; may be given several times [default: none]
         #[arg(
             long,
             env = "QUIPU_SCRAPE_BEARER_FILE",
@@ -60,8 +60,8 @@ flags! {
         #[serde(deserialize_with = "quipu_process::settings::list")]
         scrape_bearer_file: Vec<TargetFile>,
 
-        /// File with USER:PASSWORD, for the header Authorization: Basic, as --scrape-bearer-file;
-        /// may be given several times [default: none]
+        /// File with USER:PASSWORD, for the header Authorization: Basic, with the same choice of
+        /// targets as --scrape-bearer-file; may be given several times [default: none]
         #[arg(
             long,
             env = "QUIPU_SCRAPE_BASIC_FILE",

@@ -12,7 +12,7 @@ flags! {
     /// The settings of Graphite.
     #[command(next_help_heading = "StatsD and Graphite")]
     pub struct GraphiteFlags {
-        /// Where to receive lines of Graphite's plaintext protocol: tcp://HOST:PORT,
+        /// Address to receive lines of Graphite's plaintext protocol: tcp://HOST:PORT,
         /// udp://HOST:PORT, unix:PATH, or unixgram:PATH; may be given several times [default: none]
         #[arg(long, env = "QUIPU_GRAPHITE", value_name = "ADDRESS", value_delimiter = ',')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
@@ -23,7 +23,8 @@ flags! {
         #[arg(long, env = "QUIPU_GRAPHITE_MAPPING", value_name = "FILE")]
         graphite_mapping: PathBuf,
 
-        /// Receive buffer of UDP listeners for Graphite to ask the kernel for [default: 4194304]
+        /// Bytes of the receive buffer of each UDP socket for Graphite to ask the kernel for
+        /// [default: 4194304]
         #[arg(long, env = "QUIPU_GRAPHITE_RECEIVE_BUFFER", value_name = "BYTES")]
         graphite_receive_buffer: Size<usize> = Size(4 << 20),
     }

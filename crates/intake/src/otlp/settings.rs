@@ -8,17 +8,17 @@ use super::Options;
 
 flags! {
     /// The flags of the OTLP input.
-    #[command(next_help_heading = "OTLP that comes in")]
+    #[command(next_help_heading = "OTLP input")]
     pub struct OtlpInputFlags {
-        /// Takes metrics by OTLP over HTTP, at /v1/metrics [default: on]
+        /// Accept metrics by OTLP over HTTP, at /v1/metrics [default: on]
         #[arg(
             long, env = "QUIPU_OTLP_INPUT", value_name = "SWITCH",
             num_args = 0..=1, default_missing_value = "on",
         )]
         otlp_input: Switch = Switch::On,
 
-        /// How names from OTLP are translated, as in Prometheus' setting translation_strategy
-        /// [default: UnderscoreEscapingWithSuffixes]
+        /// Translation of names from OTLP, like Prometheus' setting translation_strategy [default:
+        /// UnderscoreEscapingWithSuffixes]
         #[arg(
             long,
             env = "QUIPU_OTLP_TRANSLATION",
@@ -27,8 +27,8 @@ flags! {
         )]
         otlp_translation: Translation = Translation::UnderscoreEscapingWithSuffixes,
 
-        /// Attribute of resources in OTLP that becomes a label of all their series; may be given
-        /// several times [default: none]
+        /// Key of a resource attribute in OTLP that becomes a label of all series of its resource;
+        /// may be given several times [default: none]
         #[arg(long, env = "QUIPU_OTLP_PROMOTE", value_name = "KEY", value_delimiter = '\n')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
         otlp_promote: Vec<String>,

@@ -11,21 +11,21 @@ flags! {
     /// The settings of pushes.
     #[command(next_help_heading = "Pushes")]
     pub struct PushFlags {
-        /// Takes pushes to Pushgateway's routes [default: on]
+        /// Accept pushes to Pushgateway's routes [default: on]
         #[arg(
             long, env = "QUIPU_PUSH", value_name = "SWITCH",
             num_args = 0..=1, default_missing_value = "on",
         )]
         push: Switch = Switch::On,
 
-        /// Refuses pushes that contradict other groups [default: on]
+        /// Refuse pushes that contradict other groups [default: on]
         #[arg(
             long, env = "QUIPU_PUSH_CONSISTENCY_CHECK", value_name = "SWITCH",
             num_args = 0..=1, default_missing_value = "on",
         )]
         push_consistency_check: Switch = Switch::On,
 
-        /// Takes PUT /api/v1/admin/wipe, which removes all groups [default: off]
+        /// Accept PUT /api/v1/admin/wipe, which removes all groups [default: off]
         #[arg(
             long, env = "QUIPU_PUSH_ADMIN", value_name = "SWITCH",
             num_args = 0..=1, default_missing_value = "on",
@@ -36,12 +36,12 @@ flags! {
         #[arg(long, env = "QUIPU_PUSH_GROUPS", value_name = "COUNT")]
         push_groups: Size<usize> = Size(100_000),
 
-        /// Default effect of a push on its group: replace it as in Pushgateway, or add to it
-        /// [default: replace]
+        /// Default effect of a push on its group [default: replace]
         #[arg(long, env = "QUIPU_PUSH_MODE", value_name = "MODE")]
         push_mode: Mode = Mode::Replace,
 
-        /// Job whose pushes are added up, with * for any string; may be repeated [default: none]
+        /// Job whose pushes are added up, with * for any string; may be given several times
+        /// [default: none]
         #[arg(long, env = "QUIPU_PUSH_ADD_JOBS", value_name = "PATTERN", value_delimiter = '\n')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
         push_add_jobs: Vec<String>,
@@ -50,7 +50,7 @@ flags! {
         #[arg(long, env = "QUIPU_PUSH_GAUGES", value_name = "HOW")]
         push_gauges: Gauges = Gauges::Set,
 
-        /// Hides a group that was not pushed to for this time [default: none]
+        /// Hide a group that received no push for this time [default: none]
         #[arg(long, env = "QUIPU_PUSH_EXPIRY", value_name = "TIME")]
         push_expiry: Time,
     }

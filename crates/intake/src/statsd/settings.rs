@@ -12,7 +12,7 @@ flags! {
     /// The settings of StatsD.
     #[command(next_help_heading = "StatsD and Graphite")]
     pub struct StatsdFlags {
-        /// Where to receive lines of StatsD and DogStatsD: udp://HOST:PORT, tcp://HOST:PORT,
+        /// Address to receive lines of StatsD and DogStatsD: udp://HOST:PORT, tcp://HOST:PORT,
         /// unixgram:PATH, or unix:PATH; may be given several times [default: none]
         #[arg(long, env = "QUIPU_STATSD", value_name = "ADDRESS", value_delimiter = ',')]
         #[serde(deserialize_with = "quipu_process::settings::list")]
@@ -23,14 +23,16 @@ flags! {
         #[arg(long, env = "QUIPU_STATSD_MAPPING", value_name = "FILE")]
         statsd_mapping: PathBuf,
 
-        /// Whether the names of all counters of StatsD end in _total [default: off]
+        /// Add _total to the names of all counters of StatsD, because OpenMetrics 1.0 shows a
+        /// counter without it as a metric of an unknown type [default: off]
         #[arg(
             long, env = "QUIPU_STATSD_SUFFIXES", value_name = "SWITCH",
             num_args = 0..=1, default_missing_value = "on",
         )]
         statsd_suffixes: Switch = Switch::Off,
 
-        /// Receive buffer of UDP listeners for StatsD to ask the kernel for [default: 4194304]
+        /// Bytes of the receive buffer of each UDP socket for StatsD to ask the kernel for
+        /// [default: 4194304]
         #[arg(long, env = "QUIPU_STATSD_RECEIVE_BUFFER", value_name = "BYTES")]
         statsd_receive_buffer: Size<usize> = Size(4 << 20),
     }

@@ -67,10 +67,10 @@ pub struct Options {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Temporality {
-    /// The start of the series.
+    /// The start of the series: counters and histograms are totals.
     #[default]
     Cumulative,
-    /// The last sent snapshot.
+    /// The last sent snapshot: counters and histograms are the growth since then.
     Delta,
 }
 

@@ -18,8 +18,8 @@ flags! {
     /// The flags of the OTLP output.
     #[command(next_help_heading = "Sending")]
     pub struct OtlpFlags {
-        /// Where all metrics are sent by OTLP over HTTP, such as http://collector:4318; a URL
-        /// without a path gets /v1/metrics; may be given several times [default: none]
+        /// Receiver of all metrics by OTLP over HTTP, such as http://collector:4318; a URL without
+        /// a path gets /v1/metrics; may be given several times [default: none]
         #[arg(
             long,
             env = "QUIPU_OTLP",
@@ -30,16 +30,15 @@ flags! {
         #[serde(deserialize_with = "quipu_process::settings::list")]
         otlp: Vec<UrlText>,
 
-        /// How often metrics are sent by OTLP [default: 60s]
+        /// How often metrics are sent by OTLP, at least 100ms [default: 60s]
         #[arg(long, env = "QUIPU_OTLP_INTERVAL", value_name = "TIME")]
         otlp_interval: Time = Time(Duration::from_secs(60)),
 
-        /// Start of the sums and histograms that are sent by OTLP: their own start, or the last
-        /// snapshot [default: cumulative]
+        /// Start of the sums and histograms that are sent by OTLP [default: cumulative]
         #[arg(long, env = "QUIPU_OTLP_TEMPORALITY", value_name = "TEMPORALITY")]
         otlp_temporality: Temporality = Temporality::Cumulative,
 
-        /// How requests of OTLP are compressed [default: gzip]
+        /// Compression of OTLP requests [default: gzip]
         #[arg(long, env = "QUIPU_OTLP_COMPRESSION", value_name = "HOW")]
         otlp_compression: Compression = Compression::Gzip,
 

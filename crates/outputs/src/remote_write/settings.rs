@@ -30,7 +30,7 @@ flags! {
     /// The flags of remote write.
     #[command(next_help_heading = "Sending")]
     pub struct RemoteWriteFlags {
-        /// Where all metrics are sent by Prometheus' remote write, such as
+        /// Receiver of all metrics by Prometheus' remote write, such as
         /// http://prometheus:9090/api/v1/write; may be given several times [default: none]
         #[arg(
             long,
@@ -42,13 +42,12 @@ flags! {
         #[serde(deserialize_with = "quipu_process::settings::list")]
         remote_write: Vec<UrlText>,
 
-        /// Data to keep for a receiver that is unavailable: the latest totals, or all requests on
-        /// the disk [default: latest]
+        /// Data to keep for a receiver that is unavailable [default: latest]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE", value_name = "QUEUE")]
         remote_write_queue: QueueMode = QueueMode::Latest,
 
-        /// Maximum bytes of the queue of each receiver on the disk; the oldest requests make room
-        /// [default: 536870912]
+        /// Maximum bytes of the queue of each receiver on the disk, at least 4194304; the oldest
+        /// requests make room [default: 536870912]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE_BYTES", value_name = "BYTES")]
         remote_write_queue_bytes: Size<u64> = Size(512 << 20),
 
@@ -61,17 +60,16 @@ flags! {
         #[arg(long, env = "QUIPU_REMOTE_WRITE_RELABEL", value_name = "FILE")]
         remote_write_relabel: PathBuf,
 
-        /// How often metrics are sent [default: 15s]
+        /// How often metrics are sent by remote write, at least 100ms [default: 15s]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_INTERVAL", value_name = "TIME")]
         remote_write_interval: Time = Time(Duration::from_secs(15)),
 
-        /// How many requests are sent to a receiver at once, 1 to 64: the series are divided into
-        /// this number of shards [default: 1]
+        /// Number of requests that are sent to a receiver at once, 1 to 64: the series are divided
+        /// into this number of shards [default: 1]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_SHARDS", value_name = "COUNT")]
         remote_write_shards: Size<u8> = Size(1),
 
-        /// How requests of remote write are compressed: zstd takes a fraction of the bytes, but
-        /// only VictoriaMetrics and other daemons take it [default: snappy]
+        /// Compression of remote write requests [default: snappy]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_COMPRESSION", value_name = "HOW")]
         remote_write_compression: Coding = Coding::Snappy,
 
@@ -87,24 +85,25 @@ flags! {
         #[serde(deserialize_with = "quipu_process::settings::list")]
         remote_write_header: Vec<HeaderText>,
 
-        /// File with secret header fields for the receiver, NAME: VALUE on each line [default:
-        /// none]
+        /// File with secret header fields for the receivers of remote write, NAME: VALUE on each
+        /// line [default: none]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_HEADER_FILE", value_name = "FILE")]
         remote_write_header_file: PathBuf,
 
-        /// Whether the last exemplars of series are sent [default: off]
+        /// Send the last exemplars of series [default: off]
         #[arg(
             long, env = "QUIPU_REMOTE_WRITE_EXEMPLARS", value_name = "SWITCH",
             num_args = 0..=1, default_missing_value = "on",
         )]
         remote_write_exemplars: Switch = Switch::Off,
 
-        /// File with the token of the receiver, for the header Authorization: Bearer [default:
-        /// none]
+        /// File with the token of the receivers of remote write, for the header Authorization:
+        /// Bearer [default: none]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_BEARER_FILE", value_name = "FILE")]
         remote_write_bearer_file: PathBuf,
 
-        /// File with USER:PASSWORD, for the header Authorization: Basic [default: none]
+        /// File with USER:PASSWORD for the receivers of remote write, for the header Authorization:
+        /// Basic [default: none]
         #[arg(long, env = "QUIPU_REMOTE_WRITE_BASIC_FILE", value_name = "FILE")]
         remote_write_basic_file: PathBuf,
     }
