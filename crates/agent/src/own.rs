@@ -93,34 +93,34 @@ impl Collector for Own {
         one(
             Kind::Gauge,
             "quipu_segments_left_out",
-            "Segment files and directories that are not watched, since there are too many.",
+            "Segment files and directories that are not watched, because there are too many.",
             status.omitted.into(),
         );
         one(
             Kind::Counter,
             "quipu_segments_read_failures",
-            "How often a file could not be read; one whose contents are at fault is read ever less often.",
+            "How often a file could not be read.",
             status.failures.into(),
         );
         one(
             Kind::Gauge,
             "quipu_segments_directories_without_events",
-            "Watched directories in which new files are found within seconds, not at once.",
+            "Watched directories where new files are found within seconds, not at once.",
             status.unwatched.into(),
         );
         one(
             Kind::Gauge,
             "quipu_segments_places_late",
-            "Watched places whose files are shown as they were, since a file system does not respond.",
+            "Watched places whose previous reading is shown, because a file system does not respond.",
             status.late.into(),
         );
         one(
             Kind::Gauge,
             "quipu_segments_read_seconds",
-            "Time that the last reading of all files took.",
+            "Duration of the last reading of all files.",
             status.took.as_secs_f64().into(),
         );
-        let help = "Looks for files in the watched places; what an incomplete one did not see is not gone.";
+        let help = "Looks for files in the watched places; an incomplete one removes no file.";
         sink.counter("quipu_segments_looks", help, ["result"])
             .sample(["complete"], status.looks[0])
             .sample(["incomplete"], status.looks[1]);
@@ -147,13 +147,13 @@ impl Collector for Own {
         };
         each(
             "quipu_segments_up",
-            "Whether the metrics of the file are shown: it could be read, not too long ago.",
+            "Whether the metrics of the file are shown: it could be read in the last 5 minutes.",
             &|one| Some((one.is_shown && !one.is_old && !is_stale).into()),
         );
         let seconds = |time: Duration| Number::Float(time.as_secs_f64());
         each(
             "quipu_segments_last_read_time_seconds",
-            "Unix time at which the file could be read last.",
+            "Unix time when the file could be read last.",
             &|one| one.read?.duration_since(SystemTime::UNIX_EPOCH).ok().map(seconds),
         );
         each("quipu_segments_open", "Whether a process has the segment file open.", &|one| {
@@ -161,7 +161,7 @@ impl Collector for Own {
         });
         each(
             "quipu_segments_start_time_seconds",
-            "Unix time at which the segment file was made.",
+            "Unix time when the segment file was created.",
             &|one| Some(seconds(Duration::from_nanos(one.header?.created))),
         );
         each("quipu_segments_series", "Series that were last read from the file.", &|one| {
@@ -169,7 +169,7 @@ impl Collector for Own {
         });
         each(
             "quipu_segments_series_left_out",
-            "Series of the segment file that changed again and again while they were read, and are left out.",
+            "Series of the segment file that are omitted, because they kept changing.",
             &|one| Some(one.header?.omitted.into()),
         );
     }

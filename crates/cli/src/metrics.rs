@@ -31,7 +31,7 @@ pub struct Metrics {
 struct EventMetrics {
     /// Responses of the routes, by status code.
     http_responses: CounterFamily<ByCode>,
-    /// Requests that were refused before they were complete.
+    /// Requests that the transport refused, by status code and reason.
     #[metric(labels = ["code", "reason"])]
     http_refused: CounterFamily<[&'static str; 2]>,
     /// Time from a request's head to its response.
@@ -50,7 +50,7 @@ struct EventMetrics {
     checkpoint_duration: Histogram,
     /// Syncs of the state to the disk that failed.
     checkpoint_errors: Counter,
-    /// Time at which the disk last had the whole state.
+    /// Time when the whole state was last on the disk.
     #[metric(unit = "seconds")]
     checkpoint_last_success_timestamp: GaugeFamily<()>,
 }
@@ -235,7 +235,7 @@ fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
     windows.gauge_fn(description("window_events", "Requests in the window."), || {
         state.requests.count() as f64
     })?;
-    scope.gauge_fn(description("keys", "Keys that have a window."), || state.keys.len() as f64)?;
+    scope.gauge_fn(description("keys", "Keys in the table."), || state.keys.len() as f64)?;
     scope.gauge_fn(description("keys_capacity", "The capacity for keys."), || {
         state.keys.capacity() as f64
     })?;
@@ -246,15 +246,18 @@ fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
     let evicted = "Keys that were evicted to make room for others since the state was created.";
     scope.counter_fn(description("keys_evicted", evicted), || state.keys.evicted() as f64)?;
     let intake = &state.intake;
-    scope
-        .gauge_fn(description("input_families", "Families that came in, of --families."), || {
-            intake.swept_usage().families as f64
-        })?;
-    let unused = "Families that came in and whose series all have expired or were removed.";
+    scope.gauge_fn(
+        description(
+            "input_families",
+            "Received families, of --families, as of the last 5 seconds.",
+        ),
+        || intake.swept_usage().families as f64,
+    )?;
+    let unused = "Received families whose series all have expired or were removed.";
     scope.gauge_fn(description("input_families_unused", unused), || {
         intake.swept_usage().unused as f64
     })?;
-    let help = "Exemplars that were left out since --input-bytes has little room.";
+    let help = "Exemplars that were omitted, because less than a quarter of --input-bytes is left.";
     scope.counter_fn(description("input_exemplars_left_out", help), || {
         intake.swept_usage().exemplars as f64
     })?;

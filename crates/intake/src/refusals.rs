@@ -60,11 +60,14 @@ impl Refusals {
     /// # Errors
     /// Fails if there is not enough memory.
     pub fn new(registry: &Registry, total: &'static AtomicU64) -> Result<Self, quipu::Error> {
-        let about = Description::new("quipu_input_samples", "Samples that were taken in.");
+        let about = Description::new("quipu_input_samples", "Accepted samples, by input.");
         let family: CounterFamily<[&'static str; 1]> =
             registry.register(about.labels(["input"]))?;
         let taken = LIST.iter().map(|input| family.bind(&[input.name])).collect();
-        let about = Description::new("quipu_input_refused", "Samples or lines that were refused.");
+        let about = Description::new(
+            "quipu_input_refused",
+            "Refused samples or lines, by input and reason.",
+        );
         let refused = registry.register(about.labels(["input", "reason"]))?;
         let overlaps = registry.counter(
             "quipu_otlp_overlaps",

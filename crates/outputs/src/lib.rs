@@ -161,7 +161,8 @@ impl Outputs {
         let refused =
             "Samples that the receiver has refused, by status code. They are not sent again.";
         let metrics = Metrics::new(&of_writes, ("samples", "Samples"), refused)?;
-        let help = "Version of remote write that the receiver takes; 0 before it is known.";
+        let help =
+            "Version of remote write that the receiver accepts: 1 or 2; 0 before it is known.";
         let versions = Description::new("version", help).labels(["receiver"]);
         let versions: IntGaugeFamily<[&'static str; 1]> = of_writes.register(versions)?;
         let relabelling = relabelling(options, registry)?;
@@ -200,10 +201,10 @@ impl Outputs {
         let options = &all.otlp;
         let scope = registry.prefix("quipu").prefix("otlp_output");
         let refused = "Data points of requests that the receiver has refused, by status code. They \
-                       are not sent again, but for deltas of a snapshot that is refused as a whole \
-                       for the sender.";
+                       are not sent again, except for deltas of a snapshot that was refused as a \
+                       whole because of the sender.";
         let metrics = Metrics::new(&scope, ("points", "Data points"), refused)?;
-        let help = "Data points that the receiver has rejected of requests that it took.";
+        let help = "Data points that the receiver has rejected within accepted requests.";
         let rejected = Description::new("points_rejected", help).labels(["receiver"]);
         let rejected: CounterFamily<[&'static str; 1]> = scope.register(rejected)?;
         let failing = match options.temporality {

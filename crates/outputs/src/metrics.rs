@@ -43,16 +43,17 @@ impl Metrics {
         };
         let (by_code, by_reason) = (["receiver", "code"], ["receiver", "reason"]);
         let responses = "Responses of the receiver, by status code.";
-        let last = "Unix time of the last snapshot that the receiver has taken completely.";
+        let last = "Unix time of the last snapshot that the receiver has accepted completely.";
         let last = Description::new("last_sent_timestamp", last).unit("seconds");
-        let sent = one("sent", "that the receiver has taken.").labels(["receiver"]);
+        let failed = Description::new(format!("{name}_failed"), refused);
+        let sent = one("sent", "that the receiver has accepted.").labels(["receiver"]);
         let retried = one("retried", "that were sent again.").labels(["receiver"]);
         let dropped = one("dropped", "that were not sent, by reason.").labels(by_reason);
         Ok(Self {
             requests: scope.register(Description::new("requests", responses).labels(by_code))?,
             sent: scope.register(sent)?,
             retried: scope.register(retried)?,
-            failed: scope.register(one("failed", refused).labels(by_code))?,
+            failed: scope.register(failed.labels(by_code))?,
             dropped: scope.register(dropped)?,
             last_sent: scope.register(last.labels(["receiver"]))?,
         })

@@ -31,7 +31,7 @@ const SHOWN: [ReportMetric; 8] = [
     ("up", "Whether the last scrape of the target succeeded.", |report, _| {
         f64::from(u8::from(report.up))
     }),
-    ("scrape_duration_seconds", "Time that the last scrape took.", |report, _| report.seconds),
+    ("scrape_duration_seconds", "Duration of the last scrape.", |report, _| report.seconds),
     ("scrape_samples_scraped", "Samples that the target exposed.", |report, _| {
         report.samples as f64
     }),
@@ -40,9 +40,11 @@ const SHOWN: [ReportMetric; 8] = [
         "Samples of the target that are shown.",
         |report, _| report.kept as f64,
     ),
-    ("scrape_series_added", "Series that the scrape before did not have.", |report, _| {
-        report.added as f64
-    }),
+    (
+        "scrape_series_added",
+        "Samples of series that the previous scrape did not contain.",
+        |report, _| report.added as f64,
+    ),
     ("scrape_body_size_bytes", "Size of the exposition; -1 if it is too large.", |report, _| {
         report.bytes
     }),

@@ -64,7 +64,7 @@ fn prepare(
 
 #[derive(Debug, Group)]
 struct GraphiteMetrics {
-    /// Values that were taken.
+    /// Accepted values.
     samples: Counter,
 }
 

@@ -11,7 +11,7 @@ pub(super) struct ListenerFamilies {
     /// Bytes that were received.
     #[metric(labels = ["listener"])]
     received_bytes: CounterFamily<[&'static str; 1]>,
-    /// Lines that were received, and further samples of lines that have several.
+    /// Lines that were received, and further samples of lines with several samples.
     #[metric(labels = ["listener"])]
     lines: CounterFamily<[&'static str; 1]>,
     /// Datagrams that the kernel dropped because the receive buffer was full.

@@ -6,7 +6,7 @@ use quipu_wire::remote::statsd::StatsdType;
 /// The metrics of all listeners.
 #[derive(Debug, Group)]
 pub(super) struct StatsdMetrics {
-    /// Values that were taken, by type.
+    /// Accepted values, by type.
     #[metric(labels = ["type"])]
     samples: CounterFamily<[&'static str; 1]>,
     /// Events and service checks of Datadog, which are not kept.

@@ -14,13 +14,13 @@ pub(crate) struct Metrics {
     /// Requests that wait in the queue.
     #[metric(labels = ["receiver"])]
     requests: IntGaugeFamily<[&'static str; 1]>,
-    /// How long the oldest samples in the queue have waited; 0 if there are none.
+    /// Age of the oldest samples in the queue at the last snapshot; 0 if there are none.
     #[metric(unit = "seconds", labels = ["receiver"])]
     oldest_age: GaugeFamily<[&'static str; 1]>,
-    /// Samples that left the queue and were not taken, by reason.
+    /// Samples that left the queue and were not accepted, by reason.
     #[metric(labels = ["receiver", "reason"])]
     dropped_samples: CounterFamily<[&'static str; 2]>,
-    /// Requests that the disk did not take.
+    /// Requests that could not be written to the disk.
     #[metric(labels = ["receiver"])]
     write_errors: CounterFamily<[&'static str; 1]>,
     /// Faults of the queue's files: damaged, foreign or unreadable ones.

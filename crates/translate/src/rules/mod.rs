@@ -79,11 +79,10 @@ impl Rules {
         let family = |name, help| -> Result<CounterFamily<[String; 1]>, quipu::Error> {
             registry.register(Description::new(name, help).labels(["aggregation"]))
         };
-        let taken = family("quipu_rule_aggregated", "Samples that an aggregation took.")?;
+        let taken = family("quipu_rule_aggregated", "Samples that an aggregation used.")?;
         let kept = family(
             "quipu_rule_kept",
-            "Samples that were kept as they are, since an output of an aggregation cannot be made of \
-             them.",
+            "Samples that were kept unchanged, because an output could not be computed.",
         )?;
         for (number, (_, counts)) in (1..).zip(&mut self.aggregations) {
             let labels = [number_text(number)];
