@@ -33,6 +33,11 @@ WORKSPACE := --locked --workspace --all-features --exclude quipu-bench
 test-rust: ## Unit, property, state, HTTP and end-to-end tests
 	$(FAST_TMP) PROPTEST_RNG_SEED=$(PROPTEST_SEED) $(CARGO) test $(WORKSPACE)
 
+# Tests compare these pages with the daemon, and write them if this variable is set.
+.PHONY: pages-daemon
+pages-daemon: ## The tables of docs/daemon/configuration.md and metrics.md, from the daemon
+	UPDATE_PAGES=1 $(CARGO) test --locked --package quipu-cli --lib --test daemon the_page_of_
+
 # The tests of other languages read recordings by this command, which `make test-rust` builds, too.
 QUIPU_COMMAND := target/debug/quipu
 

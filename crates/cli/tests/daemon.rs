@@ -22,6 +22,8 @@ mod crash;
 mod expiry;
 #[path = "daemon/full.rs"]
 mod full;
+#[path = "common/generated.rs"]
+mod generated;
 #[path = "daemon/graphite.rs"]
 mod graphite;
 #[path = "daemon/hanging.rs"]
@@ -44,6 +46,8 @@ mod known;
 mod logs;
 #[path = "daemon/metrics.rs"]
 mod metrics;
+#[path = "daemon/metrics_page.rs"]
+mod metrics_page;
 #[path = "daemon/names.rs"]
 mod names;
 #[path = "daemon/openapi.rs"]

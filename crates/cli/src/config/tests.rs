@@ -1,9 +1,16 @@
 //! Tests of the help, the order of precedence, and the checks of settings.
 
+use std::fmt::Write as _;
+
 use super::*;
-use clap::{Command, CommandFactory, FromArgMatches, Parser};
+use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser};
 use quipu_client::url_text::UrlText;
 use quipu_process::time::Time;
+
+#[path = "../../tests/common/generated.rs"]
+mod generated;
+
+use generated::{Page, cell};
 
 #[derive(Parser)]
 struct Line {
@@ -431,4 +438,70 @@ fn fields_are_checked_with_the_settings_and_not_shown() {
     // The shown file is refused, because its placeholders must not be sent.
     let error = resolve(&file).unwrap_err();
     assert!(error.to_string().contains("x-tenant has no value"), "{error}");
+}
+
+/// Returns the table of the settings under a heading of the help.
+fn table<'a>(arguments: impl Iterator<Item = &'a Arg>) -> String {
+    let defaults: toml::Table = toml::from_str(&Flags::defaults().to_toml().unwrap()).unwrap();
+    let mut table = "| flag | TOML type | default | meaning |\n|---|---|---|---|\n".to_owned();
+    for argument in arguments {
+        let name = argument.get_long().unwrap();
+        let value = argument.get_value_names().unwrap()[0].as_str();
+        let is_list = matches!(argument.get_action(), ArgAction::Append);
+        let is_integer = Flags::from_settings(&format!("{name} = 1")).is_ok();
+        let form = match (is_list, is_integer) {
+            (true, _) => "array",
+            (_, true) => "integer",
+            _ => "string",
+        };
+        let help = argument.get_help().unwrap().to_string();
+        let (help, default) = help.rsplit_once(" [default: ").unwrap();
+        let default = default.strip_suffix(']').unwrap();
+        let is_value = !matches!(default, "none") && defaults.contains_key(name);
+        let default = if is_value { format!("`{default}`") } else { cell(default) };
+        let mut meaning = cell(help);
+        let are_listed = value != "SWITCH" && !argument.is_hide_possible_values_set();
+        for value in argument.get_possible_values().iter().filter(|_| are_listed) {
+            let help = value.get_help().unwrap().to_string();
+            write!(meaning, ". `{}`: {}", value.get_name(), cell(help.trim_end_matches('.')))
+                .unwrap();
+        }
+        writeln!(table, "| `--{name} {value}` | {form} | {default} | {meaning} |").unwrap();
+    }
+    table
+}
+
+/// Returns the variables of lists, by the separator of their values.
+fn variables(command: &Command) -> String {
+    let with = |separator| {
+        let arguments = command.get_arguments();
+        let arguments = arguments.filter(|a| a.get_value_delimiter() == Some(separator));
+        let names = arguments.filter_map(|a| a.get_env()?.to_str());
+        names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "| variables of arrays | separator of the values |\n|---|---|\n| {} | comma |\n\
+         | {} | line end, because the values can contain commas |\n",
+        with(','),
+        with('\n')
+    )
+}
+
+#[test]
+fn the_page_of_settings_is_current() {
+    let command = Line::command();
+    let mut headings: Vec<&str> = Vec::new();
+    for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
+        let heading = argument.get_help_heading().unwrap();
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
+    let mut parts = vec![("variables".to_owned(), variables(&command))];
+    for heading in headings {
+        let arguments = command.get_arguments();
+        let arguments = arguments.filter(|a| a.get_help_heading() == Some(heading));
+        parts.push((heading.to_owned(), table(arguments)));
+    }
+    Page::read("configuration.md").expect(&parts);
 }
