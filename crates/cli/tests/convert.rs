@@ -4,8 +4,6 @@
 
 #[path = "convert/files.rs"]
 mod files;
-#[path = "convert/page.rs"]
-mod page;
 #[path = "convert/pipes.rs"]
 mod pipes;
 #[path = "convert/support.rs"]
