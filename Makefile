@@ -46,6 +46,7 @@ lint: ## Formatting, lints, documentation, links, public API, layers, generated 
 	$(REPORT) --check
 	test -z "$$(gofmt -l $(GO_MODULES))"
 	python3 .ci/words.py
+	python3 .ci/prose.py
 	python3 .ci/layers.py
 	python3 .ci/names.py
 	python3 .ci/links.py
