@@ -1,7 +1,7 @@
 //! Runs the shell examples of README.md and of the pages in docs/, and compares their output with
-//! the output on the page. A block that cannot run has the comment `<!-- not run: REASON -->` on the
-//! line before. If the output differs in each run, the comment is `<!-- output varies -->`, and the
-//! commands need only succeed.
+//! the output on the page. A block that cannot run has the comment `<!-- not run: REASON -->` on
+//! the line before. If the output differs in each run, the comment is `<!-- output varies -->`, and
+//! the commands need only succeed.
 //!
 //! The addresses 127.0.0.1 and localhost become the test's own loopback address, and paths such as
 //! /run/app.quipu become paths in a directory of the test, so the ports and files of the pages need
