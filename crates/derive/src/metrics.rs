@@ -114,15 +114,18 @@ fn register_metric(
     let mut help = documentation(field);
     let mut unit = None;
     let mut calls = Vec::new();
-    let known = "rename, help, and the methods of `Description`";
-    each(&field.attrs, "metric", known, |meta| {
+    let known = format!("rename, help, {}", SETTINGS.join(", "));
+    each(&field.attrs, "metric", &known, |meta| {
         if meta.path.is_ident("rename") {
             let renamed = text(meta)?;
             (name, span) = (renamed.value(), renamed.span());
         } else if meta.path.is_ident("help") {
             help = text(meta)?.value();
         } else {
-            let Some(method) = meta.path.get_ident() else { return Ok(false) };
+            let setting = meta.path.get_ident();
+            let Some(method) = setting.filter(|name| SETTINGS.iter().any(|s| *name == s)) else {
+                return Ok(false);
+            };
             calls.push(call(method, meta, &mut unit)?);
         }
         Ok(true)
@@ -146,6 +149,26 @@ fn register_metric(
         )?
     })
 }
+
+/// The methods of `Description` that a field can call. `values` takes two arguments, so it is not
+/// one of them.
+const SETTINGS: [&str; 15] = [
+    "unit",
+    "buckets",
+    "native",
+    "native_buckets",
+    "zero_threshold",
+    "quantiles",
+    "window",
+    "accuracy",
+    "labels",
+    "states",
+    "limit",
+    "expire_after",
+    "exemplars",
+    "striped",
+    "aggregation",
+];
 
 /// Returns the call of a method of `Description`: `name = argument`, or `name` if there is no
 /// argument.

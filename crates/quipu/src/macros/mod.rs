@@ -17,8 +17,8 @@ pub use lazy_metric::LazyMetric;
 ///
 /// The arguments are the name and the help, then settings, then labels:
 ///
-/// - A setting is the name of a method of [`Description`](crate::Description) and its argument,
-///   such as `unit = "bytes"` or `limit = 1_000`, or the name only, such as `exemplars`.
+/// - A setting is the name of a public method of [`Description`](crate::Description) and its
+///   argument, such as `unit = "bytes"` or `limit = 1_000`, or the name only, such as `exemplars`.
 /// - A label is a literal name and a value of any type that implements
 ///   [`LabelValue`](crate::LabelValue): `"status" => 200`. The macro borrows the value.
 ///
@@ -53,6 +53,10 @@ pub use lazy_metric::LazyMetric;
 ///
 /// ```compile_fail,E0080
 /// quipu::counter!("jobs_total", "Completed jobs.").inc();
+/// ```
+///
+/// ```compile_fail
+/// quipu::counter!("jobs", "Completed jobs.", verbatim).inc();
 /// ```
 ///
 /// # Panics
@@ -116,6 +120,7 @@ macro_rules! global_metric {
         $instrument:ident, $name:expr, $help:expr
         $(, $setting:ident $(= $argument:expr)?)* $(,)?
     ) => {{
+        $($crate::assert_setting!($setting);)*
         const _: () = $crate::__private::assert_metric($name);
         static METRIC: $crate::__private::LazyMetric<$crate::$instrument> =
             $crate::__private::LazyMetric::unregistered();
@@ -127,6 +132,7 @@ macro_rules! global_metric {
     ) => {
         $crate::LabeledMetric::new(
             {
+                $($crate::assert_setting!($setting);)*
                 const _: () = $crate::__private::assert_metric($name);
                 const _: () = $crate::__private::assert_labels(&[$($label),+]);
                 static METRIC: $crate::__private::LazyMetric<
@@ -141,6 +147,23 @@ macro_rules! global_metric {
             $crate::label_texts!($($value),+),
         )
     };
+}
+
+/// Refuses the hidden methods of a description. The compiler refuses unknown methods itself, and
+/// suggests a similar one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! assert_setting {
+    (verbatim) => { $crate::assert_setting!(@hidden verbatim); };
+    (apart) => { $crate::assert_setting!(@hidden apart); };
+    (variant) => { $crate::assert_setting!(@hidden variant); };
+    (@hidden $setting:ident) => {
+        compile_error!(concat!(
+            "`", stringify!($setting), "` is not a setting: use unit, buckets, native, \
+            native_buckets, zero_threshold, limit, expire_after, exemplars or striped"
+        ));
+    };
+    ($setting:ident) => {};
 }
 
 /// A list of references to label values: nested pairs, which implement
