@@ -41,7 +41,7 @@ use crate::table::Table;
 /// store.metric(&jobs)?.add(&[], 3.0);
 /// store.sync()?;
 /// drop(store);
-/// assert_eq!(EmbeddedStore::open(directory)?.metric(&jobs)?.get(&[]), 3.0);
+/// assert_eq!(EmbeddedStore::open(directory)?.metric(&jobs)?.get(&[]), Some(3.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EmbeddedStore {
@@ -67,7 +67,7 @@ impl std::fmt::Debug for EmbeddedStore {
 /// let store = EmbeddedStore::options().map_size(1 << 20).durable(true).open(directory)?;
 /// let jobs = store.metric(&Spec::new("jobs", Kind::Counter))?;
 /// jobs.add(&[], 1.0);
-/// assert_eq!((jobs.get(&[]), store.dropped()), (1.0, 0));
+/// assert_eq!((jobs.get(&[]), store.dropped()), (Some(1.0), 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -225,13 +225,13 @@ impl Metric for EmbeddedMetric {
         self.update(labels, true, |old| self.spec.after_set(old, value));
     }
 
-    fn get(&self, labels: &[&str]) -> f64 {
+    fn get(&self, labels: &[&str]) -> Option<f64> {
         let key = self.key(labels);
         let found = self.shared.with(|open| {
             let txn = open.env.read_txn()?;
             Ok(open.values.get(&txn, &key)?.and_then(float))
         });
-        found.ok().flatten().unwrap_or(0.0)
+        found.ok().flatten()
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
@@ -260,9 +260,10 @@ impl Metric for EmbeddedMetric {
         work();
     }
 
-    fn remove(&self, labels: &[&str]) -> bool {
+    fn remove(&self, labels: &[&str]) -> Result<bool, Error> {
         let key = self.key(labels);
-        self.shared.write(|open, txn| open.values.delete(txn, &key)).unwrap_or(false)
+        let removed = self.shared.write(|open, txn| open.values.delete(txn, &key));
+        removed.map_err(|error| cannot(&self.shared.directory, error))
     }
 }
 

@@ -139,7 +139,7 @@ impl Spec {
 /// ```
 /// use quipu_store::{Error, Kind, LocalStore, Spec, Store, SynchronizedStore};
 ///
-/// fn count(store: &dyn Store) -> Result<f64, Error> {
+/// fn count(store: &dyn Store) -> Result<Option<f64>, Error> {
 ///     let requests = store.metric(&Spec::new("requests", Kind::Counter))?;
 ///     requests.add(&[], 1.0);
 ///     requests.add(&[], -1.0);
@@ -147,7 +147,7 @@ impl Spec {
 /// }
 ///
 /// for store in [&LocalStore::new() as &dyn Store, &SynchronizedStore::new()] {
-///     assert_eq!(count(store)?, 1.0);
+///     assert_eq!(count(store)?, Some(1.0));
 ///     assert_eq!(store.dropped(), 1, "a counter never falls");
 /// }
 /// # Ok::<(), Error>(())
@@ -181,7 +181,7 @@ pub trait Store: sealed::Sealed + Send + Sync {
 /// requests.add(&["500"], 1.0);
 /// let mut sum = 0.0;
 /// requests.for_each(&mut |_labels, value| sum += value)?;
-/// assert_eq!((requests.get(&["200"]), sum), (2.0, 3.0));
+/// assert_eq!((requests.get(&["200"]), sum), (Some(2.0), 3.0));
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
 pub trait Metric: sealed::Sealed + Send + Sync {
@@ -197,9 +197,10 @@ pub trait Metric: sealed::Sealed + Send + Sync {
     /// can set all series to 0 when a process starts, whatever other processes counted.
     fn set(&self, labels: &[&str], value: f64);
 
-    /// Returns the value of these labels, or 0 if there is no such series. If the store keeps one
-    /// value per process, this is the value of the calling process.
-    fn get(&self, labels: &[&str]) -> f64;
+    /// Returns the value of these labels; `None` if there is no such series, or if the underlying
+    /// storage fails. If the store keeps one value per process, this is the value of the calling
+    /// process.
+    fn get(&self, labels: &[&str]) -> Option<f64>;
 
     /// Calls `visit` with the label values and the value of every series, aggregated over all
     /// processes. With [`Aggregation::All`] and [`Aggregation::LiveAll`], the last label value is
@@ -214,10 +215,13 @@ pub trait Metric: sealed::Sealed + Send + Sync {
     /// stores show them to readers as one. `work` can count, and can call `synchronize` again.
     fn synchronize(&self, work: &mut dyn FnMut());
 
-    /// Removes the series of these labels. Returns false if there is none, or if the store cannot
-    /// remove series.
-    fn remove(&self, _labels: &[&str]) -> bool {
-        false
+    /// Removes the series of these labels. Returns false if there is none, or if the store does not
+    /// support this.
+    ///
+    /// # Errors
+    /// The errors of the underlying storage.
+    fn remove(&self, _labels: &[&str]) -> Result<bool, Error> {
+        Ok(false)
     }
 }
 

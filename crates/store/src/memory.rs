@@ -28,7 +28,7 @@ use crate::table::Table;
 /// let store = LocalStore::new();
 /// let jobs = store.metric(&Spec::new("jobs", Kind::Counter).labels(["queue"]))?;
 /// jobs.add(&["mail"], 3.0);
-/// assert_eq!(jobs.get(&["mail"]), 3.0);
+/// assert_eq!(jobs.get(&["mail"]), Some(3.0));
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl std::fmt::Debug for LocalStore {
 ///         scope.spawn(|| jobs.add(&[], 1.0));
 ///     }
 /// });
-/// assert_eq!(jobs.get(&[]), 4.0);
+/// assert_eq!(jobs.get(&[]), Some(4.0));
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
 #[derive(Default)]
@@ -175,9 +175,8 @@ impl<G: ValueGuard> Metric for MemoryMetric<G> {
         self.change(labels, true, |old| *old = self.spec.after_set(Some(*old), value));
     }
 
-    fn get(&self, labels: &[&str]) -> f64 {
-        let found = self.series.with(|series| series.get(&BorrowedLabels(labels)).copied());
-        found.flatten().unwrap_or(0.0)
+    fn get(&self, labels: &[&str]) -> Option<f64> {
+        self.series.with(|series| series.get(&BorrowedLabels(labels)).copied()).flatten()
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
@@ -201,9 +200,9 @@ impl<G: ValueGuard> Metric for MemoryMetric<G> {
         work();
     }
 
-    fn remove(&self, labels: &[&str]) -> bool {
+    fn remove(&self, labels: &[&str]) -> Result<bool, Error> {
         let removed = self.series.with(|series| series.remove(&BorrowedLabels(labels)));
-        removed.flatten().is_some()
+        Ok(removed.flatten().is_some())
     }
 }
 

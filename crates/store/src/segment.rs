@@ -64,7 +64,7 @@ impl std::fmt::Debug for SegmentStore {
 ///     .build()?;
 /// let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["path"]))?;
 /// (0..50).for_each(|n| requests.add(&[&format!("/{n}")], 1.0));
-/// assert_eq!(requests.get(&["/0"]), 1.0);
+/// assert_eq!(requests.get(&["/0"]), Some(1.0));
 /// assert!(store.dropped() >= 40, "they are in the series quipu_overflow");
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
@@ -436,15 +436,15 @@ impl Metric for SegmentMetric {
         }
     }
 
-    fn get(&self, labels: &[&str]) -> f64 {
+    fn get(&self, labels: &[&str]) -> Option<f64> {
         if !self.spec.fits(labels) {
-            return 0.0;
+            return None;
         }
         let key = Values(labels);
         match &self.cells {
-            Cells::Total(total) => total.get(&key).unwrap_or(0.0),
-            Cells::Sum(sum) => sum.get(&key).unwrap_or(0.0),
-            Cells::Each(each) => each.get(&key).unwrap_or(0.0),
+            Cells::Total(total) => total.get(&key),
+            Cells::Sum(sum) => sum.get(&key),
+            Cells::Each(each) => each.get(&key),
         }
     }
 
@@ -464,9 +464,9 @@ impl Metric for SegmentMetric {
         work();
     }
 
-    fn remove(&self, labels: &[&str]) -> bool {
+    fn remove(&self, labels: &[&str]) -> Result<bool, Error> {
         if !self.spec.fits(labels) {
-            return false;
+            return Ok(false);
         }
         let key = Values(labels);
         let removed = match &self.cells {
@@ -474,7 +474,8 @@ impl Metric for SegmentMetric {
             Cells::Sum(sum) => sum.remove(&key),
             Cells::Each(each) => each.remove(&key),
         };
-        removed.unwrap_or(false)
+        let fail = |error| Error::because(&self.spec.name, "its series cannot be removed", error);
+        removed.map_err(fail)
     }
 }
 

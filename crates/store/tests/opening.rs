@@ -39,9 +39,9 @@ fn requests() -> Spec {
 
 fn counts(store: &SegmentStore) {
     let metric = store.metric(&requests()).unwrap();
-    let before = metric.get(&["200"]);
+    let before = metric.get(&["200"]).unwrap_or(0.0);
     metric.add(&["200"], 2.0);
-    assert_eq!(metric.get(&["200"]), before + 2.0);
+    assert_eq!(metric.get(&["200"]), Some(before + 2.0));
     assert!(store.scrape_registry().text().contains("requests_total{code=\"200\"}"));
 }
 
@@ -60,7 +60,7 @@ fn a_file_outlives_its_processes() {
         let store = options.open(&inner).unwrap();
         assert_eq!(store.path().unwrap(), inner.join("metrics.quipu"));
         counts(&store);
-        assert_eq!(store.metric(&requests()).unwrap().get(&["200"]), 2.0 * f64::from(round));
+        assert_eq!(store.metric(&requests()).unwrap().get(&["200"]), Some(2.0 * f64::from(round)));
         assert!(warnings.lock().unwrap().is_empty());
     }
     let file = directory.path().join("own.name");
@@ -133,7 +133,7 @@ fn a_directory_that_cannot_be_written_is_replaced_by_memory() {
                 let metric = store.metric(&requests()).unwrap();
                 // Forked children share the memory.
                 assert!(Child::fork(|| counts(&store)).wait());
-                assert_eq!(metric.get(&["200"]), 2.0);
+                assert_eq!(metric.get(&["200"]), Some(2.0));
             }
         });
         assert!(unprivileged.wait());
@@ -169,7 +169,7 @@ fn several_processes_agree_on_the_new_file() {
                 .collect();
             assert!(children.into_iter().all(Child::wait));
             let store = SegmentStore::open(directory.path()).unwrap();
-            assert_eq!(store.metric(&requests()).unwrap().get(&["200"]), 8.0);
+            assert_eq!(store.metric(&requests()).unwrap().get(&["200"]), Some(8.0));
             // The processes set the old file aside once, and never set the new one aside.
             assert!(directory.path().join("metrics.quipu.aside-1").exists());
             assert!(!directory.path().join("metrics.quipu.aside-2").exists());
@@ -267,12 +267,15 @@ fn two_applications_share_a_directory() {
     }
     // A metric that both describe alike is one sum; one that they describe differently is not.
     for ((store, metric, same, warnings), sum) in first.iter().zip([3.0; 2]) {
-        assert_eq!((metric.get(&["x"]), same.get(&["200"])), (sum, 4.0));
+        assert_eq!((metric.get(&["x"]), same.get(&["200"])), (Some(sum), Some(4.0)));
         assert!(store.scrape_registry().text().contains("jobs_total{queue=\"x\"} 3\n"));
         assert!(warnings.lock().unwrap().is_empty());
     }
     for (store, metric, same, warnings) in &second {
-        assert_eq!((metric.get(&["x"]), total(&**metric), same.get(&["200"])), (30.0, 30.0, 4.0));
+        assert_eq!(
+            (metric.get(&["x"]), total(&**metric), same.get(&["200"])),
+            (Some(30.0), 30.0, Some(4.0))
+        );
         let registries = store.registries();
         assert_eq!(registries.len(), 2);
         assert!(registries[1].text().contains("jobs_total{worker=\"x\"} 30\n"));
@@ -294,7 +297,7 @@ fn a_description_without_a_file_is_counted_in_memory() {
     let store = options.open(directory.path()).unwrap();
     let metric = store.metric(&Spec::new("jobs", Kind::Counter).labels(["worker"])).unwrap();
     metric.add(&["x"], 2.0);
-    assert_eq!((metric.get(&["x"]), total(&*metric)), (2.0, 2.0));
+    assert_eq!((metric.get(&["x"]), total(&*metric)), (Some(2.0), 2.0));
     assert!(store.registries()[1].text().contains("jobs_total{worker=\"x\"} 2\n"));
     let told = warnings.lock().unwrap().join("; ");
     assert!(told.contains("metrics.1.quipu") && told.contains("kept in memory"), "{told}");
@@ -342,7 +345,10 @@ fn a_new_process_resets_nothing() {
         let sum = store.metric(&Spec::new("h", Kind::Histogram).labels(["le"])).unwrap();
         counter.set(&[], 0.0);
         sum.set(&["sum"], 0.0);
-        assert_eq!((counter.get(&[]), sum.get(&["sum"])), (f64::from(round), -f64::from(round)));
+        assert_eq!(
+            (counter.get(&[]), sum.get(&["sum"])),
+            (Some(f64::from(round)), Some(-f64::from(round)))
+        );
         counter.add(&[], 1.0);
         sum.add(&["sum"], -1.0);
     }

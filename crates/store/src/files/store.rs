@@ -43,7 +43,7 @@ use crate::table;
 /// let store = FileStore::open(directory)?;
 /// let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["code"]))?;
 /// requests.add(&["200"], 2.0);
-/// assert_eq!(requests.get(&["200"]), 2.0);
+/// assert_eq!(requests.get(&["200"]), Some(2.0));
 /// assert_eq!(std::fs::read_dir(directory)?.count(), 1, "a file for the metric of this process");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -230,8 +230,8 @@ impl Metric for FileMetric {
         self.update(labels, true, |old| self.spec.after_set(old, value));
     }
 
-    fn get(&self, labels: &[&str]) -> f64 {
-        self.with(labels, |writer, key| writer.get(key)).unwrap_or(0.0)
+    fn get(&self, labels: &[&str]) -> Option<f64> {
+        self.with(labels, |writer, key| writer.get(key))
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {

@@ -126,16 +126,15 @@ impl Metric for RedisMetric {
         }
     }
 
-    fn get(&self, labels: &[&str]) -> f64 {
+    fn get(&self, labels: &[&str]) -> Option<f64> {
         if !self.spec.fits(labels) {
-            return 0.0;
+            return None;
         }
         let labels = Values(labels);
-        let found = match &self.series {
+        match &self.series {
             RedisSeries::Sums(series) => series.get(&labels),
             RedisSeries::Gauges(series) => series.get(&labels),
-        };
-        found.unwrap_or(0.0)
+        }
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
@@ -160,14 +159,15 @@ impl Metric for RedisMetric {
         work();
     }
 
-    fn remove(&self, labels: &[&str]) -> bool {
+    fn remove(&self, labels: &[&str]) -> Result<bool, Error> {
         if !self.spec.fits(labels) {
-            return false;
+            return Ok(false);
         }
         let removed = match &self.series {
             RedisSeries::Sums(series) => series.remove(&Values(labels)),
             RedisSeries::Gauges(series) => series.remove(&Values(labels)),
         };
-        removed.unwrap_or(false)
+        let fail = |error| Error::because(&self.spec.name, "its series cannot be removed", error);
+        removed.map_err(fail)
     }
 }

@@ -110,7 +110,7 @@ fn lost_replies_to_resets_count_nothing_twice() {
         let label = format!("trial {trial}");
         jobs.add(&[&label], 1.0);
         flush(&one);
-        assert!(jobs.remove(&[&label]));
+        assert!(jobs.remove(&[&label]).unwrap());
         // In half of the trials, a flush first moves the field of the removed series into the
         // archive.
         (0..trial % 2).for_each(|_| flush(&one));
@@ -130,7 +130,7 @@ fn lost_replies_to_resets_count_nothing_twice() {
         assert_eq!(total(&one, "jobs"), expected, "trial {trial}");
     }
     // The response is lost, and the process too: another process writes the remaining changes.
-    jobs.remove(&["first"]);
+    jobs.remove(&["first"]).unwrap();
     jobs.add(&["first"], 1.0);
     let cuts = proxy.cuts.load(Ordering::SeqCst);
     *proxy.lost.lock().unwrap() = Some((Lost::Answer, "first".into()));
@@ -173,7 +173,7 @@ fn a_reset_after_a_failed_write_counts_all() {
         flush(&one);
         jobs.add(&[&label], 3.0);
         lose(&label);
-        jobs.remove(&[&label]);
+        jobs.remove(&[&label]).unwrap();
         jobs.add(&[&label], 1.0);
         (0..trial % 3).for_each(|_| lose(&label));
         flush(&one);

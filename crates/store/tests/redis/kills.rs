@@ -235,7 +235,7 @@ fn fork_children(store: &RedisStore) {
                 // This child outlives its parent, and flushes the counts of all in its parent's
                 // place.
                 eventually("the others have ended", || {
-                    std::os::unix::process::parent_id() != parent && jobs.get(&[]) == 2001.0
+                    std::os::unix::process::parent_id() != parent && jobs.get(&[]) == Some(2001.0)
                 });
                 jobs.add(&[], 1.0);
                 let result = store.flush(crate::PATIENCE);

@@ -35,14 +35,14 @@ fn two_machines_add_up() {
     a.add(&["200", "/x"], f64::NAN);
     assert_eq!((one.dropped(), two.dropped()), (3, 0));
     // Reading a value does not create its series.
-    assert_eq!((a.get(&["404", "/x"]), b.get(&["404", "/x"])), (0.0, 0.0));
+    assert_eq!((a.get(&["404", "/x"]), b.get(&["404", "/x"])), (None, None));
     flush(&one);
     flush(&two);
     let odd = "500|a\"b\\c\nd}@e".to_owned();
     let expected = vec![("200|/x".to_owned(), 3000.0), (odd, 0.1 + 0.2)];
     assert_eq!(values(&*a), expected);
     assert_eq!(values(&*b), expected);
-    assert_eq!(a.get(&["200", "/x"]), 1000.0);
+    assert_eq!(a.get(&["200", "/x"]), Some(1000.0));
     let totals = Registry::new();
     totals.register_collector(one.totals()).unwrap();
     let text = totals.text();
@@ -67,7 +67,7 @@ fn numbers_are_exact() {
     (0..10_000).for_each(|_| tenths.add(&[], 0.1));
     flush(&one);
     // Equal to the local sum in every bit. This sum depends on the CPUs that the thread ran on.
-    let sum = tenths.get(&[]);
+    let sum = tenths.get(&[]).unwrap();
     assert!((sum - 1000.0).abs() < 1e-6, "{sum}");
     assert_eq!(values(&*small), [(String::new(), 1.23e-45)]);
     assert_eq!(values(&*tenths), [(String::new(), sum)]);
@@ -149,7 +149,7 @@ fn a_removed_series_stays_in_the_total() {
         jobs.add(&["b"], 1.0);
         flush(&one);
         assert_eq!(values(&*jobs)[0], ("a".into(), f64::from(round) * 10.0));
-        assert!(jobs.remove(&["a"]));
+        assert!(jobs.remove(&["a"]).unwrap());
         flush(&one);
     }
     let key = format!("HLEN {{quipu:jobs}}:{}", one.instance());

@@ -211,7 +211,7 @@ unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
         let store: &MetricStore = ruby::value(this);
         let mut key = Key::new();
         let set = store.find(this, labels, &mut key);
-        ruby::float(key.with_texts(|labels| set.metric.get(labels)))
+        ruby::float(key.with_texts(|labels| set.metric.get(labels)).unwrap_or(0.0))
     }
 }
 
