@@ -58,7 +58,7 @@ impl Recording {
 
     /// Ends the thread until `resume`. Returns whether it has ended.
     fn pause(&self) -> bool {
-        self.running().as_mut().is_none_or(quipu::Recording::pause)
+        self.running().as_mut().is_none_or(|recording| recording.pause().is_ok())
     }
 
     /// Starts the thread again after a pause, and in a child of a fork.
