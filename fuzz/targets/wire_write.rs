@@ -58,7 +58,7 @@ fn read_known(bytes: &[u8], known: &[u8], all: &[Read<'_>]) {
                 let (encoded, labels, expected) = all.next().expect("it was read before");
                 assert_eq!((series, *encoded), (7, Some(known)));
                 assert!(is_same(samples, expected));
-                let again = reader.again();
+                let again = reader.reread();
                 let Some(Ok(Entry::Series(again))) = again else { panic!("{again:?}") };
                 assert!(again.labels == labels && is_same(again.samples, expected));
             }
