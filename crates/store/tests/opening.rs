@@ -73,11 +73,11 @@ fn a_damaged_file_is_set_aside() {
     // moment.
     alone("a_damaged_file_is_set_aside", || {
         let damages: [(&str, Damage<'_>); 4] = [
-            ("cut", &|path| {
+            ("truncated", &|path| {
                 let length = fs::metadata(path).unwrap().len();
                 OpenOptions::new().write(true).open(path).unwrap().set_len(length - 100).unwrap();
             }),
-            ("cut", &|path| {
+            ("truncated", &|path| {
                 OpenOptions::new().write(true).open(path).unwrap().set_len(20).unwrap();
             }),
             ("layout version 7", &|path| write(path, 8, &7_u32.to_le_bytes())),
