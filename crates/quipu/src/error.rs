@@ -106,6 +106,12 @@ impl Error {
         Self { metric: metric.to_owned(), kind: ErrorKind::Duplicate }
     }
 
+    pub(crate) fn global_in_use() -> Self {
+        let reason = "the global registry is already set or in use: call Registry::set_global only \
+                      once, at the start of main, before any macro and Registry::global";
+        Self::invalid("", reason)
+    }
+
     pub(crate) fn segment(metric: &str, error: quipu_segment::Error) -> Self {
         Self { metric: metric.to_owned(), kind: ErrorKind::Segment(error) }
     }

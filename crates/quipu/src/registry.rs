@@ -46,6 +46,9 @@ pub struct Registry {
     inner: Arc<RegistryInner>,
 }
 
+/// The registry of the whole program: from `Box::into_raw`, or null before its first use.
+static GLOBAL: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
+
 struct RegistryInner {
     segment: Segment,
     /// The registered names.
@@ -103,9 +106,9 @@ impl Registry {
         Self::options().open(path)
     }
 
-    /// Returns the registry of the whole program, which is created on first use.
+    /// Returns the registry of the whole program, which the macros count in. The first use creates
+    /// it in private memory, unless you chose a registry with [`Registry::set_global`].
     pub fn global() -> &'static Self {
-        static GLOBAL: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
         let mut global = GLOBAL.load(Ordering::Acquire);
         if global.is_null() {
             // No lock, because a child that is forked while another thread is here would wait for
@@ -124,6 +127,38 @@ impl Registry {
         }
         // SAFETY: the pointer is from `Box::into_raw`, and is never dropped or changed.
         unsafe { &*global }
+    }
+
+    /// Makes `registry` the registry of the whole program, which [`Registry::global`] returns and
+    /// the macros count in. Use this, for example, to let the macros count in a file. Call it at
+    /// the start of `main`, because the first use of the global registry also chooses it.
+    ///
+    /// ```
+    /// use quipu::{Registry, counter};
+    ///
+    /// let registry = Registry::new(); // or Registry::open("/run/app/metrics.quipu")?
+    /// Registry::set_global(registry.clone())?;
+    /// counter!("jobs", "Completed jobs.").inc();
+    /// assert_eq!(registry.value("jobs_total", &[]), Some(1.0));
+    /// # Ok::<(), quipu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the global registry was set or used before.
+    pub fn set_global(registry: Self) -> Result<(), Error> {
+        // No lock, because a child that is forked while another thread is here would wait for it
+        // forever.
+        let made = Box::into_raw(Box::new(registry));
+        // AcqRel: the registry is written before the pointer, for the loads in `global`.
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        match GLOBAL.compare_exchange(std::ptr::null_mut(), made, success, failure) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                // SAFETY: the pointer is from above, and no other thread can see it.
+                drop(unsafe { Box::from_raw(made) });
+                Err(Error::global_in_use())
+            }
+        }
     }
 
     /// Returns the segment that holds the metrics.

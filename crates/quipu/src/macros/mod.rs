@@ -42,6 +42,9 @@ pub use lazy_metric::LazyMetric;
 /// assert_eq!(Registry::global().value("sent_bytes_total", &[]), Some(512.0));
 /// ```
 ///
+/// The global registry is in private memory. To count in a file, or in another registry of yours,
+/// call [`Registry::set_global`](crate::Registry::set_global) at the start of `main`.
+///
 /// You can count in one metric with several macros: give them the same name, help, settings and
 /// label names, in the same order.
 ///
