@@ -5,6 +5,7 @@
 fn misuse_does_not_compile() {
     let cases = trybuild::TestCases::new();
     cases.pass("tests/arena/pass/*.rs");
+    cases.pass("tests/macros/pass/*.rs");
     cases.compile_fail("tests/arena/fail/*.rs");
     cases.compile_fail("tests/derive/*.rs");
     cases.compile_fail("tests/macros/*.rs");

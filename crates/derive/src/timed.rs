@@ -86,7 +86,11 @@ pub(crate) fn expand(arguments: Arguments, mut function: ItemFn) -> Result<Token
     let krate = krate(path);
     // The body cannot see the variable, because of its hygiene.
     let timer = Ident::new("timer", Span::mixed_site());
-    let body = &function.block;
+    let body = &mut function.block;
+    // The braces come from the macro, or the lint `unused_braces` warns about a body that is one
+    // expression.
+    let braces = body.brace_token.span.join().resolved_at(Span::mixed_site());
+    body.brace_token = syn::token::Brace(braces);
     function.block = syn::parse_quote!({
         let #timer = #krate::histogram!(#name, #help #rest).start_timer();
         #body
