@@ -21,6 +21,16 @@ use syn::{DeriveInput, ItemFn, parse_macro_input};
 /// Makes an enum without fields a label value of fixed cardinality: each variant is a value. A
 /// struct with one unnamed field becomes a label value like that field.
 ///
+/// ```ignore
+/// #[derive(LabelValue)]
+/// enum Method {
+///     Get, // get
+///     PatchPart, // patch_part
+///     #[label(rename = "5xx")]
+///     Failed, // 5xx
+/// }
+/// ```
+///
 /// | attribute | on | effect |
 /// |---|---|---|
 /// | `#[label(rename_all = "kebab-case")]` | enum | the case of the values; snake_case by default |
@@ -38,6 +48,20 @@ pub fn derive_label_value(input: TokenStream) -> TokenStream {
 /// Makes a struct with named fields a label group: each field is a label. A response shows the
 /// labels of fixed cardinality first, then the others, each in the order of the fields.
 ///
+/// ```ignore
+/// #[derive(LabelGroup)]
+/// struct Request<'a> {
+///     method: Method, // an enum that derives LabelValue
+///     #[label(rename = "http.route")]
+///     route: &'a str,
+///     status: u16,
+/// }
+///
+/// let requests: CounterFamily<Request<'static>> =
+///     registry.register(Description::new("requests", "Requests that got a response."))?;
+/// requests.inc(&Request { method: Method::Get, route: "/", status: 200 });
+/// ```
+///
 /// | attribute | on | effect |
 /// |---|---|---|
 /// | `#[label(rename = "http.route")]` | field | the name of this label |
@@ -52,12 +76,27 @@ pub fn derive_label_group(input: TokenStream) -> TokenStream {
 /// Makes a struct with named fields a group of metrics. Each field is an instrument or a family:
 /// its name is the metric's name, and the first paragraph of its doc comment is the help.
 ///
+/// ```ignore
+/// #[derive(Metrics)]
+/// #[metrics(prefix = "http")]
+/// struct Http {
+///     /// Requests that got a response.
+///     #[metric(limit = 10_000, expire_after = Duration::from_secs(60))]
+///     requests: CounterFamily<Request<'static>>,
+///     /// Requests under way.
+///     in_progress: IntGauge,
+/// }
+///
+/// let http: Http = registry.metrics()?;
+/// let _guard = http.in_progress.in_progress();
+/// ```
+///
 /// | attribute | on | effect |
 /// |---|---|---|
 /// | `#[metrics(prefix = "http")]` | struct | prefixes all names with `http_` |
 /// | `#[metric(rename = "requests")]` | field | the name of this metric |
 /// | `#[metric(help = "Requests.")]` | field | the help, instead of the doc comment |
-/// | `#[metric(unit = "seconds", limit = 100)]` | field | calls `.unit("seconds").limit(100)` of its `Description` |
+/// | `#[metric(unit = "seconds", limit = 100)]` | field | calls `.unit("seconds").limit(100)` of its `Description`; a value is any Rust expression, such as `expire_after = Duration::from_secs(60)` |
 /// | `#[metric(exemplars)]` | field | calls `.exemplars()` |
 /// | `#[metrics(flatten)]` | field | registers another group of metrics |
 /// | `#[metrics(flatten, prefix = "db", labels(shard = "1"))]` | field | the same, with a prefix and constant labels |

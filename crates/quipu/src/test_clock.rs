@@ -8,6 +8,11 @@ use quipu_segment::clock;
 /// [`Description::expire_after`](crate::Description::expire_after) need not sleep. Clones share the
 /// time.
 ///
+/// The idle time starts at the first scrape, or [`Registry::value`](crate::Registry::value), after
+/// a change: call `value` before you advance the clock. A bound handle still returns the value of
+/// an expired series. [`Window`](crate::Window) and [`Summary`](crate::Summary) keep the clock of
+/// the machine.
+///
 /// ```
 /// use std::time::Duration;
 ///
@@ -19,11 +24,13 @@ use quipu_segment::clock;
 /// let description = Description::new("views", "Views by page.").labels(["page"]);
 /// let views: CounterFamily<Values> =
 ///     registry.register(description.expire_after(Duration::from_secs(60)))?;
-/// views.inc(&Values(&["/home"]));
+/// let home = views.bind(&Values(&["/home"]));
+/// home.inc();
 /// assert_eq!(registry.value("views_total", &[("page", "/home")]), Some(1.0));
 ///
 /// clock.advance(Duration::from_secs(61));
 /// assert_eq!(registry.value("views_total", &[("page", "/home")]), None);
+/// assert_eq!(home.get(), 1);
 /// # Ok::<(), quipu::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]

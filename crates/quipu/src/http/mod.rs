@@ -8,6 +8,43 @@
 //!
 //! The request headers `Accept` and `Accept-Encoding` select the format and the compression of a
 //! response.
+//!
+//! # The requests of an axum service
+//!
+//! This service shows the rate, the errors and the duration of its requests by route, and the
+//! number of requests under way. The layer applies to the routes above its line, so scrapes are not
+//! counted. The guards also end if a client disconnects, because axum then drops the future.
+//!
+#![cfg_attr(feature = "tower", doc = "```no_run")]
+#![cfg_attr(not(feature = "tower"), doc = "```ignore")]
+//! use axum::extract::{MatchedPath, Request};
+//! use axum::middleware::{Next, from_fn};
+//! use axum::{Router, response::Response, routing::get};
+//! use quipu::{Registry, counter, histogram, int_gauge};
+//!
+//! async fn observe(route: MatchedPath, request: Request, next: Next) -> Response {
+//!     let (route, method) = (route.as_str(), request.method().clone());
+//!     let _running = int_gauge!("http_requests_running", "Requests under way.").in_progress();
+//!     let _timer = histogram!("http_request_duration_seconds", "Duration.", "route" => route)
+//!         .start_timer();
+//!     let response = next.run(request).await;
+//!     let status = response.status();
+//!     let requests = counter!("http_requests", "Requests.",
+//!         "method" => method, "route" => route, "status" => status);
+//!     requests.inc();
+//!     response
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let app = Router::new()
+//!         .route("/hello/{user}", get(async || "Hello!\n"))
+//!         .route_layer(from_fn(observe))
+//!         .route_service("/metrics", quipu::http::Service::new(Registry::global().clone()));
+//!     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+//!     Ok(axum::serve(listener, app).await?)
+//! }
+//! ```
 
 #[cfg(feature = "tower")]
 mod body;

@@ -86,8 +86,8 @@ pub(crate) mod sealed {
 /// A metric with labels. You can clone it: clones share the series.
 ///
 /// `L` is a struct that derives [`LabelGroup`], or an array of strings such as `[&str; 2]` for
-/// labels whose names are only known at run time. A label can borrow: an update takes a label of
-/// any lifetime, whatever lifetime the type of the family names.
+/// labels whose names are only known at run time. Declare text labels as `&'a str`, not
+/// `String`, and write the family's type with `'static`: `CounterFamily<Request<'static>>`.
 ///
 /// ```
 /// use quipu::{CounterFamily, Description, LabelGroup, Registry};

@@ -8,6 +8,11 @@ use super::int_gauge::IntGauge;
 /// Counts one thing as in progress until you drop this guard of [`Gauge::in_progress`] or
 /// [`IntGauge::in_progress`].
 ///
+/// If the process is killed, its guards are not dropped, so a gauge in a file keeps their count.
+/// There, use a [`ProcessGauge`](crate::ProcessGauge) with
+/// [`Aggregation::LiveSum`](crate::Aggregation::LiveSum), because a scrape then omits the values
+/// of ended processes.
+///
 /// ```
 /// # let registry = quipu::Registry::new();
 /// let running = registry.int_gauge("jobs_running", "Running jobs.")?;

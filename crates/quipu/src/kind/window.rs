@@ -14,6 +14,10 @@ use crate::snapshot;
 /// minute. You can keep the window in a file, where it continues after a restart. Processes that
 /// share the segment count in the same window.
 ///
+/// A [`TestClock`](crate::TestClock) does not advance a window. To test code that counts in one,
+/// use `quipu_window::BucketedWindow`, which you can build with a clock:
+/// `BucketedWindow::options(window, accuracy).build_with_clock(clock)`.
+///
 /// ```
 /// use std::time::Duration;
 ///

@@ -12,6 +12,8 @@ mod registration_errors;
 pub use labeled_metric::{LabelTexts, LabeledMetric};
 pub use lazy_metric::LazyMetric;
 
+/// `counter!(name, help [, setting = value]* [, "label" => value]*)`
+///
 /// Returns a counter of [`Registry::global`](crate::Registry::global), which is registered when the
 /// program first reaches the macro.
 ///
@@ -70,6 +72,8 @@ macro_rules! counter {
     ($($metric:tt)+) => { $crate::global_metric!(Counter, $($metric)+) };
 }
 
+/// `gauge!(name, help [, setting = value]* [, "label" => value]*)`
+///
 /// Returns a [`Gauge`](crate::Gauge) of the global registry. The arguments are the same as for
 /// [`counter!`].
 ///
@@ -85,6 +89,8 @@ macro_rules! gauge {
     ($($metric:tt)+) => { $crate::global_metric!(Gauge, $($metric)+) };
 }
 
+/// `int_gauge!(name, help [, setting = value]* [, "label" => value]*)`
+///
 /// Returns an [`IntGauge`](crate::IntGauge) of the global registry. The arguments are the same as
 /// for [`counter!`].
 ///
@@ -99,6 +105,8 @@ macro_rules! int_gauge {
     ($($metric:tt)+) => { $crate::global_metric!(IntGauge, $($metric)+) };
 }
 
+/// `histogram!(name, help [, setting = value]* [, "label" => value]*)`
+///
 /// Returns a [`Histogram`](crate::Histogram) of the global registry. The arguments are the same as
 /// for [`counter!`].
 ///
