@@ -73,7 +73,8 @@ pub struct Push {
 /// Fails if the daemon refuses the push, or if there is no response in time.
 pub fn run(arguments: &Push) -> Result<(), Error> {
     let Push { to, series, set, n, time, .. } = arguments;
-    if !set && !(*n >= 0.0 && n.is_finite()) {
+    let is_growth = *n >= 0.0 && n.is_finite();
+    if !set && !is_growth {
         return Err(Error::usage(&format!(
             "{n} cannot be added to {}: a counter only grows; give a positive number, or use --set \
              for a gauge",
