@@ -199,8 +199,8 @@ impl Description {
     /// histogram that changes again continues from its last total; a gauge starts over.
     ///
     /// The idle time starts at the first scrape, or [`Registry::value`](crate::Registry::value),
-    /// after a change, because an update does not read the clock. The methods `get` of a bound
-    /// handle still return the value of an expired series. In a test, advance a
+    /// after a change, because the update itself does not read the clock. `get` of a bound handle
+    /// still returns the value of an expired series. In a test, advance a
     /// [`TestClock`](crate::TestClock) instead of sleeping.
     pub fn expire_after(mut self, idle: Duration) -> Self {
         self.expiry = Some(idle);

@@ -28,6 +28,7 @@ use crate::snapshot::{self, Value};
 ///
 /// You cannot combine the quantiles of several machines; use a [`Histogram`] for this, because its
 /// buckets can be added. Processes that share the segment observe into the same window.
+/// A [`TestClock`](crate::TestClock) does not advance this window.
 ///
 /// [`Histogram`]: crate::Histogram
 ///
