@@ -207,9 +207,17 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.path {
-            Some(path) => write!(f, "segment file {}: ", printable(path))?,
-            None => write!(f, "segment without a file: ")?,
+        match (&self.path, &self.kind) {
+            (Some(path), _) => write!(f, "segment file {}: ", printable(path))?,
+            // Only this program can have made the other record.
+            (None, ErrorKind::Mismatch(difference)) => {
+                return write!(
+                    f,
+                    "the metric exists with other settings: {difference}; \
+                     rename one, or give both the same settings"
+                );
+            }
+            (None, _) => write!(f, "segment without a file: ")?,
         }
         write!(f, "{}", self.kind)
     }

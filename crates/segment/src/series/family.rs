@@ -250,8 +250,7 @@ impl<'s> FamilyRequest<'s> {
         match family.inner.schema.contradiction(&self.schema) {
             None => Ok(Some(family)),
             Some(difference) => {
-                let message =
-                    format!("the family {:?} exists already, and {difference}", self.schema.name);
+                let message = format!("family {:?}: {difference}", self.schema.name);
                 Err(Error::mismatch(segment, message))
             }
         }

@@ -126,7 +126,12 @@ fn a_family_that_contradicts_is_refused() {
     ];
     for (schema, words) in cases {
         let error = segment.family(&schema).unwrap_err();
-        assert!(error.is_mismatch() && error.to_string().contains(words), "{error}");
+        assert!(error.is_mismatch(), "{error}");
+        let error = error.to_string();
+        let start = "the metric exists with other settings: family \"requests\": ";
+        let end = "; rename one, or give both the same settings";
+        assert!(error.starts_with(start) && error.ends_with(end), "{error}");
+        assert!(error.contains(words), "{error}");
     }
     // Fields that can differ.
     let other = Schema { help: "Other words.".into(), limit: Some(9), ..made };
