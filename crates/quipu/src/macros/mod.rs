@@ -127,6 +127,10 @@ macro_rules! histogram {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! global_metric {
+    // Before the other rules, because `unit = "bytes"` is also an expression.
+    ($instrument:ident, $name:expr, $setting:ident = $($rest:tt)*) => {
+        $crate::global_metric!($instrument, $name)
+    };
     (
         $instrument:ident, $name:expr, $help:expr
         $(, $setting:ident $(= $argument:expr)?)* $(,)?
@@ -157,6 +161,22 @@ macro_rules! global_metric {
             },
             $crate::label_texts!($($value),+),
         )
+    };
+    // The remaining rules explain mistakes.
+    ($instrument:ident, $name:expr $(,)?) => {
+        compile_error!("write the help as the second argument, after the name")
+    };
+    ($instrument:ident, $name:expr, $label:literal => $($rest:tt)*) => {
+        $crate::global_metric!($instrument, $name)
+    };
+    (
+        $instrument:ident, $name:expr, $help:expr
+        $(, $setting:ident $(= $argument:expr)?)* $(, $label:literal => $value:expr)+,
+        $late:ident $($rest:tt)*
+    ) => {
+        compile_error!(concat!(
+            "settings come before labels: move `", stringify!($late), "` before the first label",
+        ))
     };
 }
 
