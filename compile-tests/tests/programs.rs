@@ -9,4 +9,5 @@ fn misuse_does_not_compile() {
     cases.compile_fail("tests/arena/fail/*.rs");
     cases.compile_fail("tests/derive/*.rs");
     cases.compile_fail("tests/macros/*.rs");
+    cases.compile_fail("tests/traits/*.rs");
 }

@@ -50,6 +50,11 @@ pub struct Scope<'r> {
 /// assert_eq!(registry.value("pool_size", &[]), Some(5.0));
 /// # Ok::<(), quipu::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a metric that you can register",
+    note = "register an instrument, such as Counter, or a family, such as CounterFamily<Labels>",
+    note = "for a struct of several metrics, derive Metrics, and call Registry::metrics"
+)]
 pub trait Register: sealed::Sealed + Sized {
     /// Registers the metric in `scope` under `description`.
     ///

@@ -29,6 +29,10 @@ use crate::scrape::Source;
 /// by_table::<Histogram>(&registry, "sizes").observe(&["users"], 2.0);
 /// assert_eq!(registry.value("rows_total", &[("table", "users")]), Some(1.0));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an instrument",
+    note = "a family takes the instrument first: Family<Counter, Labels>"
+)]
 pub trait Instrument: sealed::Sealed + Sized {
     /// The meaning of the cells, and the settings that all series of a family share, such as bucket
     /// bounds.

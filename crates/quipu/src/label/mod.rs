@@ -128,6 +128,10 @@ use crate::snapshot::Label;
 /// assert_eq!(registry.value("responses_total", &labels), Some(1.0));
 /// # Ok::<(), quipu::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a label value",
+    note = "derive LabelValue, or wrap the value in quipu::label::DisplayValue"
+)]
 pub trait LabelValue {
     /// The values by index, if you know them at compile time; else `None`.
     const VALUES: Option<&'static [&'static str]> = None;

@@ -1,0 +1,12 @@
+use quipu::{LabelGroup, counter};
+
+struct Version;
+
+#[derive(LabelGroup)]
+struct Labels {
+    version: Version,
+}
+
+fn main() {
+    counter!("starts", "Starts.", "version" => Version).inc();
+}
