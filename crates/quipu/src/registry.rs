@@ -268,6 +268,7 @@ impl Registry {
     }
 
     /// Returns a scope whose names begin with `prefix` and an underscore.
+    #[doc(alias = "sub_registry_with_prefix")]
     pub fn prefix(&self, prefix: &str) -> Scope<'_> {
         self.scope().prefix(prefix)
     }
@@ -448,6 +449,8 @@ impl Registry {
 
     /// Returns all metrics in Prometheus' format 0.0.4, the default
     /// [`Format`](crate::exposition::Format).
+    #[doc(alias = "render")]
+    #[doc(alias = "encode")]
     pub fn text(&self) -> String {
         let mut out = Vec::new();
         self.scrape().append_to(&mut out);

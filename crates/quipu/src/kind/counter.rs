@@ -35,6 +35,7 @@ const TOTAL: usize = 0;
 
 impl Counter {
     /// Adds one.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc(&self) {
         self.0.cells().add(TOTAL, 1);
@@ -63,6 +64,7 @@ impl Counter {
 
 impl<L: LabelGroup> Family<Counter, L> {
     /// Adds one to the series of these labels.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.inc_by(labels, 1);

@@ -126,6 +126,8 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     ///
     /// Keep the instrument if the labels do not change, because an update through it only costs one
     /// addition.
+    #[doc(alias = "get_or_create")]
+    #[doc(alias = "with_label_values")]
     pub fn bind<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> I {
         I::bind(&self.family, &self.kind, Self::key(labels))
     }

@@ -49,6 +49,7 @@ impl FloatCounter {
     }
 
     /// Adds one.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc(&self) {
         self.inc_by(1.0);
@@ -76,6 +77,7 @@ impl FloatCounter {
 
 impl<L: LabelGroup> Family<FloatCounter, L> {
     /// Adds one to the series of these labels.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.inc_by(labels, 1.0);

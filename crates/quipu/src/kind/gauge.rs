@@ -65,6 +65,7 @@ impl Gauge {
     }
 
     /// Adds one.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc(&self) {
         self.add(1.0);
@@ -134,6 +135,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
     }
 
     /// Adds one to the series of these labels.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.add(labels, 1.0);

@@ -60,6 +60,7 @@ impl IntGauge {
     }
 
     /// Adds one.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc(&self) {
         self.add(1);
@@ -113,6 +114,7 @@ impl<L: LabelGroup> Family<IntGauge, L> {
     }
 
     /// Adds one to the series of these labels.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.add(labels, 1);

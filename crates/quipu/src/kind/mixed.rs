@@ -48,6 +48,7 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 impl MixedCounter {
     /// Adds one.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc(&self) {
         self.0.cells().add(TOTAL, 1);
@@ -107,6 +108,7 @@ impl MixedCounter {
 
 impl<L: LabelGroup> Family<MixedCounter, L> {
     /// Adds one to the series of these labels.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.update(labels, |cells| cells.add(TOTAL, 1));

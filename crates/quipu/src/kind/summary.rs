@@ -229,6 +229,7 @@ const MIN_WINDOW: Duration = Duration::from_millis(5);
 
 impl Summary {
     /// Observes `value`.
+    #[doc(alias = "record")]
     #[inline]
     pub fn observe(&self, value: f64) {
         self.layout.observe(self.bound.family(), self.bound.cells(), value);
@@ -268,6 +269,7 @@ impl<L: LabelGroup> Family<Summary, L> {
     }
 
     /// Observes `value` in the series of these labels.
+    #[doc(alias = "record")]
     #[inline]
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let (family, layout) = (&self.family, &*self.kind);

@@ -49,6 +49,7 @@ impl Window {
     }
 
     /// Counts one event.
+    #[doc(alias = "increment")]
     #[inline]
     pub fn inc(&self) {
         self.add(1);

@@ -43,6 +43,7 @@ pub type HistogramFamily<L> = Family<Histogram, L>;
 
 impl Histogram {
     /// Counts `value` and adds it to the sum.
+    #[doc(alias = "record")]
     #[inline]
     pub fn observe(&self, value: f64) {
         self.layout.observe(&self.bound, self.bound.cells(), value);
@@ -91,6 +92,7 @@ timers!(Histogram);
 
 impl<L: LabelGroup> Family<Histogram, L> {
     /// Observes `value` in the series of these labels.
+    #[doc(alias = "record")]
     #[inline]
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let layout = &*self.kind;
