@@ -3,10 +3,10 @@
 
 use quipu::timed;
 
+// On one line, because the lint `unused_braces` ignores blocks of several lines.
+#[rustfmt::skip]
 #[timed("one_expression_seconds", "Duration.")]
-fn one_expression(n: u32) -> u32 {
-    n + 1
-}
+fn one_expression(n: u32) -> u32 { n + 1 }
 
 #[timed("one_block_seconds", "Duration.")]
 fn one_block(n: u32) -> u32 {
