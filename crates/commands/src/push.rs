@@ -105,9 +105,9 @@ pub fn run(arguments: &Push) -> Result<(), Error> {
 /// The reason why a push failed.
 #[derive(Debug, PartialEq)]
 enum Fault {
-    /// The daemon refused it, so it was not counted.
+    /// The daemon refused the only attempt, so the push was not counted.
     Refused(String),
-    /// There was no usable response, so it is unknown whether it was counted.
+    /// An attempt got no usable response, so it is unknown whether it was counted.
     Lost(String),
 }
 
@@ -121,27 +121,40 @@ const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 fn push(time: Duration, send: impl Fn(Duration) -> Result<Answer, String>) -> Result<(), Fault> {
     let begun = Instant::now();
     let mut pause = PAUSE;
+    // Whether an earlier attempt may have been counted.
+    let mut is_lost = false;
     loop {
         let rest = time.saturating_sub(begun.elapsed());
         let (message, wanted) = match send(rest.max(LEAST_TIMEOUT)) {
-            Ok(answer) if (200..300).contains(&answer.status) => return Ok(()),
-            Ok(answer) => {
-                let message = format!("status {}: {}", answer.status, answer.text());
-                // Other statuses do not change if the push is repeated.
-                if !matches!(answer.status, 408 | 500 | 502..=504) {
-                    return Err(Fault::Refused(message));
+            Ok(response) if (200..300).contains(&response.status) => return Ok(()),
+            Ok(response) => {
+                let message = format!("status {}: {}", response.status, response.text());
+                // A rate limit states when it ends. Other statuses do not change if the push is
+                // repeated.
+                let is_limited = response.status == 429 && response.retry_after.is_some();
+                if !is_limited && !matches!(response.status, 408 | 500 | 502..=504) {
+                    return Err(fault(message, is_lost));
                 }
-                (message, answer.retry_after)
+                is_lost |= !is_limited;
+                (message, response.retry_after)
             }
-            Err(message) => (message, None),
+            Err(message) => {
+                is_lost = true;
+                (message, None)
+            }
         };
         let rest = time.saturating_sub(begun.elapsed());
         if rest.is_zero() {
-            return Err(Fault::Lost(message));
+            return Err(fault(message, is_lost));
         }
-        thread::sleep(wanted.unwrap_or(pause).min(rest));
+        // A server may want no pause at all.
+        thread::sleep(wanted.unwrap_or_default().max(pause).min(rest));
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+fn fault(message: String, is_lost: bool) -> Fault {
+    if is_lost { Fault::Lost(message) } else { Fault::Refused(message) }
 }
 
 /// Returns the URL of a group. Values with other characters than letters, digits, and a few signs
@@ -225,7 +238,9 @@ mod tests {
     use super::*;
 
     fn answer(status: u16) -> Answer {
-        let retry_after = Some(Duration::ZERO);
+        // The status of a limit that does not end has no such field.
+        let retry_after = (status != 428).then_some(Duration::ZERO);
+        let status = if status == 428 { 429 } else { status };
         Answer { status, headers: HeaderMap::new(), retry_after, body: b"why\n".to_vec() }
     }
 
@@ -242,8 +257,11 @@ mod tests {
         let refused = |status: u16| Err(Fault::Refused(format!("status {status}: why")));
         assert_eq!(push_with(&[Ok(200)]), (Ok(()), 1));
         assert_eq!(push_with(&[Err("no connection"), Ok(503), Ok(500), Ok(202)]), (Ok(()), 4));
-        assert_eq!(push_with(&[Ok(503), Ok(400)]), (refused(400), 2));
-        assert_eq!(push_with(&[Ok(429)]), (refused(429), 1));
+        assert_eq!(push_with(&[Ok(400)]), (refused(400), 1));
+        assert_eq!(push_with(&[Ok(428)]), (refused(429), 1));
+        assert_eq!(push_with(&[Ok(429), Ok(200)]), (Ok(()), 2));
+        let lost = |status: u16| Err(Fault::Lost(format!("status {status}: why")));
+        assert_eq!(push_with(&[Err("no response"), Ok(400)]), (lost(400), 2));
         let lost = push(Duration::ZERO, |_| Err("no connection".to_owned()));
         assert_eq!(lost, Err(Fault::Lost("no connection".to_owned())));
     }

@@ -379,6 +379,7 @@ fn characters_that_control_a_terminal_are_escaped() {
         (&["diff", "--format", "json", "app.quipu", "empty.prom"], true),
         (&["top", "--once", "--interval", "10ms", "--all", "app.quipu"], true),
         (&["top", "--once", "--interval", "10ms", "text.prom"], false),
+        (&["top", "--once", "--interval", "10ms", "--all", "--format", "json", "app.quipu"], true),
         (&["top", "--replay", "--once", "--all", "app.quipu"], true),
         (&["check", "metrics", "text.prom"], false),
         (&["check", "metrics", "--format", "json", "text.prom"], false),

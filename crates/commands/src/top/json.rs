@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
+use quipu_process::json;
+use serde_json::{Map, Value};
 
 use super::app::App;
 use super::list::{Item, Subject};
@@ -16,14 +17,15 @@ pub(super) fn write(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let items: Vec<Value> = app.items.iter().take(most).map(|item| object(app, item)).collect();
-    let frame = json!({
+    let frame = serde_json::json!({
         "target": app.target,
         "families": app.model.used(),
         "series": app.model.rows().len(),
         "problems": problems,
         "items": items,
     });
-    writeln!(out, "{frame}")
+    json::write(&frame, out)?;
+    writeln!(out)
 }
 
 /// Returns an item as an object. Numbers that JSON cannot represent are null.
