@@ -16,6 +16,7 @@ use super::unix::{NoHost, UnixConnector};
 use crate::credentials::Credentials;
 use crate::exchange::explained;
 use crate::tls;
+use crate::url_text::check_port;
 use crate::via::{Loop, Via};
 
 /// The most bytes of a response that commands accept.
@@ -114,6 +115,7 @@ pub fn fetch_protobuf(url: &str, timeout: Duration) -> Result<Option<Vec<u8>>, S
 }
 
 fn fetcher(url: &str, timeout: Duration) -> Result<Fetcher, String> {
+    check_port(url)?;
     let is_encrypted = url.starts_with("https://");
     let tls = if is_encrypted { tls::of_system()? } else { tls::without_trust() };
     Ok(Fetcher::new(None, tls, timeout, MAX_BYTES))

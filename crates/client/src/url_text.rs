@@ -68,6 +68,46 @@ fn check_is_one(flag: &str, text: &str) -> Result<(), String> {
     ))
 }
 
+/// Refuses a URL whose host is followed by a colon and anything but a port, because such a URL would
+/// lead to the default port.
+///
+/// # Errors
+/// The reason and the way out, without the URL.
+pub fn check_port(url: &str) -> Result<(), String> {
+    let port = port(authority(url));
+    match port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok() {
+        false if !port.is_empty() => {
+            Err("the port is not a number up to 65535: write HOST:PORT, such as localhost:8081"
+                .into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a URL with `...` in place of a user and a password, to be shown.
+pub fn without_password(url: &str) -> String {
+    match authority(url).rfind('@') {
+        None => url.to_owned(),
+        Some(end) => {
+            let begin = url.find("://").map_or(0, |at| at + 3);
+            format!("{}...{}", &url[..begin], &url[begin + end..])
+        }
+    }
+}
+
+/// Returns the part of a URL with the host and the port.
+fn authority(url: &str) -> &str {
+    // The authority follows the two slashes of the scheme.
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
+}
+
+/// Returns the port of an authority. An IPv6 address contains colons within brackets.
+fn port(authority: &str) -> &str {
+    let host = authority.rfind(']').unwrap_or(authority.rfind('@').unwrap_or(0));
+    authority[host..].split_once(':').map_or("", |(_, port)| port)
+}
+
 /// Refuses a URL with a password.
 fn check(flag: &str, url: &str) -> Result<(), String> {
     // The authority follows the two slashes of the scheme. An IPv6 address contains colons within
@@ -99,6 +139,19 @@ fn check(flag: &str, url: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_shows_no_password_and_needs_a_port() {
+        for url in ["http://a", "http://a:80/b:c", "http://[::1]", "http://u:p@[::1]:9/", "a:1"] {
+            assert_eq!(check_port(url), Ok(()), "{url}");
+        }
+        for url in ["http://a:99999/b", "http://a:b", "http://[::1]:+1", "127.0.0.1:65536/m"] {
+            assert!(check_port(url).unwrap_err().contains("HOST:PORT"), "{url}");
+        }
+        assert_eq!(without_password("http://u:p@a:1/b@c"), "http://...@a:1/b@c");
+        assert_eq!(without_password("u:p@a/b"), "...@a/b");
+        assert_eq!(without_password("http://a/b@c"), "http://a/b@c");
+    }
 
     #[test]
     fn passwords_are_refused_and_not_shown() {

@@ -14,6 +14,7 @@ use hyper::header::{CONTENT_TYPE, HeaderName};
 use quipu_client::ReceiverUrl;
 use quipu_client::headers::Headers;
 use quipu_client::sender::{Answer, Client};
+use quipu_client::url_text::{check_port, without_password};
 use quipu_process::time::{Time, now_ns};
 use quipu_segment::printable;
 
@@ -82,7 +83,9 @@ pub fn run(arguments: &Push) -> Result<(), Error> {
         )));
     }
     let url = url(to, &arguments.job, &arguments.group);
-    let failed = |message: &str| Error::new(format_args!("{}: {message}", printable(to)));
+    let shown = without_password(to);
+    let failed = |message: &str| Error::new(format_args!("{}: {message}", printable(&shown)));
+    check_port(to).map_err(|error| failed(&error))?;
     let receiver: ReceiverUrl = url.parse().map_err(|error: String| failed(&error))?;
     let client = Client::new(&receiver, time.0, &Headers::default());
     let client = client.map_err(|error| failed(&error))?;
@@ -97,7 +100,7 @@ pub fn run(arguments: &Push) -> Result<(), Error> {
         Fault::Refused(message) => failed(&message),
         Fault::Lost(message) => failed(&format!(
             "{message}; gave up after {time}: the push may have been counted, so repeat it with \
-             --id {id}, which counts it once"
+             --id {id} now: the daemon remembers the last 64 pushes of a group, and counts it once"
         )),
     })
 }

@@ -10,8 +10,7 @@ use quipu_segment::clock;
 ///
 /// The idle time starts at the first scrape, or [`Registry::value`](crate::Registry::value), after
 /// a change: call `value` before you advance the clock. A bound handle still returns the value of
-/// an expired series. [`Window`](crate::Window) and [`Summary`](crate::Summary) keep the clock of
-/// the machine.
+/// an expired series. Windows and [`Summary`](crate::Summary) keep the clock of the machine.
 ///
 /// ```
 /// use std::time::Duration;

@@ -13,6 +13,7 @@ use super::client_files::ClientFiles;
 use super::{Look, exposition, processes, segment};
 use quipu_client::Text;
 use quipu_client::fetch::{fetch, fetch_protobuf, with_path};
+use quipu_client::url_text::without_password;
 use quipu_sources::places::{self, Kind, SourceEntry};
 use quipu_sources::segment_file::{SegmentFile, begins_like_one};
 
@@ -89,7 +90,7 @@ impl Target {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::File(path) | Self::Directory(path) => printable(path).to_string(),
-            Self::Url(url) => printable(url).to_string(),
+            Self::Url(url) => printable(&without_password(url)).to_string(),
             Self::Process(pid) => format!("process {pid}"),
         }
     }
