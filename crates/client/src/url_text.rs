@@ -68,8 +68,8 @@ fn check_is_one(flag: &str, text: &str) -> Result<(), String> {
     ))
 }
 
-/// Refuses a URL whose host is followed by a colon and anything but a port, because such a URL would
-/// lead to the default port.
+/// Refuses a URL whose host is followed by a colon and anything but a port, because such a URL
+/// would lead to the default port.
 ///
 /// # Errors
 /// The reason and the way out, without the URL.
