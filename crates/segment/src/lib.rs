@@ -1,8 +1,8 @@
 //! A segment: a flat region of memory, without pointers, where counters live.
 //!
 //! This crate is the implementation of quipu, and makes no promise of stability. The exceptions are
-//! [`Segment`], [`Options`], [`Error`] and the module [`clock`]. If you want to count, use the
-//! crate `quipu`.
+//! the documented methods of [`Segment`], [`Options`] and [`Error`], and the module [`clock`]. If
+//! you want to count, use the crate `quipu`.
 //!
 //! A segment is in private memory or in a file that is mapped and shared; the code that counts does
 //! not need to know. It contains *records*, each with a kind and a name, and each record contains

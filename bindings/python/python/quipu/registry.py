@@ -454,7 +454,8 @@ def _count_fork() -> None:
     _forks += 1
 
 
-# The number of forks of this process, and of its ancestors since this module was loaded.
+# Grows with each fork, in the parent and in the child, so a changed number means that a child may
+# have inherited the metrics.
 _forks = 0
 
 if hasattr(os, "register_at_fork"):

@@ -289,7 +289,7 @@ impl Taker<'_> {
         if !is_plain || shared.rules.is_some() || !self.cache.has_room(bytes) {
             return;
         }
-        // Look up the type now, because the family exists only now.
+        // The family may not exist before the sample, so its type is read only now.
         let version = [self.intake.version(), 0];
         let declared = family.type_of(name);
         let kind = declared.unwrap_or_else(|| existing_name_type(&mut self.intake, name));
@@ -307,7 +307,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Handles a sample that is a whole metric, because its family has no other samples.
+    /// Handles a sample that is a whole metric, unlike the samples of a histogram or a summary.
     fn sample(&mut self, sample: &TextSample<'_, '_>) {
         let name = sample.name.to_cow();
         let family = std::mem::take(&mut self.state.family);

@@ -1,5 +1,6 @@
 //! Applies changes of groups to the segment, in steps: removes series, stores values, and sets the
-//! times of the group. The index is changed first. No scrape and no other change runs in between.
+//! times of the group. Series are added to the index before their values are stored, and the
+//! [`IndexUpdate`] follows the values. No scrape and no other change runs in between.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +76,7 @@ struct PendingValues {
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
 
-/// The change of the index after the values were stored.
+/// The last change of the index, after the values are stored: the identifier and the handles.
 #[derive(Debug)]
 struct IndexUpdate {
     key: Key,
@@ -530,8 +531,7 @@ impl PendingValues {
     }
 }
 
-/// Returns whether an untyped value is a total by its name, like in
-/// [`types::class`](crate::types::class).
+/// Returns whether an untyped value is a total by its name.
 fn is_total(family: &PushFamily, value: &SeriesValue) -> bool {
     let is_count = value.value >= 0.0 && value.value.is_finite();
     family.kind == Kind::Untyped && family.name.ends_with("_total") && is_count

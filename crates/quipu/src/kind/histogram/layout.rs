@@ -357,8 +357,8 @@ impl HistogramLayout {
     }
 
     /// Returns how much the native buckets of a source have grown since these cells followed it, in
-    /// the coarser of both schemas: `most` observations in all. If the source restarted, this is
-    /// everything that it counts.
+    /// the coarser of both schemas, and at most `most` observations. If the source restarted, the
+    /// growth is everything that the source counts.
     pub(crate) fn native_growth(
         &self,
         family: &Family,
@@ -540,8 +540,9 @@ impl MetricKind for HistogramLayout {
     }
 }
 
-/// Makes buckets add up to a count: a cumulative count is at most this, and the last one equals it.
-/// No cumulative count decreases between two scrapes, because neither it nor `count` does.
+/// Makes buckets add up to a count: limits each cumulative count to `count`, and raises the last
+/// one to it. Neither the cumulative counts of the cells nor `count` decrease between two scrapes,
+/// so the results do not decrease either.
 fn fit(buckets: &mut [Bucket<'_>], count: u64) {
     let mut rest = count;
     for bucket in &mut *buckets {
