@@ -71,7 +71,7 @@ fn other_settings_are_refused() {
             .unwrap_err()
             .to_string();
         assert!(error.contains(message), "{error}");
-        assert!(error.contains("start with those settings"), "{error}");
+        assert!(error.contains("give both the same settings"), "{error}");
     }
     // A shorter window can use the same ring.
     let shorter = BucketedWindow::options(MINUTE / 2, ACCURACY).span(MINUTE);
