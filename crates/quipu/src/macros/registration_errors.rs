@@ -10,7 +10,7 @@ use crate::collector::Collector;
 use crate::description::Description;
 use crate::error::Error;
 use crate::registry::Registry;
-use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
+use crate::snapshot::Sink;
 
 /// Macros that could not register a metric, for the same reason.
 struct RegistrationError {
@@ -67,36 +67,16 @@ struct RegistrationErrors;
 
 impl Collector for RegistrationErrors {
     fn names(&self) -> Vec<String> {
-        vec![FAMILY.name.to_owned()]
+        vec![NAME.to_owned()]
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        sink.family(&FAMILY);
+        let mut family = sink.counter(NAME, HELP, ["metric", "error"]);
         for RegistrationError { metric, error, macros, .. } in list(last()) {
-            let mut texts = Vec::new();
-            Texts::push(&mut texts, metric);
-            Texts::push(&mut texts, error);
-            let total = Number::Unsigned(macros.load(Ordering::Relaxed));
-            let series = Series {
-                group: 0,
-                texts: Texts::new(&texts),
-                escape_free: ![metric, error].iter().any(|text| text.contains(['"', '\\', '\n'])),
-                overflow: false,
-                start: None,
-                value: Value::Counter { total, exemplar: None },
-                exemplar: None,
-            };
-            sink.series(&FAMILY, &series);
+            family.sample([metric, error], macros.load(Ordering::Relaxed));
         }
     }
 }
 
-const FAMILY: FamilyHeader<'static> = FamilyHeader {
-    name: "quipu_registration_errors",
-    help: "Macros whose metric could not be registered, so that it is not shown.",
-    unit: "",
-    kind: Kind::Counter,
-    labels: &[Label { name: "metric", values: None }, Label { name: "error", values: None }],
-    groups: 1,
-    bare: false,
-};
+const NAME: &str = "quipu_registration_errors";
+const HELP: &str = "Macros whose metric could not be registered, so that it is not shown.";
