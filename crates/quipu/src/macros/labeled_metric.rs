@@ -81,6 +81,8 @@ forward! { Gauge:
     fn dec();
     /// Sets the value if it is greater than the current one.
     fn raise(value: f64);
+    /// Adds one until you drop the guard.
+    fn in_progress() -> InProgress<'static>;
     /// Returns the value; `None` if there is no such series. It is not created.
     fn get() -> Option<f64>;
 }
@@ -96,6 +98,8 @@ forward! { IntGauge:
     fn inc();
     /// Subtracts one.
     fn dec();
+    /// Adds one until you drop the guard.
+    fn in_progress() -> InProgress<'static>;
     /// Returns the value; `None` if there is no such series. It is not created.
     fn get() -> Option<i64>;
 }
@@ -113,20 +117,6 @@ forward! { Histogram:
     fn sum() -> Option<f64>;
 }
 
-impl<V: LabelTexts> LabeledMetric<Gauge, V> {
-    /// Adds one until you drop the guard.
-    pub fn in_progress(&self) -> InProgress<'static> {
-        self.bind().in_progress_owned()
-    }
-}
-
-impl<V: LabelTexts> LabeledMetric<IntGauge, V> {
-    /// Adds one until you drop the guard.
-    pub fn in_progress(&self) -> InProgress<'static> {
-        self.bind().in_progress_owned()
-    }
-}
-
 impl<V: LabelTexts> LabeledMetric<Histogram, V> {
     /// Calls `work`, and observes the seconds that it takes.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -136,8 +126,7 @@ impl<V: LabelTexts> LabeledMetric<Histogram, V> {
     /// Awaits `work`, and observes the seconds from the first poll until it is ready, or until the
     /// returned future is dropped.
     pub async fn time_future<T>(&self, work: impl Future<Output = T>) -> T {
-        let _timer = self.start_timer();
-        work.await
+        self.family.time_future(&self.labels, work).await
     }
 }
 
