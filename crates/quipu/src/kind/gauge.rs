@@ -95,8 +95,7 @@ impl Gauge {
 
     /// Sets the value to the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
     pub fn set_to_current_time(&self) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.set(since.as_secs_f64());
+        self.set(unix_seconds());
     }
 
     /// Returns the value.
@@ -158,8 +157,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
     /// Sets the series of these labels to the wall-clock time, in seconds since 1970-01-01 00:00
     /// UTC.
     pub fn set_to_current_time<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.set(labels, since.as_secs_f64());
+        self.set(labels, unix_seconds());
     }
 
     /// Returns the value of these labels; `None` if there is no such series. It is not created.
@@ -226,6 +224,11 @@ impl MetricKind for GaugeKind {
     fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::new(Exemplars(EXEMPLAR)))
     }
+}
+
+/// Returns the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
+pub(super) fn unix_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// Returns the value of a gauge, or of a metric of unknown type.

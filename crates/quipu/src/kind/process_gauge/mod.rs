@@ -9,7 +9,6 @@ mod fold;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use quipu_segment::series::{
     self, CachedSeries, KeyWriter, Label, Schema, SeriesCells, SeriesHandle, Values,
@@ -18,6 +17,7 @@ use quipu_segment::sync::Ordering;
 
 use super::aggregation::Aggregation;
 use super::family::{Family, Instrument, single};
+use super::gauge::unix_seconds;
 use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::{LabelGroup, LabelWriter};
@@ -80,10 +80,6 @@ enum Handle {
     },
 }
 
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
 impl ProcessGauge {
     /// Sets this process' value.
     #[inline]
@@ -121,7 +117,7 @@ impl ProcessGauge {
 
     /// Sets this process' value to the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
     pub fn set_to_current_time(&self) {
-        self.set(now());
+        self.set(unix_seconds());
     }
 
     /// Whether the handle's series was removed. If so, values that you set through it are no longer
@@ -184,7 +180,7 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
     /// Sets this process' value for these labels to the wall-clock time, in seconds since
     /// 1970-01-01 00:00 UTC.
     pub fn set_to_current_time<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
-        self.set(labels, now());
+        self.set(labels, unix_seconds());
     }
 
     /// Returns this process' value for these labels; `None` if there is no such series. It is not
