@@ -8,6 +8,7 @@ use std::io::Write;
 
 use clap::Args;
 use quipu::snapshot::{Kind, Number};
+use quipu_process::similar::closest;
 
 use crate::count::{FILE_VARIABLE, SeriesName};
 use crate::look::{Family, Look, Source, Target, Value, labels, series_name};
@@ -135,31 +136,11 @@ fn missing(look: &Look, wanted: &SeriesName, known: Option<&Family>) -> String {
             _ => format!("{name} has no series with these labels; quipu top lists its series"),
         };
     }
-    let closest = look
-        .families()
-        .iter()
-        .map(|family| (distance(name, &family.name), &family.name))
-        .min()
-        .filter(|(distance, _)| *distance <= name.len() / 3);
-    match closest {
-        Some((_, other)) => format!("there is no metric {name}; did you mean {other}?"),
+    let names = look.families().iter().map(|family| &*family.name);
+    match closest(name, names, name.len() / 3) {
+        Some(other) => format!("there is no metric {name}; did you mean {other}?"),
         None => format!("there is no metric {name}; quipu top lists the metrics"),
     }
-}
-
-/// The number of characters to insert, remove or replace to get from one name to another.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (above, c) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
-        for (at, &d) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(c != d);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// The part of a series that a sample of the text format shows.

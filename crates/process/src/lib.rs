@@ -10,6 +10,7 @@ pub mod omitted;
 pub mod seldom;
 pub mod settings;
 pub mod signals;
+pub mod similar;
 pub mod size;
 pub mod temporary;
 pub mod text;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use toml::de::Error;
 
 use super::Flags;
+use quipu_process::similar::closest;
 
 /// Describes an error of a file. The line is quoted only if it cannot contain a secret: it must set
 /// a single known setting that is not for URLs or header fields.
@@ -34,7 +35,7 @@ pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> 
 /// setting instead of all settings.
 fn shown(message: &str) -> String {
     if let Some(name) = message.strip_prefix("unknown field ") {
-        let tip = closest(name.trim_matches('`'))
+        let tip = closest_setting(name.trim_matches('`'))
             .map(|name| format!("did you mean `{name}`? "))
             .unwrap_or_default();
         return format!("{message}: {tip}quipu serve --help lists the settings");
@@ -49,27 +50,12 @@ fn shown(message: &str) -> String {
 
 /// Finds the setting with the most similar name. Returns `None` if more than a third of the name
 /// differs.
-fn closest(name: &str) -> Option<String> {
+fn closest_setting(name: &str) -> Option<String> {
     // Ignore longer names, because they cannot be misspelled settings.
     const LONGEST: usize = 60;
-    let names = Flags::names().into_iter().filter(|_| name.len() <= LONGEST);
-    let (distance, found) = names.map(|other| (distance(name, &other), other)).min()?;
-    (distance <= (name.len() / 3).max(1)).then_some(found)
-}
-
-/// Returns the edit distance of two names (Levenshtein): the number of bytes to insert, remove or
-/// replace.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
+    let names = Flags::names();
+    let names = names.iter().map(String::as_str).filter(|_| name.len() <= LONGEST);
+    closest(name, names, (name.len() / 3).max(1)).map(str::to_owned)
 }
 
 /// Returns whether a line sets only a misspelled setting whose value is never secret. The value
@@ -77,7 +63,7 @@ fn distance(one: &str, other: &str) -> usize {
 /// kind.
 fn is_misspelled(line: &str, is_harmless: impl Fn(&str) -> bool) -> bool {
     let is_plain = !line.contains([':', '/', '[', '{']);
-    is_plain && is_single(line).and_then(closest).is_some_and(|name| is_harmless(&name))
+    is_plain && is_single(line).and_then(closest_setting).is_some_and(|name| is_harmless(&name))
 }
 
 /// Returns the name that a line sets, if the rest of the line is a value that looks harmless.
@@ -129,6 +115,5 @@ mod tests {
                 format!("unknown field `{name}`: {tip}quipu serve --help lists the settings");
             assert_eq!(shown(&format!("unknown field `{name}`")), expected);
         }
-        assert_eq!([distance("", "ab"), distance("kitten", "sitting")], [2, 3]);
     }
 }
