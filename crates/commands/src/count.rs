@@ -241,7 +241,7 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
     let metric = Metric { help: help_text, unit, ..Metric::new(name) };
     let mut intake = Intake::new(&registry, Limits::default()).map_err(fail)?;
     let changed = intake.change(metric, &series.labels(), change).map_err(|error| {
-        let is_new = error.to_string().ends_with(&Rejection::Value.to_string());
+        let is_new = error.rejection() == Some(Rejection::Value);
         match change {
             Change::Add(n) if *n < 0.0 && is_new => Error::new(format_args!(
                 "{}: metric {name:?} is new, so it would be a counter, which only grows: add a \

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::intake::Rejection;
+
 /// A failed operation.
 ///
 /// ```
@@ -26,6 +28,8 @@ pub struct Error {
 enum ErrorKind {
     /// A name, a label, or a setting is invalid.
     Invalid(String),
+    /// An intake rejected a value, with this explanation.
+    Rejected(Rejection, String),
     /// The metric is already registered.
     Duplicate,
     /// The segment returned an error.
@@ -102,6 +106,19 @@ impl Error {
         Self { metric: metric.to_owned(), kind: ErrorKind::Invalid(reason.into()) }
     }
 
+    pub(crate) fn rejected(metric: &str, rejection: Rejection, reason: String) -> Self {
+        Self { metric: metric.to_owned(), kind: ErrorKind::Rejected(rejection, reason) }
+    }
+
+    /// Returns why an intake rejected a value, if this is the error.
+    #[doc(hidden)]
+    pub fn rejection(&self) -> Option<Rejection> {
+        match self.kind {
+            ErrorKind::Rejected(rejection, _) => Some(rejection),
+            _ => None,
+        }
+    }
+
     pub(crate) fn duplicate(metric: &str) -> Self {
         Self { metric: metric.to_owned(), kind: ErrorKind::Duplicate }
     }
@@ -168,7 +185,7 @@ impl fmt::Display for Error {
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(reason) => write!(f, "{reason}"),
+            Self::Invalid(reason) | Self::Rejected(_, reason) => write!(f, "{reason}"),
             Self::Duplicate => write!(
                 f,
                 "already registered: clone the handle of the first registration, use \
@@ -185,7 +202,7 @@ impl fmt::Display for ErrorKind {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            ErrorKind::Invalid(_) | ErrorKind::Duplicate => None,
+            ErrorKind::Invalid(_) | ErrorKind::Rejected(..) | ErrorKind::Duplicate => None,
             ErrorKind::Segment(error) => Some(error),
             #[cfg(feature = "window")]
             ErrorKind::Window(error) => Some(error),

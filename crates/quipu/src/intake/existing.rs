@@ -129,7 +129,7 @@ impl Intake {
     }
 
     fn invalid(&self, name: &str, rejection: Rejection) -> Error {
-        Error::invalid(name, self.explain(rejection).to_string())
+        Error::rejected(name, rejection, self.explain(rejection).to_string())
     }
 }
 
