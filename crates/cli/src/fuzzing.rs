@@ -22,6 +22,7 @@ use crate::routes::Routes;
 use crate::state::State;
 use crate::top::Top;
 use quipu_agent::{Filter, MergedFamilies, read_segment, targets};
+use quipu_commands::count::{KEYS, REQUESTS};
 use quipu_http::{Handler, Reply, Request, Response, Steps};
 use quipu_intake::refusals::Refusals;
 use quipu_intake::{Inputs, Shared, graphite, statsd};
@@ -88,8 +89,8 @@ impl Daemon {
         let state = Box::into_raw(Box::new(State {
             requests: BucketedWindow::options(minute, second)
                 .tickets()
-                .build_in(&segment, "requests")?,
-            keys: KeyedWindows::options(minute, second, 1).build_in(&segment, "keys")?,
+                .build_in(&segment, REQUESTS)?,
+            keys: KeyedWindows::options(minute, second, 1).build_in(&segment, KEYS)?,
             intake: Intake::new(&registry, settings.intake.clone())?,
             segment,
             taken: AtomicU64::new(0),

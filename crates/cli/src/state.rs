@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use crate::config::Settings;
+use quipu_commands::count::{KEYS, REQUESTS};
 use quipu_process::flags;
 use quipu_process::memory::has_room;
 use quipu_process::time::Time;
@@ -158,9 +159,9 @@ impl State {
             })?;
         let windows = || -> Result<_, Error> {
             check_heap(settings, 0)?;
-            let requests = settings.window.build_in(&segment, "requests")?;
-            check_heap(settings, settings.keys.index_bytes_in(&segment, "keys")?)?;
-            let keys = settings.keys.build_in(&segment, "keys")?;
+            let requests = settings.window.build_in(&segment, REQUESTS)?;
+            check_heap(settings, settings.keys.index_bytes_in(&segment, KEYS)?)?;
+            let keys = settings.keys.build_in(&segment, KEYS)?;
             segment.mark_open()?;
             Ok((requests, keys))
         };

@@ -273,11 +273,13 @@ fn is_state_in_use(file: &Path) -> bool {
     }
     let Ok(inspection) = Inspection::of_file(file) else { return false };
     let records = &inspection.report().records;
-    RECORDS_OF_STATE.iter().all(|name| records.iter().any(|record| record.name == *name))
+    [REQUESTS, KEYS].iter().all(|name| records.iter().any(|record| record.name == *name))
 }
 
-/// The names of the records for the windows in the state of a daemon.
-const RECORDS_OF_STATE: [&str; 2] = ["requests", "keys"];
+/// The name of the record for the window of requests in the state of a daemon.
+pub const REQUESTS: &str = "requests";
+/// The name of the record for the windows of keys in the state of a daemon.
+pub const KEYS: &str = "keys";
 
 /// Parses a number. A whole number must be exact as a float.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
