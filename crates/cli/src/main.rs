@@ -67,7 +67,8 @@ fn groups(cli: &clap::Command) -> StyledStr {
         for name in *names {
             let about = match cli.find_subcommand(name).and_then(clap::Command::get_about) {
                 Some(about) => about.to_string(),
-                None => "Print the help of a command".to_owned(),
+                // clap adds this command later.
+                None => "Print this message or the help of the given subcommand(s)".to_owned(),
             };
             let _ = writeln!(list, "  {literal}{name:<11}{literal:#} {about}");
         }
@@ -82,8 +83,7 @@ fn groups(cli: &clap::Command) -> StyledStr {
 
 /// Returns the command line with its help.
 fn command() -> clap::Command {
-    let mut cli = Cli::command();
-    cli.build();
+    let cli = Cli::command();
     let groups = groups(&cli);
     cli.after_help(groups)
 }
@@ -412,7 +412,8 @@ mod tests {
     #[test]
     fn the_help_lists_every_command_once() {
         let mut listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
-        let cli = command();
+        let mut cli = command();
+        cli.build();
         let mut all: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
         listed.sort_unstable();
         all.sort_unstable();
