@@ -31,7 +31,7 @@ test: tools ## Install what the tests need, and run all tests
 
 # The crates that are published. Their documentation must not link to items of features that are off
 # by default, because such a link is broken for a user without the feature.
-PUBLISHED := quipu quipu-arena quipu-derive quipu-segment quipu-store quipu-window quipu-wire
+PUBLISHED := quipu-metrics quipu-arena quipu-derive quipu-segment quipu-store quipu-window quipu-wire
 
 .PHONY: lint
 lint: ## Formatting, lints, documentation, links, public API, layers, generated pages

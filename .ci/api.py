@@ -13,6 +13,7 @@ and the names of parameters are omitted. `Send`, `Sync` and `Unpin` have a line 
 import difflib
 import json
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -417,12 +418,21 @@ def bounded(inner: dict) -> bool:
     return any(param["kind"].get("type", {}).get("bounds") for param in params)
 
 
+def library(package: str) -> str:
+    """The name of a package's library, which is the name in Rust code and of its JSON."""
+    for path in ROOT.glob("crates/*/Cargo.toml"):
+        manifest = tomllib.loads(path.read_text())
+        if manifest["package"]["name"] == package:
+            return manifest.get("lib", {}).get("name", package.replace("-", "_"))
+    sys.exit(f"no folder of crates contains the package {package}")
+
+
 def main() -> int:
     renew = sys.argv[1:2] == ["--renew"]
     folder, *names = sys.argv[2:] if renew else sys.argv[1:]
     documents = {}
     for name in names:
-        documents[name] = json.loads((Path(folder) / f"{name.replace('-', '_')}.json").read_text())
+        documents[name] = json.loads((Path(folder) / f"{library(name)}.json").read_text())
         version = documents[name]["format_version"]
         if version not in FORMATS:
             print(f"NOT RUN: .ci/api.py, which does not know version {version} of rustdoc's JSON: "

@@ -111,8 +111,9 @@ class Crate:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        name = tomllib.loads((folder / "Cargo.toml").read_text())["package"]["name"]
-        self.name = name.replace("-", "_")
+        manifest = tomllib.loads((folder / "Cargo.toml").read_text())
+        name = manifest["package"]["name"].replace("-", "_")
+        self.name = manifest.get("lib", {}).get("name", name)
         source = folder / "src"
         self.files = {}
         for file in source.rglob("*.rs"):

@@ -79,7 +79,7 @@ test-targets: ## The arena and the formats without std and on 32 bits; the libra
 		if rustup target list --installed 2>/dev/null | grep -qx $$target \
 			|| rustup target add $$target; then \
 			echo "checking the metrics library for $$target"; \
-			$(CARGO) check --locked --quiet --package quipu --target $$target || exit 1; \
+			$(CARGO) check --locked --quiet --package quipu-metrics --target $$target || exit 1; \
 		else \
 			echo "NOT RUN: the metrics library for $$target, which rustup does not give here"; \
 		fi; \
@@ -125,6 +125,6 @@ test-arm: ## The libraries on 64-bit Arm, emulated
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(ARM_RUNNER)" QUIPU_TEST_RUNNER="$(ARM_RUNNER)" \
 	$(FAST_TMP) $(CARGO) test --locked --target $(ARM) --target-dir target/arm \
-		--package quipu-arena --package quipu-segment --package quipu-window --package quipu --features quipu/window \
+		--package quipu-arena --package quipu-segment --package quipu-window --package quipu-metrics --features quipu-metrics/window \
 		--lib --test series --test file --test claims --test model --test instruments \
 		--test behaviour

@@ -1,6 +1,6 @@
 //! Measures updates of metrics in a segment that processes share, in nanoseconds per call.
 //!
-//! You can run it with `cargo run --release -p quipu --example processes`.
+//! You can run it with `cargo run --release -p quipu-metrics --example processes`.
 
 #![allow(clippy::print_stdout, reason = "the example prints its measurements")]
 
