@@ -36,10 +36,11 @@ pub(crate) trait Memory {
     }
 }
 
-/// The words of a cache line.
+/// The number of words of a cache line.
 pub(crate) const LINE: u32 = 8;
-/// The lines of a process's first block, and the most lines of a block.
+/// The number of lines of a process's first block.
 pub(crate) const MIN_LINES: u32 = if cfg!(loom) { 2 } else { 16 };
+/// The maximum number of lines of a block.
 pub(crate) const MAX_LINES: u32 = 1024;
 /// Set in the claim of a handle, but not of a thread.
 pub(crate) const HANDLE: u64 = 1 << 32;

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// On a machine with at most this number of CPUs, each counter begins with a place for each CPU. On
+/// On a machine with at most this number of CPUs, each counter begins with a lane for each CPU. On
 /// a larger one, this would cost too much memory and slow down scrapes.
 pub(crate) const FEW: usize = 16;
-/// The most CPUs that get a place. Threads on other CPUs use the shared places.
+/// The maximum number of CPUs with a lane. Threads on other CPUs use the shared lanes.
 pub(crate) const MOST: usize = 1024;
-/// The shared places on a machine with many CPUs, for threads on a CPU without a place. For
+/// The number of shared lanes on a machine with many CPUs, for threads on a CPU without a lane. For
 /// example, the CPU was plugged in later, or the file is from a smaller machine. This number is
 /// part of the format, because it can be the number of lanes of a family's side allocations.
 pub(crate) const SHARED: usize = 8;
@@ -34,7 +34,7 @@ pub fn pretend_cpus(count: usize) {
     COUNT.store(count, Ordering::Relaxed);
 }
 
-/// Returns the numbers of places for CPUs and of shared places.
+/// Returns the number of lanes for CPUs, and the number of shared lanes.
 pub(crate) fn places(has_sequences: bool) -> (usize, usize) {
     let cpus = count();
     if !has_sequences {
@@ -44,7 +44,7 @@ pub(crate) fn places(has_sequences: bool) -> (usize, usize) {
     (cpus.min(MOST), if cpus > FEW { SHARED } else { 1 })
 }
 
-/// The most shared places of a machine without restartable sequences.
+/// The maximum number of shared lanes on a machine without restartable sequences.
 const MAX_ATOMIC: usize = 64;
 
 /// The number of CPUs; 0 until it is known. This uses no lock, because a child that is forked while

@@ -26,11 +26,11 @@ struct Mapping {
     is_cut: AtomicBool,
 }
 
-/// The most files that one process can open while the handler is in use.
+/// The maximum number of files that one process can open while the handler is in use.
 pub(crate) const MOST: usize = 4096;
 
 static MAPPINGS: [Mapping; MOST] = [const { Mapping::new() }; MOST];
-/// The bytes of a page; 0 until the handler is in use.
+/// The size of a page in bytes; 0 until the handler is in use.
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 
 /// Keeps your process alive if another program truncates a segment file that it has mapped. Reads

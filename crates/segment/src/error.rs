@@ -27,23 +27,23 @@ pub enum ErrorKind {
     NotASegment,
     /// The file is shorter than a header, or than the size that its header states.
     TooShort {
-        /// The current bytes of the file.
+        /// The current size of the file in bytes.
         length: u64,
-        /// The bytes that it should contain.
+        /// The expected size in bytes.
         expected: u64,
     },
     /// The file was truncated while it was in use.
     Cut {
-        /// The current bytes of the file.
+        /// The current size of the file in bytes.
         length: u64,
-        /// The bytes of the file before.
+        /// The previous size of the file in bytes.
         expected: u64,
     },
     /// The file is longer than its header states, and this is not due to an unfinished growth.
     TooLong {
-        /// The current bytes of the file.
+        /// The current size of the file in bytes.
         length: u64,
-        /// The bytes that it should contain.
+        /// The expected size in bytes.
         expected: u64,
     },
     /// The file uses a layout version that this library does not know.
@@ -318,7 +318,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// The way out if the content of a file is wrong.
+/// The remedy if the content of a file is wrong.
 const RESTORE: &str = "it was left untouched: restore it, or move it away to start afresh";
 
 fn write_too_large(wanted: u64, limit: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {

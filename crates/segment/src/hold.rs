@@ -133,8 +133,8 @@ fn process() -> (u32, u32) {
     (fork::generation(), std::process::id())
 }
 
-/// A place for a hold. It is not a mutex, because a child of a fork could wait for a thread that
-/// does not exist there.
+/// Stores at most one hold. This is not a mutex, because a child of a fork could wait for a thread
+/// that does not exist there.
 #[derive(Debug, Default)]
 pub(crate) struct Holder(AtomicPtr<Hold>);
 

@@ -10,18 +10,18 @@ use crate::offset::{self, ByteOffset};
 pub const MAGIC: [u8; 8] = *b"QUIPUSEG";
 /// The layout version that this library writes, and the only version that it reads.
 pub const LAYOUT_VERSION: u32 = 3;
-/// The bytes of the header; the first record begins after them.
+/// The size of the header in bytes; the first record begins after it.
 pub const HEADER_BYTES: u64 = 256;
-/// The bytes of a cache line. Every record is aligned to a line.
+/// The size of a cache line in bytes. Every record is aligned to a line.
 pub const LINE_BYTES: u64 = 64;
-/// The cells of a cache line.
+/// The number of cells of a cache line.
 pub const LINE_CELLS: usize = 8;
-/// The longest name of a record, in bytes.
+/// The maximum length of a record's name, in bytes.
 pub const NAME_BYTES: usize = 31;
 
-/// The greatest limit in a header: 1 TiB.
+/// The maximum limit in a header: 1 TiB.
 pub(crate) const MAX_LIMIT: u64 = 1 << 40;
-/// The bytes of a record's header; its cells begin after them, on a cache line.
+/// The size of a record's header in bytes; its cells begin after it, on a cache line.
 pub(crate) const RECORD_BYTES: u64 = 64;
 
 /// The fields of the header.
@@ -63,7 +63,7 @@ pub(crate) mod record_at {
     pub(crate) const CHECKSUM: u64 = 56;
 }
 
-/// The bytes of a record that contain the name and its length.
+/// The number of bytes of a record's header that contain the name and its length.
 pub(crate) const TEXT_BYTES: usize = (record_at::CHECKSUM - record_at::NAME_LENGTH) as usize;
 const _: () = assert!(TEXT_BYTES == NAME_BYTES + 1);
 
@@ -159,7 +159,7 @@ impl Header {
     }
 }
 
-/// The place of a record, and the fields of its header.
+/// The offset of a record, and the fields of its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) offset: u64,

@@ -67,7 +67,8 @@ impl Drop for RestingLease {
 }
 
 impl Segment {
-    /// Takes the lead that cell `at` of `cells` stands for. The cells must belong to the segment.
+    /// Takes the lead whose owner is stored in cell `at` of `cells`. The cells must belong to the
+    /// segment.
     /// The cell must be zero at first, and you must not write to it otherwise. Returns `None` if
     /// another living process leads, or if this one leads already.
     ///

@@ -23,7 +23,7 @@
 //! # Ok::<(), quipu_segment::Error>(())
 //! ```
 //!
-//! You find the layout, drawn byte for byte, in `docs/formats.md` of the project.
+//! `docs/formats.md` in the repository draws the layout byte for byte.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_debug_implementations)]

@@ -1,6 +1,6 @@
-//! A lock in a word of a segment, shared by the threads of all its processes. A thread holds it
-//! while it creates a family, inserts or removes a series, or grows the file. If its process dies,
-//! the lock is released.
+//! A lock in a word of a segment, for the threads of all processes that share the segment. A thread
+//! holds it while it creates a family, inserts or removes a series, or grows the file. If its
+//! process dies, the lock is released.
 //!
 //! The word is 0, or contains the token of the owning process and, in the bits above, a number that
 //! changes each time the process takes a lock. A waiting thread checks whether the owner lives. If
@@ -15,22 +15,22 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The longest wait of an update. After this, it counts in the overflow series instead.
+/// The maximum wait of an update. After this, it counts in the overflow series instead.
 pub(crate) const UPDATE: Duration = Duration::from_millis(100);
-/// The longest wait of the removal of series.
+/// The maximum wait of the removal of series.
 pub(crate) const REMOVAL: Duration = Duration::from_secs(1);
-/// The longest wait of the registration of a metric. Many processes can start at the same time,
+/// The maximum wait of the registration of a metric. Many processes can start at the same time,
 /// with a slow disk.
 pub(crate) const REGISTRATION: Duration = Duration::from_secs(10);
-/// A scrape spins and yields briefly for a lock, but never sleeps. It then continues without the
-/// lock.
+/// The wait of a scrape. It spins and yields briefly for a lock, but never sleeps, and then
+/// continues without the lock.
 pub(crate) const SCRAPE: Duration = Duration::ZERO;
 
 /// Holds the lock until it is dropped, by the thread that took it.
 #[must_use]
 pub(crate) struct Guard<'a> {
     word: &'a AtomicU64,
-    /// The word that is set when the work of a holder may be half done.
+    /// Set if the last owner may have left its work half done.
     broken: &'a AtomicU64,
     /// Dropped after the lock is released.
     _taking: LockNote,
@@ -55,8 +55,8 @@ pub(crate) enum BusyReason {
     Interrupted,
 }
 
-/// The memory of a process about a lock whose owner did not release it in time. With this, only the
-/// first of many updates waits for the owner.
+/// Remembers that the owner of a lock did not release it in time. With this, only the first of many
+/// updates waits for this owner.
 #[derive(Debug, Default)]
 pub(crate) struct StuckLock {
     /// The owner's mark in the lock's word; 0 for none.
@@ -81,7 +81,7 @@ impl StuckLock {
             && now().wrapping_sub(self.since.load(Ordering::Relaxed)) < Self::PAUSE
     }
 
-    /// Clears the memory, because the lock was taken and so its owner did release it.
+    /// Clears the note, because the lock was taken and so its owner did release it.
     fn forget(&self) {
         if self.owner.load(Ordering::Relaxed) != 0 {
             self.owner.store(0, Ordering::Relaxed);
@@ -204,10 +204,10 @@ fn contend(
     }
 }
 
-/// A note that this thread takes a lock, for a signal handler that interrupts it and wants the same
-/// lock.
+/// A note that this thread is taking a lock. A signal handler that interrupts the thread and wants
+/// the same lock finds the note, and gives up instead of waiting forever.
 struct LockNote {
-    /// The index of the note; the number of places if all are in use.
+    /// The index of the note in `TAKEN`; the length of `TAKEN` if all are in use.
     place: usize,
     /// Not `Send`, because the thread that takes the lock must release it.
     _thread: PhantomData<*const ()>,
@@ -227,7 +227,7 @@ impl LockNote {
             if taken.iter().any(|place| place.get() == address) {
                 return None;
             }
-            // If a thread takes more locks than there are places, the last are not noted. No code
+            // If a thread takes more locks than there are notes, the last are not noted. No code
             // does so.
             let place = taken.iter().position(|place| place.get() == 0).unwrap_or(taken.len());
             if let Some(place) = taken.get(place) {
@@ -255,7 +255,7 @@ const SPINS: u32 = 64;
 const YIELDS: u32 = 256;
 const FEW_YIELDS: u32 = SPINS + 8;
 const NAP: Duration = Duration::from_micros(50);
-/// The most that one sleep adds to the wait, because an overloaded machine slows down the owner,
+/// The maximum that one sleep adds to the wait, because an overloaded machine slows down the owner,
 /// too.
 const LONGEST_NAP: Duration = Duration::from_millis(2);
 /// How long a waiting thread relies on its last check that the owner lives, because a check takes a

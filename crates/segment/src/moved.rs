@@ -70,7 +70,7 @@ impl MovedWords {
         }
     }
 
-    /// Takes the bytes that a pass read for these cells, which begin at word `first`.
+    /// Applies the bytes that a pass read to these cells, which begin at word `first`.
     pub(crate) fn take(&self, pass: Pass, cells: &[AtomicU64], bytes: &[u8], first: u64) {
         let (words, _) = bytes.as_chunks::<8>();
         if pass == Pass::First {

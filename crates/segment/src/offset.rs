@@ -7,11 +7,11 @@
 
 use std::fmt;
 
-/// The bytes of a cell.
+/// The size of a cell in bytes.
 pub const CELL_BYTES: u64 = 8;
 
-/// The offset of a word. None names the segment's first word, so [`Self::NONE`] is 0, like a zeroed
-/// word.
+/// The offset of a word. No offset refers to the first word of the segment, so [`Self::NONE`] is 0,
+/// like a zeroed word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct WordOffset(u32);
 
@@ -20,7 +20,7 @@ pub(crate) struct WordOffset(u32);
 pub(crate) struct ByteOffset(u64);
 
 impl WordOffset {
-    /// Stands for no word.
+    /// The offset that means "no word".
     pub(crate) const NONE: Self = Self(0);
 
     #[inline]

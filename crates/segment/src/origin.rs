@@ -49,14 +49,16 @@ pub(crate) struct Origin {
 
 /// The number of times that moved words are read again until they are consistent.
 pub(crate) const TRIES: usize = 8;
-/// The words that may be read again: for each word of room, and at least.
+/// The number of words that may be read again for each word of room.
 const BUDGET: u64 = 32;
+/// The number of words that may be read again in any case.
 const MIN_BUDGET: u64 = 1 << 20;
-/// Like above, for the words of side allocations: a walk adds up each of them once or twice, unless
-/// they overlap in a damaged file.
+/// The number of words of side allocations that may be added up for each word of room. A walk adds
+/// up each of them once or twice, unless they overlap in a damaged file.
 const WORK: u64 = 16;
+/// The number of words of side allocations that may be added up in any case.
 const MIN_WORK: u64 = 1 << 20;
-/// The words that are read at a time.
+/// The number of words to read at a time.
 const BLOCK: u64 = 1 << 13;
 
 impl Origin {
@@ -136,7 +138,7 @@ impl Origin {
         self.spend(&words) && self.pass(region, Pass::Second, words)
     }
 
-    /// Takes words from the budget, plus the cost of a system call. If there are too few, this
+    /// Subtracts words and the cost of a system call from the budget. If it is too small, this
     /// empties the budget and returns false.
     fn spend(&self, words: &Range<u64>) -> bool {
         let cost = words.end.saturating_sub(words.start) + 64;
@@ -154,8 +156,8 @@ impl Origin {
         self.budget.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the words of a side allocation from the work budget. Returns false if there are too
-    /// few. A walk then notices that it has not read the whole series.
+    /// Subtracts the words of a side allocation from the work budget. Returns false if it is too
+    /// small. A walk then notices that it has not read the whole series.
     pub(crate) fn work(&self, words: u64) -> bool {
         take(&self.work, words) || {
             self.readings.fetch_add(1, Ordering::Relaxed);
@@ -201,8 +203,8 @@ impl Origin {
         Some(found.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
-    /// Takes words of the file like a pass, among the copied ones. Returns false if they cannot be
-    /// read.
+    /// Applies one pass to words of the file, among the copied ones. Returns false if they cannot
+    /// be read.
     fn pass(&self, region: &Region, pass: Pass, words: Range<u64>) -> bool {
         let end = words.end.min(self.copied());
         let mut at = words.start;

@@ -1,6 +1,6 @@
 //! Fetches memory into the cache before you read it.
 
-/// Prefetches a place that will be read soon. This is only a hint, and only implemented on some
+/// Prefetches memory that will be read soon. This is only a hint, and only implemented on some
 /// machines.
 #[inline]
 pub(crate) fn prefetch<T>(place: &T) {

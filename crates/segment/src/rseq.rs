@@ -5,8 +5,8 @@
 pub(crate) use self::platform::Sequence;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The place of the earned cells of CPUs, for a sequence. The cell of CPU `n` lies `n * distance +
-/// offset` bytes after the origin, an address that the caller passes. Only this process can write
+/// The location of the earned cells of CPUs, for a sequence. The cell of CPU `n` lies `n * distance
+/// + offset` bytes after the origin, an address that the caller passes. Only this process can write
 /// to these words, because no other process may decide how far a write reaches.
 #[derive(Debug)]
 #[repr(C)]
@@ -67,9 +67,9 @@ mod platform {
     #[derive(Debug, Clone, Copy)]
     pub(crate) struct Sequence(NonZeroI32);
 
-    /// Wraps `$body`, whose last instruction commits: an addition to the CPU's own part of memory.
-    /// `$place` turns the number of the CPU in `rax` into the offset of that part. Without such a
-    /// part, it jumps to `{far}`, before the sequence writes.
+    /// Wraps `$body`, whose last instruction commits: an addition to the cell of the CPU. `$place`
+    /// converts the number of the CPU in `rax` to the offset of this cell. If there is no such
+    /// cell, it jumps to `{far}`, before the sequence writes.
     ///
     /// The sequence from 71 to 72 reads the CPU and commits. If the thread loses the CPU in
     /// between, the kernel jumps to 74, right after the registered signature.
@@ -101,7 +101,7 @@ mod platform {
         };
     }
 
-    /// Defines the three kinds of additions, for one way to find the place of a CPU.
+    /// Defines the three kinds of additions, for one way to compute the offset of a CPU's cell.
     macro_rules! additions {
         (
             $place:tt, [$($shift:ident)?], ($($name:ident: $type:ty),+), ($($operand:tt)+);
@@ -270,7 +270,7 @@ mod platform {
             /// it is killed.
             ///
             /// # Safety
-            /// Same as for [`Sequence::add`], with two cells in each place.
+            /// Same as for [`Sequence::add`], with two adjacent cells for each CPU.
             add_pair;
         }
 
@@ -298,7 +298,7 @@ mod platform {
             /// Like [`Sequence::add_pair`], for the CPUs with a pair within `reach`.
             ///
             /// # Safety
-            /// Same as for [`Sequence::add_within`], with two cells in each place.
+            /// Same as for [`Sequence::add_within`], with two adjacent cells for each CPU.
             add_pair_within;
         }
     }

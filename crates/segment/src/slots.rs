@@ -50,7 +50,7 @@ pub(crate) struct Claim<'r> {
     word: &'r AtomicU64,
     generation: u32,
     relies: bool,
-    /// The place of the word, if it must be freed afterwards.
+    /// The offset of the word, if it must be freed afterwards.
     back: Option<(&'r Region, WordOffset)>,
     /// Not `Send`: it belongs to this thread.
     thread: PhantomData<*const ()>,
@@ -63,11 +63,11 @@ pub(crate) struct ClaimSetter<'r> {
     relies: bool,
 }
 
-/// The claim of a handle: the offset of its word. It must be returned.
+/// The claim of a handle: the offset of its word. You must return it to the free words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HandleClaim(pub(crate) WordOffset);
 
-/// A cache of the place of this thread's line in a segment.
+/// A cache of the address of this thread's line in a segment.
 struct CachedLine {
     /// The ID of the segment; 0 for none.
     id: Cell<u64>,
@@ -84,7 +84,7 @@ struct OwnedLine {
     line: WordOffset,
 }
 
-/// Most programs use fewer segments than this at a time.
+/// The number of cached lines of a thread. Most programs use fewer segments at a time.
 const SLOTS: usize = 4;
 
 thread_local! {
@@ -155,7 +155,7 @@ impl Region {
         claims::claim(self.word_at(claim.0), HANDLE | record.pack(), false);
     }
 
-    /// Returns a handle's claim that this process took.
+    /// Frees the claim of a handle of this process.
     pub(crate) fn give_back(&self, claim: HandleClaim) {
         self.slots.own().handles.push(self, claim.0);
     }
@@ -231,7 +231,7 @@ impl Segment {
         Blocks { memory: &*self.region, root, end }
     }
 
-    /// Returns the line of this thread; takes one if there is none.
+    /// Returns the line of this thread; reserves one if there is none.
     fn own_line(&self, own: &ProcessClaims, generation: u32) -> Option<WordOffset> {
         let slots = &self.region.slots;
         let line = OWNED.try_with(|owned| {
@@ -302,7 +302,7 @@ impl Segment {
         })
     }
 
-    /// Takes a block for this process.
+    /// Adds a block to this process: the block of an ended process, or a new one.
     fn take_block(&self, own: &ProcessClaims) -> Option<Block> {
         let (region, blocks) = (&*self.region, self.claim_blocks());
         let token = region.token().ok()?;

@@ -200,7 +200,7 @@ fn named_anew(directory: &Path, path: &Path, options: &OpenOptions) -> io::Resul
     }
 }
 
-/// The most names to skip because other processes left them.
+/// The maximum number of names to skip because other processes left them.
 const MAX_LEFT: u32 = 1000;
 
 #[cfg(target_os = "linux")]

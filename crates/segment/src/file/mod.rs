@@ -490,7 +490,7 @@ impl Deref for FileRef<'_> {
     }
 }
 
-/// The number of times that an opener of a shared file reads the header for a consistent snapshot.
+/// The number of attempts of an opener of a shared file to read a consistent header.
 const MAX_HEADER_READS: u32 = 100;
 
 /// The access mode of an open file.

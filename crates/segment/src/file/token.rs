@@ -147,6 +147,6 @@ fn own_generation() -> u64 {
     u64::from(fork::generation()) & (u64::MAX >> TOKEN_BITS)
 }
 
-/// The most tokens that a process draws for itself.
+/// The maximum number of tokens that a process draws until one is its own.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const MAX_DRAWN: u32 = 64;

@@ -19,8 +19,9 @@ mod platform {
 
     /// The number of forks from the process that first called `watch` to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// The number of forks of this process that began or ended, and the number still under way.
+    /// The number of forks of this process that began or ended.
     static FORKS: AtomicU32 = AtomicU32::new(0);
+    /// The number of forks that are still under way.
     static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 
     /// Returns a number that differs between a parent and its child, once [`watch`] was called or a
@@ -92,7 +93,8 @@ mod platform {
     #[derive(Debug)]
     pub(crate) struct ClosedInChildren(usize);
 
-    /// A descriptor plus one, or 0, with the ID of its file.
+    /// A slot of the table: a descriptor plus one, or 0 if the slot is free, and the ID of its
+    /// file.
     struct Place {
         descriptor: AtomicU64,
         device: AtomicU64,
@@ -102,7 +104,7 @@ mod platform {
     static CLOSED_IN_CHILDREN: [Place; 1024] = [const {
         Place { descriptor: AtomicU64::new(0), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
     }; 1024];
-    /// The descriptor of a place while it is filled.
+    /// The descriptor of a slot while the slot is being filled.
     const TAKEN: u64 = u64::MAX;
 
     /// Closes a descriptor in each child that is forked from now on, if it then still refers to the

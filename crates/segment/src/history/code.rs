@@ -18,7 +18,7 @@ pub(super) struct Coder {
     zeros: u64,
 }
 
-/// The most bytes of a cell's code.
+/// The maximum number of bytes of a cell's code.
 pub(super) const MAX_CODE: usize = 10;
 /// The first byte of a long run of zeros, whose length follows. A smaller byte encodes a short run.
 const MANY: u8 = 15;
@@ -30,7 +30,7 @@ impl Coder {
         self.zeros = 0;
     }
 
-    /// Writes a number that does not belong to a cell, such as a place in the list of series.
+    /// Writes a number that does not belong to a cell, such as an index in the list of series.
     pub(super) fn number(&mut self, n: u64) {
         self.flush();
         self.varint(n.into());

@@ -70,12 +70,12 @@ pub(super) struct SeriesList {
     changes: Vec<u64>,
 }
 
-/// The most cells of all series together.
+/// The maximum number of cells of all series together.
 pub(super) const MAX_ALL_CELLS: usize = 1 << 14;
 /// The words of a frame before the changes of the list.
 const HEAD: usize = 3;
 
-/// Returns the most words of a frame whose series are all new.
+/// Returns the maximum number of words of a frame whose series are all new.
 pub(super) fn most_words(series: usize, cells: usize) -> usize {
     HEAD + 2 * series + (series + MAX_CODE * cells).div_ceil(8) + 1
 }
@@ -83,9 +83,9 @@ pub(super) fn most_words(series: usize, cells: usize) -> usize {
 /// The differences between two lists.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The places in the old list of removed series.
+    /// The indexes of removed series in the old list.
     removed: Vec<usize>,
-    /// The places in the new list of added series.
+    /// The indexes of added series in the new list.
     added: Vec<usize>,
 }
 

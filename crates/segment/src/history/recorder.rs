@@ -56,10 +56,10 @@ impl Options {
         Self { bytes, series, interval, families, filter: |_| true, gives_way: false }
     }
 
-    /// Sets the most bytes that the recorder may use in the segment, from 16 KiB to 64 MiB. When
-    /// they are full, the oldest sixteenth is overwritten. How long your history reaches back
-    /// depends on the changes: for example, a counter that grows evenly takes one byte for each
-    /// tick, and a constant one almost none.
+    /// Sets the maximum number of bytes that the recorder may use in the segment, from 16 KiB to 64
+    /// MiB. When they are full, the oldest sixteenth is overwritten. How long your history reaches
+    /// back depends on the changes: for example, a counter that grows evenly takes one byte for
+    /// each tick, and a constant one almost none.
     ///
     /// If the segment already contains a recorder, this setting is ignored.
     pub fn bytes(mut self, bytes: u64) -> Self {
@@ -67,10 +67,11 @@ impl Options {
         self
     }
 
-    /// Sets the most series to record, from 1 to 16,384. The first series are taken, in the order
-    /// of the families and of the slots in each family. A series is dropped, too, if all series
-    /// together would hold more than 16,384 cells, or if one tick could take more than a sixteenth
-    /// of the bytes. You can read the number of dropped series with [`Recorder::dropped`].
+    /// Sets the maximum number of series to record, from 1 to 16,384. The first series are
+    /// recorded, in the order of the families and of the slots in each family. A series is dropped,
+    /// too, if all series together would hold more than 16,384 cells, or if one tick could take
+    /// more than a sixteenth of the bytes. You can read the number of dropped series with
+    /// [`Recorder::dropped`].
     pub fn series(mut self, series: usize) -> Self {
         self.series = series;
         self

@@ -81,12 +81,12 @@ pub(super) struct Geometry {
     words: u32,
 }
 
-/// The number of chunks of a new record. Starting a lap forgets a sixteenth of the recording.
+/// The number of chunks of a new record. Starting a lap overwrites a sixteenth of the recording.
 const CHUNKS: u32 = 16;
-/// The most words of all chunks. This bounds a reader's allocations, because it trusts a chunk's
-/// length.
+/// The maximum number of words of all chunks. This bounds a reader's allocations, because it trusts
+/// a chunk's length.
 const MAX_WORDS: u64 = (64 << 20) / 8;
-/// The words of a chunk are a multiple of a cache line.
+/// The size of a chunk is a multiple of this number of words, which is a cache line.
 const LINE: u32 = 8;
 
 impl Geometry {
@@ -392,7 +392,7 @@ mod tests {
     #[derive(Default)]
     struct LoggedMemory(RefCell<(Vec<u64>, Log)>);
 
-    /// The place and the value of each store.
+    /// The index and the value of each store.
     type Log = Vec<(usize, u64)>;
 
     impl Load for LoggedMemory {

@@ -22,7 +22,7 @@ pub struct FamilySeen {
     pub at: u64,
     /// Unix time in nanoseconds when it was registered.
     pub created: u64,
-    /// Whether the place of each series is computed from its labels, without an index.
+    /// Whether the storage of each series is computed from its labels, without an index.
     pub is_dense: bool,
     /// The number of lanes: copies of the cells, so that CPUs and threads can count without
     /// sharing.
@@ -171,8 +171,7 @@ impl FamilySeen {
         self.first * 8
     }
 
-    /// Returns the bytes of the family, without exemplars and other parts that its series keep
-    /// elsewhere.
+    /// Returns the bytes of the family, without side allocations of its series, such as exemplars.
     pub fn bytes(&self) -> u64 {
         let Self { head_bytes, series_bytes, index_bytes, free_bytes, .. } = self;
         let all = [*head_bytes, *series_bytes, *index_bytes, *free_bytes];
@@ -295,8 +294,8 @@ impl FamilySeen {
             let number = u64::from(slot);
             if number % per_slab == 0 && self.schema.additive {
                 let used = per_slab.min(u64::from(slots) - number) * cells;
-                // Read the bases first, then the place of the lanes, and then the lanes. This order
-                // keeps a sum from falling below its base. See `series/lanes.rs`.
+                // Read the bases first, then the layout of the lanes, and then the lanes. This
+                // order keeps a sum from falling below its base. See `series/lanes.rs`.
                 slab_bases.clear();
                 slab_bases.extend((0..used).map(|at| source.at(bases + number * cells + at)));
                 let stated = source.at(slab_words + number / per_slab);
@@ -478,8 +477,8 @@ struct EarnedWords {
 }
 
 impl EarnedWords {
-    /// Returns the lanes of a slab that uses `used` words of each. Returns no lanes if the place is
-    /// unsound, because processes ignore it too.
+    /// Returns the lanes of a slab that uses `used` words of each. Returns no lanes if the layout
+    /// is invalid, because processes ignore it too.
     fn from_layout(layout: Layout, used: u64) -> Self {
         if !layout.is_sound() {
             return Self::default();

@@ -4,8 +4,6 @@
 //!
 //! [`Inspection::of_file`] reads the header, the records and the descriptions of all families.
 //! [`Inspection::series`] then reads the series of one family, and [`Inspection::history`] the
-//! [`Inspection::of_file`] reads the header, the records and the descriptions of all families.
-//! [`Inspection::series`] then reads the series of one family, and [`Inspection::history`] the
 //! ticks of the flight recorder. Every offset is compared with the length of the file, and every
 //! loop is bounded. A contradiction with the layout ends up in [`Report::damage`], with the byte
 //! where trust ends.
@@ -56,7 +54,7 @@ impl std::fmt::Debug for Inspection {
 /// The contents of a file.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// The bytes of the file.
+    /// The length of the file in bytes.
     pub length: u64,
     /// The header; `None` if the file is too short.
     pub header: Option<HeaderSeen>,
@@ -74,7 +72,7 @@ pub struct Report {
     pub damage: Vec<Damage>,
 }
 
-/// A contradiction in a file.
+/// A contradiction with the layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The byte of the contradiction.
@@ -96,7 +94,7 @@ pub fn bytes_in_use(file: &File) -> Option<u64> {
     (filled == head.len() && head.starts_with(&MAGIC)).then(|| head[..].word(at::CURSOR))
 }
 
-/// The most contradictions that a report lists.
+/// The maximum number of contradictions that a report lists.
 const MAX_DAMAGE: usize = 1000;
 
 impl Report {

@@ -13,8 +13,9 @@ use super::copied::SegmentCopy;
 use crate::layout::Words;
 use crate::offset::ByteOffset;
 
-/// The bytes of a chunk, and the most chunks in memory.
+/// The number of bytes of a chunk.
 pub(super) const CHUNK: u64 = 1 << 16;
+/// The maximum number of chunks in memory.
 const CHUNKS: u64 = 256;
 
 /// Bytes that can be read at any offset.
@@ -121,7 +122,7 @@ impl Source {
         self.budget.set(self.length / 2 + 4096);
     }
 
-    /// Takes words from the budget. Returns false if it does not contain that many.
+    /// Subtracts words from the budget. Returns false if it is too small.
     pub(super) fn spend(&self, words: u64) -> bool {
         let left = self.budget.get().checked_sub(words);
         self.budget.set(left.unwrap_or(0));

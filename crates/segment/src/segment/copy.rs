@@ -33,7 +33,7 @@ use crate::sync::{Arc, Ordering, fence};
 
 /// The number of attempts at a consistent copy of a file in use.
 const TRIES: usize = 4;
-/// The bytes that are read at a time.
+/// The number of bytes to read at a time.
 const BLOCK: usize = 1 << 16;
 const HEADER: usize = HEADER_BYTES as usize;
 /// Room for words that other processes add in the meantime, and for the reader's claims.

@@ -1,7 +1,8 @@
-//! The segment: the operations on an open one. `open.rs` opens and creates files, and `disk.rs`
-//! writes them to the disk. `record.rs` contains the records: you reserve one, fill it, and publish
-//! it with one store. `contents.rs` is the interface to the code that knows the meaning of the
-//! records.
+//! The operations on an open segment: allocating and growing, locking, and creating records.
+//!
+//! `open.rs` opens and creates files, and `disk.rs` writes them to the disk. `record.rs` contains
+//! the records: you reserve one, fill it, and publish it with one store. `contents.rs` is the
+//! interface to the code that knows the meaning of the records.
 
 #![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
 
@@ -179,7 +180,8 @@ impl Segment {
         Self { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs }
     }
 
-    /// Marks this process as present. If the file is to be shared, others can open it from now on.
+    /// Registers this process as a user of the file. If the file is shared, others can open it from
+    /// now on.
     #[cfg(unix)]
     fn be_present(&self, deadline: LockDeadline) -> Result<(), Error> {
         self.region.file().map_or(Ok(()), |file| file.be_present(self.shared.access, deadline))
@@ -203,13 +205,13 @@ impl Segment {
         file::set_aside(path, &locked.file, names)
     }
 
-    /// Returns the bytes of private memory that records with these numbers of cells need.
+    /// Returns the number of bytes of private memory for records with these numbers of cells.
     #[doc(hidden)]
     pub fn bytes_for(records: &[usize]) -> u64 {
         records.iter().fold(HEADER_BYTES, |sum, &cells| sum.saturating_add(record_bytes(cells)))
     }
 
-    /// Returns the bytes of a record of `cells` cells.
+    /// Returns the size in bytes of a record of `cells` cells.
     #[doc(hidden)]
     pub fn record_bytes(cells: usize) -> u64 {
         record_bytes(cells)
@@ -275,7 +277,7 @@ impl Segment {
         self
     }
 
-    /// The clock of a test, if there is one.
+    /// Returns the test's clock, if there is one.
     pub(crate) fn clock(&self) -> Option<&TestClock> {
         self.shared.state.clock.as_ref()
     }
@@ -319,7 +321,8 @@ impl Segment {
         self.shared.state.unmended.load(Ordering::Acquire)
     }
 
-    /// Mends the families before their first use.
+    /// Repairs the families before their first use, because the last process may have died in the
+    /// middle of a change.
     fn mend(&self) -> Result<(), Error> {
         if self.torn {
             // The file may contain tokens that were drawn after the token count that survived. No
@@ -584,8 +587,8 @@ impl Segment {
         removed.map(|()| true).map_err(|error| Error::new(Some(path), ErrorKind::Io(error)))
     }
 
-    /// Takes `words` zeroed words that no record describes, and returns their offset in words. This
-    /// waits at most `wait` for another thread that grows the segment.
+    /// Allocates `words` zeroed words that no record describes, and returns their offset in words.
+    /// Waits at most `wait` for another thread that grows the segment.
     ///
     /// # Errors
     /// Returns the errors of [`Segment::reserve`]. Also fails if the offset does not fit into 32
@@ -603,7 +606,7 @@ impl Segment {
             return Err(full(length));
         }
         let offset = self.allocate(length, wait)?;
-        // Other threads can take words in the meantime. If this range ends beyond the reach of word
+        // Other threads can allocate in the meantime. If this range ends beyond the reach of word
         // offsets, its bytes are lost.
         if offset::words(offset + length) > u64::from(u32::MAX) {
             return Err(full(length));
@@ -612,7 +615,7 @@ impl Segment {
         u32::try_from(offset::words(offset)).map(WordOffset::new).map_err(|_| full(length))
     }
 
-    /// Grows the segment if `words` are not at hand. This does not wait, and it ignores errors.
+    /// Grows the segment if it lacks room for `words` more words. Never waits, and ignores errors.
     pub(crate) fn make_room(&self, words: u64) {
         let end = self.used().saturating_add(offset::bytes(words)).saturating_add(LINE_BYTES);
         if end <= self.limit() {
@@ -620,8 +623,8 @@ impl Segment {
         }
     }
 
-    /// Takes words like [`Segment::take`], if the segment need not grow. A signal handler may call
-    /// this, because it only touches memory.
+    /// Allocates like [`Segment::take`], but only if the segment need not grow. A signal handler
+    /// can call this, because it only touches memory.
     pub(crate) fn take_at_hand(&self, words: u64) -> Option<WordOffset> {
         let length = words.checked_mul(CELL_BYTES)?.checked_next_multiple_of(LINE_BYTES)?;
         let (cursor, size) = (self.region.cell(at::CURSOR), self.region.cell(at::SIZE));
@@ -645,8 +648,8 @@ impl Segment {
         u32::try_from(offset::words(offset)).map(WordOffset::new).ok()
     }
 
-    /// Zeroes bytes that were just taken if they may be nonzero: after a power loss, the cursor may
-    /// point before bytes that were in use.
+    /// Zeroes newly allocated bytes that may be nonzero: after a power loss, the cursor may point
+    /// before bytes that were in use.
     fn clear(&self, offset: u64, length: u64) {
         let end = (offset + length).min(self.dirty);
         for at in (offset..end).step_by(CELL_BYTES as usize) {
@@ -654,7 +657,7 @@ impl Segment {
         }
     }
 
-    /// Takes `length` bytes, a multiple of a cache line, at the cursor. This waits at most `wait`
+    /// Allocates `length` bytes, a multiple of a cache line, at the cursor. Waits at most `wait`
     /// for another thread that grows the segment.
     fn allocate(&self, length: u64, wait: Duration) -> Result<u64, Error> {
         let cursor = self.region.cell(at::CURSOR);
@@ -670,7 +673,7 @@ impl Segment {
                     Error::new(self.path(), kind)
                 })?;
             self.grow_to(end, wait)?;
-            // Acquire: returned bytes were zeroed before the cursor was set back.
+            // Acquire: freed bytes were zeroed before the cursor was set back.
             match cursor.compare_exchange_weak(offset, end, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(offset),
                 Err(found) => offset = found,
@@ -767,11 +770,12 @@ impl<'s> RegistrationGuard<'s> {
 
 /// A bound on the number of processes that start between two writes of a page by the system.
 const MAX_LOST_TOKENS: u64 = 1 << 20;
-/// The least and the most bytes that a file grows by in one step.
+/// The smallest step, in bytes, by which a file grows.
 const MIN_GROWTH: u64 = 64 << 10;
+/// The largest step, in bytes, by which a file grows.
 const MAX_GROWTH: u64 = 4 << 20;
 
-/// Returns the bytes that a file of this size grows by in one step.
+/// Returns the step, in bytes, by which a file of this size grows.
 fn growth(size: u64) -> u64 {
     (size / 2).clamp(MIN_GROWTH, MAX_GROWTH)
 }

@@ -41,8 +41,8 @@ impl Draft {
         list::push_before(root, newest, self.record.found.offset).then(|| self.record.clone())
     }
 
-    /// Returns the reserved bytes to the segment. If others were taken after them, they are lost.
-    /// No thread may use the cells any more.
+    /// Returns the reserved bytes to the segment. If other bytes were allocated after them, the
+    /// bytes are lost. No thread may use the cells any more.
     pub(crate) fn give_back(self) {
         let region = &self.segment.region;
         let RecordHeader { offset, length, .. } = self.record.found;
@@ -53,7 +53,7 @@ impl Draft {
                 cell.store(0, Ordering::Relaxed);
             }
         }
-        // Release: the next thread that takes the bytes finds zeros.
+        // Release: the next thread that allocates the bytes finds zeros.
         let cursor = region.cell(at::CURSOR);
         let _ = cursor.compare_exchange(end, offset, Ordering::Release, Ordering::Relaxed);
     }

@@ -2,8 +2,8 @@
 //! the series that ended processes left.
 //!
 //! A cached series does not bind its series, which can be removed and created again at any time.
-//! The handle stores the place where the series was found, and checks that the series is still
-//! there.
+//! The handle stores the record where the series was found, and checks that the series still owns
+//! this record.
 
 use super::cells::SeriesCells;
 use super::family::{ClaimOrLock, ClaimedCells, Family, Series};
@@ -16,7 +16,8 @@ use crate::lock::{self, Guard};
 use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The place where a series was last found. You must always use it with the same family, and with
+/// A cache of the record where a series was last found. You must always use it with the same
+/// family, and with
 /// the same labels until you call [`CachedSeries::forget`].
 ///
 /// Unlike a [`SeriesHandle`](super::SeriesHandle), it does not keep the record of a removed series:
@@ -41,7 +42,7 @@ impl std::fmt::Debug for FoldGuard<'_> {
 
 impl Family {
     /// Changes the cells of the series with these labels, like [`Family::update_shown`], but first
-    /// checks the place that `cached` stores. In a child of a fork, this calls `labels` again.
+    /// checks the record that `cached` stores. In a child of a fork, this calls `labels` again.
     #[inline]
     pub fn follow(
         &self,
@@ -117,7 +118,7 @@ impl Family {
         })
     }
 
-    /// Keeps label values, so you can write them again.
+    /// Packs label values once, so you can write them again with [`KeyWriter::kept`].
     pub fn values(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Values {
         let mut texts = Texts::new(self.inner.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
@@ -141,7 +142,7 @@ impl Family {
 }
 
 impl CachedSeries {
-    /// Forgets the place of the series. From now on, you can use this value with other labels.
+    /// Clears the cache. From now on, you can use this value with other labels.
     pub fn forget(&self) {
         self.process.store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The place of one series' cells: a single copy, or one for each CPU.
+//! The cells of one series: a single copy, or one copy for each CPU.
 //!
 //! If many threads update a series at once, its cells are in *lanes*. There is one lane for each
 //! CPU, where threads add by restartable sequences, followed by shared lanes for all other threads.
@@ -18,11 +18,11 @@ use crate::rseq::Sequence;
 use crate::stripes::thread_number;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The words from one lane to the next, in the first lanes of a family.
+/// The distance between two of a family's first lanes, in words.
 pub(crate) const LANE_WORDS: usize = 512;
-/// The bytes from one of these lanes to the next, as a power of two.
+/// The same distance in bytes, as a power of two.
 const LANE_SHIFT: u32 = (LANE_WORDS * 8).ilog2();
-/// The most words, over all lanes, of a family that begins with lanes: 1 MiB.
+/// The maximum size, over all lanes, of a family that begins with lanes, in words: 1 MiB.
 pub(crate) const MAX_LANE_WORDS: u64 = 1 << 17;
 
 /// The lanes of a series.
@@ -34,7 +34,7 @@ pub(crate) struct Lanes {
     set: Option<NonNull<LaneSet>>,
 }
 
-/// The CPUs whose first lanes sequences add to.
+/// The restartable sequence for the first lanes of a family, and the CPUs that own such a lane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Home {
     pub(crate) sequence: Sequence,
@@ -121,7 +121,7 @@ impl<'a> SeriesCells<'a> {
     ///
     /// # Safety
     /// For 'a, there must be `cells` atomics from `first` on in each of the lanes from the start,
-    /// which are `LANE_WORDS` apart; and `cells` atomics from `base` on, if it is given. If a slab
+    /// which are `LANE_WORDS` apart; and `cells` atomics from `base` on, if it is set. If a slab
     /// may earn lanes, the cells must lie within the words that it uses.
     pub(crate) unsafe fn new(
         first: NonNull<AtomicU64>,
@@ -174,7 +174,7 @@ impl<'a> SeriesCells<'a> {
         self.len() == 0
     }
 
-    /// Returns the number of cells of the series.
+    /// Returns the number of cells of the series, like [`SeriesCells::len`].
     pub(crate) fn count(&self) -> NonZeroU32 {
         self.cells
     }
@@ -328,8 +328,8 @@ impl<'a> SeriesCells<'a> {
         sums.reduce(|sum, value| sum + value).unwrap_or(0.0)
     }
 
-    /// Returns the single cell that stands for all lanes. Use this for values that you set, such as
-    /// gauges, and not for sums.
+    /// Returns the cell in the first shared lane. Use this for values that you set, such as gauges,
+    /// and not for sums.
     ///
     /// # Panics
     /// If there is no such cell.

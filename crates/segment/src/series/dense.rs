@@ -116,7 +116,7 @@ impl Dense {
         slots.div_ceil(64) + slots * u64::from(cells) + slots + u64::from(slabs)
     }
 
-    /// Takes the lanes of a new family.
+    /// Allocates the lanes of a new family.
     pub(crate) fn allocate(
         segment: &Segment,
         schema: &Schema,

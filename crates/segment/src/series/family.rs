@@ -1,4 +1,5 @@
-//! A family: its description, and all operations on its series.
+//! A family: all series of one metric, for example `http_requests_total` for each method and
+//! status.
 //!
 //! You open or create a family with [`Segment::family`]. An update first looks up the series
 //! without a lock. If it does not find the series, `update_slowly` creates it or counts in the
@@ -35,7 +36,7 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 /// The kind of a family's record.
 pub(crate) const FAMILY: Kind = Kind::new(*b"FMLY", 5);
 
-/// Indexes into a family's head.
+/// The indexes of the words in a family's head, which is the start of its record.
 pub(crate) mod at {
     pub(crate) const SCHEMA_BYTES: usize = 0;
     pub(crate) const DENSE: usize = 1;
@@ -49,7 +50,7 @@ pub(crate) mod at {
     pub(crate) const END: usize = 16;
 }
 
-/// A handle to a family. Clones share it.
+/// A handle to a family. Clones refer to the same family.
 #[derive(Clone)]
 pub struct Family {
     pub(super) inner: Arc<Inner>,
@@ -121,8 +122,8 @@ impl<'f> std::ops::Deref for ClaimedCells<'f> {
 }
 
 impl Segment {
-    /// Opens the family of that name, or creates it. A family that stands [apart](Identity::Apart)
-    /// is always created.
+    /// Opens the family with the name in `schema`, or creates it. A family with [`Identity::Apart`]
+    /// is always created, because lookups never find one.
     ///
     /// # Errors
     /// If the description is invalid or contradicts the existing family, or if the segment is full.
@@ -132,8 +133,8 @@ impl Segment {
         Family::open_or_make(self, Cow::Borrowed(schema), None)
     }
 
-    /// Like [`Segment::family`], but takes the description. Use this if you do not need the
-    /// description afterwards, because a new family then keeps it instead of a copy.
+    /// Like [`Segment::family`], but consumes the description. Use this if you do not need the
+    /// description afterwards, because a new family then stores it without a copy.
     ///
     /// # Errors
     /// Returns the errors of [`Segment::family`].
@@ -217,7 +218,7 @@ impl<'s> FamilyRequest<'s> {
         Ok(Self { schema, groups, variant, clock })
     }
 
-    /// Returns the name for lookups; `None` if the family must stand apart.
+    /// Returns the name for lookups; `None` for [`Identity::Apart`].
     pub(super) fn name(&self) -> Option<&str> {
         match self.schema.identity {
             Identity::Name => Some(&self.schema.name),
@@ -349,14 +350,15 @@ impl Family {
         self.inner.groups
     }
 
-    /// Returns whether the place of each series is computed from its labels. All series then always
-    /// exist, and removing one resets it.
+    /// Returns whether the storage of each series is computed from its labels, without an index.
+    /// All series then always exist, and removing one only resets it.
     pub fn is_dense(&self) -> bool {
         matches!(self.inner.layout, Series::Dense(_))
     }
 
-    /// Gives each CPU separate cells now. Without this call, a family on a machine with many CPUs
-    /// gets them when threads collide in its cells, or add often. For tests and benchmarks.
+    /// Gives each CPU a separate copy of the cells now. Without this call, a family on a machine
+    /// with many CPUs gets the copies once threads contend for its cells, or add often. For tests
+    /// and benchmarks.
     #[doc(hidden)]
     pub fn stripe(&self) {
         if let Series::Dense(dense) = &self.inner.layout {
@@ -482,8 +484,8 @@ impl Family {
         self.update_unfound(keyed, group, &mut texts, act);
     }
 
-    /// Changes the cells of a series that was not found at once. Takes all arguments by value,
-    /// because they then stay in registers until this call.
+    /// Updates a series that was not found at once. All arguments are passed by value, because they
+    /// then stay in registers until this call.
     #[cold]
     #[inline(never)]
     fn update_unfound(
@@ -696,7 +698,7 @@ impl Family {
         let _ = self.inner.sides.set(sides);
     }
 
-    /// Finds the series of a key, or creates it, and claims it with `hold`. Returns `None` if the
+    /// Finds or creates the series of a key, and claims it with `hold`. Returns `None` if the
     /// update counts in the overflow series.
     pub(super) fn find_or_make(
         &self,
@@ -817,13 +819,13 @@ fn families_since(segment: &Segment, last: u64) -> Result<(Vec<Family>, u64), Er
     Ok((families, newest.unwrap_or(0)))
 }
 
-/// Returns whether the place of each series is computed from its labels.
+/// Returns whether the storage of each series is computed from its labels.
 pub(crate) fn is_dense(schema: &Schema, groups: u32) -> bool {
     let words = (u64::from(groups) + 1) * u64::from(schema.cells);
     words <= MAX_DENSE_WORDS && schema.labels.iter().all(|label| label.values.is_some())
 }
 
-/// The most words, in one lane, of a dense family.
+/// The maximum size of a dense family, in words of one lane.
 const MAX_DENSE_WORDS: u64 = 1 << 16;
 
 /// Returns the current time of the family's test clock, if there is one, or of the segment.
@@ -861,8 +863,8 @@ fn schema_bytes(head: &Cells, is_dense: bool) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns the name for lookups of a record's family; the whole name if the record is readable.
-/// Returns `None` if the record is not a family's.
+/// Returns the lookup name of the family in a record. If its description is unreadable, this is the
+/// name in the record's header, which may be truncated. Returns `None` for other records.
 pub(crate) fn name_in(record: &Record) -> Option<String> {
     if record.kind().tag() != FAMILY.tag() {
         return None;

@@ -32,7 +32,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub(super) struct FreedFamilies {
     /// The offsets of their records, by shape and by length.
     by_shape: BTreeMap<(Vec<u8>, u64), Vec<u64>>,
-    /// The records before and after each record on the list; 0 at its ends.
+    /// The neighbours of each record on the list, before and after it; 0 at the ends.
     beside: HashMap<u64, [u64; 2]>,
 }
 
@@ -133,7 +133,7 @@ impl Segment {
     }
 }
 
-/// The most walks of the list, because other threads may publish records in the meantime.
+/// The maximum number of walks, because other threads may publish records in the meantime.
 const UNLINK_ATTEMPTS: usize = 16;
 
 impl Family {
@@ -189,7 +189,7 @@ impl FreedFamilies {
         freed
     }
 
-    /// Takes a record of at least `length` bytes from the list, the shortest of this shape.
+    /// Removes a record of at least `length` bytes from the list, the shortest of this shape.
     fn take(&mut self, segment: &Segment, shape: Vec<u8>, length: u64) -> Option<u64> {
         let longest = (shape.clone(), u64::MAX);
         let mut fitting = self.by_shape.range_mut((shape, length)..=longest);
@@ -213,8 +213,8 @@ impl FreedFamilies {
     }
 }
 
-/// Takes the record of a freed family for a new one, whose head and description are `words` words
-/// long. Returns `None` if none fits, or if the disk may not have the unlinkings yet. The caller
+/// Reuses the record of a freed family for a new one, whose head and description are `words` words
+/// long. Returns `None` if none fits, or if the unlinkings may not be on the disk yet. The caller
 /// must hold the registration lock.
 pub(super) fn reuse(segment: &Segment, schema: &Schema, name: &str, words: usize) -> Option<Draft> {
     if segment.freed_word().load(Ordering::Relaxed) == 0 || !segment.is_alone() {

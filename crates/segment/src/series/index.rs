@@ -11,8 +11,8 @@
 //! the lock, and a thread that finds an entry compares the key. This is why a table needs no claim,
 //! but a record does, see `claims.rs`.
 //!
-//! The slot of an entry is given by the top bits of its hash, because entries then move to the new
-//! table in order, and touch its pages one after the other.
+//! The top bits of an entry's hash determine its slot, because entries then move to the new table
+//! in order, and touch its pages one after the other.
 
 use crate::claims::Memory;
 use crate::offset::WordOffset;
@@ -70,9 +70,9 @@ pub(crate) struct Index<'m, M> {
     pub(crate) entries: &'m AtomicU64,
 }
 
-/// The logarithm of the smallest table's slots.
+/// The binary logarithm of the number of slots of the smallest table.
 pub(crate) const MIN_BITS: u32 = 4;
-/// The logarithm of the largest table's slots.
+/// The same for the largest table.
 pub(crate) const MAX_BITS: u32 = 30;
 
 const EMPTY: u64 = 0;

@@ -4,7 +4,7 @@
 //! are concatenated, each preceded by its length: one byte if it is less than 255, otherwise the
 //! byte 255 and four little-endian bytes. Zeros fill the last word. This encoding is unique: two
 //! different label sets never share a key. For example, ("a", "bc") and ("ab", "c") differ in their
-//! lengths. A key lies on the stack, and only long keys allocate memory.
+//! lengths. A key is built on the stack, and only long keys allocate memory.
 //!
 //! The [hash](Secrets) covers the values, not the packed words: each value is hashed by the loads
 //! that pack it. Reading words that were just stored in parts would stall until the stores are
@@ -18,8 +18,8 @@ use super::strings::{StringSet, middle};
 
 /// Collects the label values of a series, in the order of the family's labels.
 ///
-/// The writer only refers to the values of dynamic labels. This way, the functions that change them
-/// get no reference to the writer, and the writer stays in registers.
+/// The writer only borrows the values of dynamic labels, because the functions that pack them then
+/// need no reference to the writer, and the writer stays in registers.
 pub struct KeyWriter<'a> {
     /// The fixed values of each label; `None` for a dynamic label.
     sets: &'a [Option<StringSet>],
@@ -58,7 +58,7 @@ pub(crate) struct Texts {
     stack: [MaybeUninit<u8>; ROOM + WORD],
 }
 
-/// Label values that you write once, and can write again with [`KeyWriter::kept`].
+/// Label values that you write once, and can reuse with [`KeyWriter::kept`] for many series.
 #[derive(Debug, Clone)]
 pub struct Values {
     position: usize,
@@ -90,9 +90,9 @@ pub(crate) struct Key<'k> {
 }
 
 const WORD: usize = 8;
-/// The most bytes of values on the stack. Zeros that fill the last word can follow.
+/// The capacity for values on the stack, in bytes. Zeros that fill the last word can follow.
 const ROOM: usize = 248;
-/// The longest value that is packed without a loop.
+/// The maximum length of a value that is packed without a loop.
 const SHORT: usize = 32;
 
 impl<'a> KeyWriter<'a> {
@@ -107,7 +107,7 @@ impl<'a> KeyWriter<'a> {
         Self { texts: Some(texts), ..Self::of_group(sets) }
     }
 
-    /// Returns the index of the single value that `write` writes, either given as an index or found
+    /// Returns the index of the single value that `write` writes, either as an index or as a string
     /// in `set`, the values of one label. Returns `None` if the value is not in the set.
     pub fn index_of(
         set: &'a [Option<StringSet>; 1],
@@ -139,8 +139,8 @@ impl<'a> KeyWriter<'a> {
         }
     }
 
-    /// Passes a writer that continues here to `write`, which returns the writer: a layer above can
-    /// wrap it in a type of its own.
+    /// Lends the writer to `write`, which must return it. A layer above can wrap it in its own type
+    /// in the meantime.
     #[inline(always)]
     pub fn lend(&mut self, write: impl FnOnce(KeyWriter<'_>) -> KeyWriter<'_>) {
         let KeyWriter { position, group, unknown, .. } = write(KeyWriter {
@@ -189,7 +189,8 @@ impl<'a> KeyWriter<'a> {
         }
     }
 
-    /// Writes kept values. You must call this before you write anything else.
+    /// Writes saved values without packing and hashing them again. You must call this before you
+    /// write anything else.
     pub fn kept(&mut self, values: &Values) {
         debug_assert_eq!(self.position, 0);
         (self.position, self.group, self.unknown) = (values.position, values.group, values.unknown);
@@ -198,7 +199,7 @@ impl<'a> KeyWriter<'a> {
         (texts.count, texts.hash) = (values.texts, values.hash);
     }
 
-    /// Keeps the values that were written so far.
+    /// Saves the values that were written so far, for [`KeyWriter::kept`].
     pub(crate) fn keep(self) -> Values {
         let Self { position, group, unknown, texts, .. } = self;
         let (texts, hash, bytes) = texts
@@ -212,7 +213,8 @@ impl<'a> KeyWriter<'a> {
         (!self.unknown).then_some(self.group)
     }
 
-    /// Packs the key.
+    /// Packs the key. Returns `None` if a value was unknown, if the family has only fixed labels,
+    /// or if the number of dynamic values is not `texts`.
     #[inline]
     pub(crate) fn finish(self, secrets: &Secrets, texts: usize) -> Option<Key<'a>> {
         let group = self.group()?;
@@ -386,8 +388,8 @@ impl Secrets {
         self.of_key(hash, group)
     }
 
-    /// Like [`Secrets::hash`], but reads each word only once for all facts on the values of a key
-    /// that may be damaged. Returns `None` if there are fewer values.
+    /// Checks and hashes a key that may be damaged, and reads each word only once. Returns `None`
+    /// if there are fewer than `texts` values.
     #[inline]
     pub(crate) fn look(&self, group: u32, texts: usize, bytes: &[u8]) -> Option<KeySummary> {
         let (mut hash, mut rest, mut seen) = (self.seed, bytes, ByteClasses::default());
@@ -422,10 +424,11 @@ pub(crate) struct KeySummary {
     pub(crate) has_escape: bool,
 }
 
-/// Flags on the words of values, in the top bits of bytes.
+/// Finds non-ASCII bytes and bytes that need an escape, eight bytes at a time. Each result is in
+/// the top bit of a byte.
 #[derive(Default)]
 struct ByteClasses {
-    /// All words, combined by OR.
+    /// The OR of all words.
     all: u64,
     /// The top bit of at least one byte is set if a byte needed an escape.
     escapes: u64,
@@ -499,7 +502,6 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Returns the two words of a piece.
 fn halves(piece: &[u8; 2 * WORD]) -> [u64; 2] {
     // The truncation is intended: this returns the first word and the second.
     let both = u128::from_le_bytes(*piece);

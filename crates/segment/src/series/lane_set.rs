@@ -1,4 +1,5 @@
-//! The lanes of a slab in one process, and the decision when the slab earns more.
+//! The lanes of a slab in one process, and the decision when the slab earns more. `cells.rs`
+//! explains lanes.
 //!
 //! Lanes for many CPUs take memory, and each scrape reads them. A slab therefore gets them only if
 //! threads collide in its cells, or if they add so often that faster additions are worth the
@@ -23,8 +24,9 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 pub(crate) struct LaneSet {
     /// The lanes of CPUs among the first ones, if sequences of this machine add to these lanes.
     home: Option<Home>,
-    /// The numbers of the slab's first lanes: of CPUs, and in total. At least one lane is shared.
+    /// The number of the slab's first lanes that belong to CPUs.
     cpus: u16,
+    /// The number of all first lanes of the slab. At least one of them is shared.
     count: u16,
     /// The state for earning lanes; `None` for side allocations, which earn none.
     demand: Option<Demand>,
@@ -46,7 +48,7 @@ pub(crate) struct Sides {
 struct Demand {
     adding: EarnedSequence,
     lanes: EarnedLanes,
-    /// The word that states the place of the lanes.
+    /// The word with the layout of the earned lanes; 0 if there are none.
     word: NonNull<AtomicU64>,
     segment: Segment,
     noted: LaneNotes,
@@ -73,7 +75,7 @@ struct LaneNotes {
     collided: AtomicU64,
     /// The last time when a cell reached a round number, in milliseconds since boot.
     rounded: AtomicU64,
-    /// Whether a thread takes memory for lanes, or tried to: a [`state`].
+    /// Whether a thread is allocating lanes, or tried to: a [`state`].
     taking: AtomicU64,
 }
 
@@ -82,13 +84,16 @@ unsafe impl Send for Demand {}
 // SAFETY: as above.
 unsafe impl Sync for Demand {}
 
-/// Sixteen collisions within a second. This happens, for example, if many threads add to a cell
-/// about 20,000 times a second.
+/// The number of collisions within [`COLLISION_TIME`] that earns lanes. For example, many threads
+/// collide this often if they add to a cell about 20,000 times a second.
 const COLLISIONS: u64 = 16;
+/// The time for these collisions, in milliseconds.
 const COLLISION_TIME: u64 = 1000;
-/// 4,096 additions of 1 within 40 milliseconds. Faster additions then save about a 3,000th of a
-/// CPU.
+/// A number is round if its lowest bits, at least this many, are zeros. Additions of 1 reach one
+/// every 4,096 times.
 const ROUND_BITS: u32 = 12;
+/// The time between two round numbers that earns lanes, in milliseconds. At this rate, faster
+/// additions save about a 3,000th of a CPU.
 const ROUND_TIME: u64 = 40;
 
 impl LaneSet {
@@ -105,7 +110,7 @@ impl LaneSet {
     /// the first `cpus` of them belong to CPUs. Returns `None` if no lane is shared.
     ///
     /// For each slab, `slabs` returns the word where the first lane begins, the number of words
-    /// that the slab uses in a lane, and the word that states the place of its earned lanes.
+    /// that the slab uses in a lane, and the word with the layout of its earned lanes.
     ///
     /// # Safety
     /// The words must be in the segment.
@@ -293,7 +298,7 @@ impl LaneSet {
         if !demand.may_take(words) || taking.swap(is_taking, Ordering::Relaxed) == is_taking {
             return;
         }
-        // The taken words begin on a line of 8 words.
+        // The allocated words begin on a line of 8 words.
         if let Some(taken) = take(&demand.segment, words) {
             let first = WordOffset::new(taken.get().next_multiple_of(APART));
             // The cast is safe, because together they are at most a little more than 1,024.
@@ -307,10 +312,10 @@ impl LaneSet {
     }
 }
 
-/// Returns whether the lanes of a family serve this machine as well as earned ones would. In a file
-/// from a machine with fewer CPUs, for example, they don't. The arguments are the lanes of CPUs and
-/// all lanes of the family; then the lanes for CPUs and the shared lanes that this machine would
-/// use.
+/// Returns whether the first lanes of a family serve this machine as well as earned ones would. For
+/// example, they don't in a file from a machine with fewer CPUs. The family has `count` lanes, of
+/// which `cpus` belong to CPUs; this machine would use `cpus_here` lanes for CPUs and `shared_here`
+/// shared ones.
 fn is_at_home((cpus, count): (u16, u16), (cpus_here, shared_here): (usize, usize)) -> bool {
     let shared = usize::from(count.saturating_sub(cpus));
     let has_all = usize::from(cpus) >= cpus_here && shared >= shared_here;
@@ -334,9 +339,9 @@ fn state(state: u64) -> u64 {
     u64::from(fork::generation()) << 32 | state
 }
 
-/// A thread is taking memory, or did so.
+/// A thread is allocating lanes, or did so.
 const TAKING: u64 = 1;
-/// Lanes are wanted, but there was no room.
+/// Lanes are wanted, but the segment was full.
 const WANTED: u64 = 2;
 
 impl Demand {
@@ -346,14 +351,14 @@ impl Demand {
         Self { adding, lanes, word, segment: segment.clone(), noted: LaneNotes::default() }
     }
 
-    /// Returns the words for this many lanes of CPUs and shared lanes.
+    /// Returns the number of words for this many lanes of CPUs and shared lanes.
     fn words_for(&self, (cpus, shared): (usize, usize)) -> u64 {
         (cpus + shared) as u64 * u64::from(self.lanes.words()) + u64::from(APART)
     }
 
-    /// Returns whether lanes of that many words may be taken. The second half of a segment is
-    /// reserved for new series, because they have no other place. Threads that ask at once may take
-    /// a little from it.
+    /// Returns whether lanes of that many words may be allocated. The second half of a segment is
+    /// reserved for new series, because an update without a series counts in the overflow series.
+    /// Threads that ask at once may use a little of it.
     fn may_take(&self, words: u64) -> bool {
         let end = self.segment.used().saturating_add(offset::bytes(words));
         end <= self.segment.limit() / 2

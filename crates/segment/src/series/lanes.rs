@@ -2,9 +2,9 @@
 //!
 //! On a machine with few CPUs, a family begins with its lanes. On a larger one, it begins with one
 //! lane, where all threads add atomically, and each slab can *earn* more. To earn them, a thread
-//! takes memory, and stores the place of the lanes in the slab's word, once. The first lane stays,
-//! and its values count in the sum. A process that finds the word checks the place and copies it to
-//! private memory. Only then can its sequences add there.
+//! allocates memory, and stores the layout of the lanes in the slab's word, once. The first lane
+//! stays, and its values count in the sum. A process that finds the word checks the layout and
+//! copies it to private memory. Only then can its sequences add there.
 //!
 //! A thread adds to the new lanes only after the word was stored. Because of this, a reader must
 //! load the base first, then the word, and then the lanes. With this order, the reader misses no
@@ -14,7 +14,7 @@ use crate::offset::WordOffset;
 use crate::rseq::Reach;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The place of lanes: an offset in words and the numbers of lanes, packed into one word.
+/// The layout of lanes: an offset in words and the numbers of lanes, packed into one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) first: WordOffset,
@@ -32,7 +32,7 @@ impl Layout {
         }
     }
 
-    /// Returns whether there is a place, and a shared lane.
+    /// Returns whether the offset is set, and at least one lane is shared.
     pub(crate) fn is_sound(self) -> bool {
         self.first != WordOffset::NONE && self.cpus < self.lanes
     }
@@ -45,7 +45,7 @@ impl Layout {
 /// The lanes that a slab earned, in this process.
 #[derive(Debug)]
 pub(crate) struct EarnedLanes {
-    /// The place that this process found and checked; 0 before.
+    /// The layout that this process found and checked; 0 before.
     place: AtomicU64,
     /// The first word of the slab's first lane.
     home: u64,
@@ -81,8 +81,8 @@ impl EarnedLanes {
         u64::from(place.first.get()).wrapping_sub(self.home).wrapping_mul(8)
     }
 
-    /// Returns the place that `word` states; `None` if the word is 0, or if `check` refuses the
-    /// place. `reach` is the reach of the sequences that add in this slab.
+    /// Returns the layout in `word`; `None` if the word is 0, or if `check` refuses the layout.
+    /// `reach` is the reach of the sequences that add in this slab.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -103,15 +103,15 @@ impl EarnedLanes {
         Some(Layout::unpack(place))
     }
 
-    /// Keeps a place for this process. The process then never reads the word again, because a
-    /// hostile process could change it.
+    /// Checks a layout, and stores it for this process. The process then never reads the word
+    /// again, because a hostile process could change it.
     #[cold]
     fn adopt(&self, reach: &Reach, stated: u64, check: impl FnOnce(Layout) -> bool) -> Option<u64> {
         let layout = Layout::unpack(stated);
         if !layout.is_sound() || !check(layout) {
             return None;
         }
-        // AcqRel: like in `find`. All threads use the place that the first of them noted.
+        // AcqRel: like in `find`. All threads use the layout that the first of them stored.
         let noted = self.place.compare_exchange(0, stated, Ordering::AcqRel, Ordering::Acquire);
         let place = noted.map_or_else(|noted| noted, |_| stated);
         if !self.is_at_home {
@@ -122,7 +122,7 @@ impl EarnedLanes {
     }
 }
 
-/// Stores the place of a slab's lanes. Returns false if another thread was faster.
+/// Stores the layout of a slab's lanes. Returns false if another thread was faster.
 pub(crate) fn earn(word: &AtomicU64, lanes: Layout) -> bool {
     // Release: a thread that finds the word finds the lanes zeroed.
     word.compare_exchange(0, lanes.pack(), Ordering::Release, Ordering::Relaxed).is_ok()

@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) mod state {
     /// The record contains no series.
     pub(crate) const FREE: u64 = 0;
-    /// Taken, and not yet in the index.
+    /// Reserved for a series that is not in the index yet.
     pub(crate) const DRAFT: u64 = 1;
     pub(crate) const LIVE: u64 = 2;
     /// Idle for too long: lookups find the series, but scrapes do not show it.
@@ -26,7 +26,7 @@ const STATE: u64 = 7 << STATE_SHIFT;
 /// Set if no value of the key needs an escape in text formats.
 pub(crate) const ESCAPE_FREE: u64 = 1 << 19;
 const SLACK_SHIFT: u32 = 20;
-/// The most unused words after the key that fit into the word.
+/// The maximum number of unused words after the key that fits into the word.
 pub(crate) const MAX_SLACK: u64 = 0xfff;
 const GENERATION: u64 = 1 << 32;
 /// The low bits of the hash of the series' key. After a loss of power, the sectors of a record may
@@ -192,12 +192,12 @@ pub mod model {
             Blocks { memory: words, root: words.word(ROOT), end: BLOCK.range().end }
         }
 
-        /// Takes a word for a claim.
+        /// Reserves a word for a claim.
         pub fn take(&self) -> Option<ClaimWord> {
             self.0.2.pop(self.words()).map(ClaimWord)
         }
 
-        /// Gives a word back.
+        /// Returns a word to the free ones.
         pub fn give_back(&self, word: ClaimWord) {
             self.0.2.push(self.words(), word.0);
         }

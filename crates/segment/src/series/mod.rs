@@ -22,7 +22,8 @@
 //! # Ok::<(), quipu_segment::Error>(())
 //! ```
 //!
-//! If all labels have fixed values, the place of a series is computed from them, and its cells lie
+//! If all labels have fixed values, the storage of a series is computed from them, and its cells
+//! lie
 //! in lanes, one for each CPU. If a label is dynamic, each series is a separate record with its
 //! label values and cells, and an index finds it without a lock.
 

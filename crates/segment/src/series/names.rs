@@ -1,8 +1,8 @@
 //! Finds a family by its name, without a walk over all records.
 //!
-//! Each handle to a segment keeps a table of names, separately in each process. For example, the
-//! first lookup reads all records, and a later lookup only adds the records published since. This
-//! is cheap, because new records are always pushed at the front of the list.
+//! Each handle to a segment keeps a table of names, separately in each process. The first lookup
+//! reads all records, and a later one only adds the records published since. This is cheap, because
+//! new records are always pushed at the front of the list.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;

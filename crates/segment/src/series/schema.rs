@@ -33,7 +33,7 @@ pub struct Schema {
     pub additive: bool,
     /// The labels, in order.
     pub labels: Vec<Label>,
-    /// The most series of the family; updates of further series count in one overflow series.
+    /// The maximum number of series; updates of further series count in one overflow series.
     pub limit: Option<u64>,
     /// The time after which an unchanged series is hidden.
     pub idle: Option<Duration>,
@@ -68,17 +68,17 @@ pub struct Label {
     pub values: Option<Vec<String>>,
 }
 
-/// The most cells of a series.
+/// The maximum number of cells of a series.
 pub const MAX_CELLS: u16 = 512;
-/// The most words, in one lane, of a family with pairs: 128 KiB. This bound must not depend on the
-/// number of CPUs, which decides whether the family gets lanes, because the next process to open a
-/// file can find another number.
+/// The maximum size of a family with pairs, in words of one lane: 128 KiB. This bound must not
+/// depend on the number of CPUs, which decides whether the family gets lanes, because the next
+/// process to open a file can find another number.
 const MAX_PAIRED_WORDS: usize = 1 << 14;
-/// The most labels.
+/// The maximum number of labels.
 const MAX_LABELS: usize = 255;
-/// The longest fixed value, in bytes.
+/// The maximum length of a fixed value, in bytes.
 const MAX_VALUE: usize = 1 << 16;
-/// The most combinations of fixed values.
+/// The maximum number of combinations of fixed values.
 const MAX_GROUPS: u32 = 1 << 24;
 /// The bytes before the strings.
 const HEAD: usize = 40;
@@ -170,7 +170,7 @@ impl Schema {
         Cow::Owned(text)
     }
 
-    /// Explains a contradiction to another description with the same name.
+    /// Explains a contradiction to another description with the same name; `None` if there is none.
     pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
         let layout = |schema: &Self| (schema.kind, schema.cells, schema.floats, schema.pairs);
         if layout(self) != layout(other) {
@@ -245,8 +245,8 @@ impl Schema {
         HEAD + texts.iter().sum::<usize>() + text(self.settings.len()) + labels.sum::<usize>()
     }
 
-    /// Returns the name for lookups of a description in untrusted bytes; `Some(None)` if its family
-    /// stands apart.
+    /// Returns the lookup name of a description in untrusted bytes; `Some(None)` for
+    /// [`Identity::Apart`].
     pub(crate) fn found_in(bytes: &[u8]) -> Option<Option<String>> {
         let rest = bytes.get(HEAD..)?;
         match Identity::of_bits(bytes[1])? {
@@ -350,7 +350,7 @@ fn find_twice(values: &[String]) -> Option<&String> {
 /// Up to this many values are compared with each other, because this is faster than hashing.
 const FEW: usize = 16;
 
-/// Takes bytes from the front.
+/// Reads values from the front of a byte slice.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

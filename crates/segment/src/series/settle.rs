@@ -116,8 +116,8 @@ fn has_lanes(region: &Region, origin: &Origin, dense: &Dense) -> bool {
     bases.map(offset::bytes).all(|at| region.cell(ByteOffset::new(at)).load(Ordering::Relaxed) == 0)
 }
 
-/// For the code that knows the meaning of the cells of a copy. In a segment that is not a copy,
-/// these functions return at once.
+/// Functions for the code that knows the meaning of the cells of a copy. In a segment that is not a
+/// copy, they return at once.
 impl Family {
     /// Returns whether the segment is a copy of a file.
     #[inline]

@@ -2,9 +2,9 @@
 //! histogram or for exemplars.
 //!
 //! A *side allocation* consists of shared words, and of cells with the same layout as the series'
-//! cells: in lanes or not. It is never moved. The code that takes side allocations implements
+//! cells: in lanes or not. It is never moved. The code that requests side allocations implements
 //! [`SideAllocations`], which identifies the cells that contain their offsets, because the next
-//! series in the same record takes over the allocations. `docs/formats.md` draws their head.
+//! series in the same record inherits the allocations. `docs/formats.md` draws their head.
 
 use std::num::NonZeroU32;
 use std::slice;
@@ -16,7 +16,7 @@ use crate::lock;
 use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The words before the shared ones: link, user data, words and cells, lanes, user data, spare,
+/// The number of words of the head: link, user data, words and cells, lanes, user data, spare,
 /// owner, and an unused word.
 const HEAD: u32 = 8;
 
@@ -56,7 +56,7 @@ impl<'a> SideAllocation<'a> {
         self.head[0].store(at.into(), Ordering::Release);
     }
 
-    /// Returns two words for the code that took the side allocation.
+    /// Returns two words for the code that requested the side allocation.
     #[inline]
     pub fn user_data(&self) -> [&'a AtomicU64; 2] {
         [&self.head[1], &self.head[4]]
@@ -89,9 +89,9 @@ impl<'a> SideAllocation<'a> {
 }
 
 impl Family {
-    /// Takes memory for `words` shared words and `cells` cells (at most 512). Their layout is the
-    /// same as for `like` or, on a machine with many CPUs, a few lanes. Returns the offset of the
-    /// memory. Keep it, because it is not stored elsewhere.
+    /// Allocates `words` shared words and `cells` cells (at most 512). Their layout is the same as
+    /// for `like` or, on a machine with many CPUs, a few lanes. Returns the offset of the memory.
+    /// Store this offset, because it is not stored elsewhere.
     ///
     /// # Errors
     /// If the segment is full. Also returns the errors of the disk.
@@ -129,7 +129,7 @@ impl Family {
     }
 
     /// Returns the memory at an offset that [`Family::allocate_side`] returned for these cells. You
-    /// kept the offset in the segment, so it may be damaged. Returns `None` if there is no such
+    /// stored the offset in the segment, so it may be damaged. Returns `None` if there is no such
     /// memory, or if it belongs to another series, for example after a power loss. In a copy of a
     /// file, this also returns `None` once more words were read than such a file contains; the
     /// series is then not [there](Family::is_there) any more.

@@ -1,5 +1,5 @@
-//! Spots: places where series were found. Use them if you update the same series again and again,
-//! for example for each push of a group, but too many of them to bind each.
+//! Spots: the records where series were found. Use them if you update the same series again and
+//! again, for example for each push of a group, but there are too many series to bind each.
 //!
 //! A spot names the record of a series, and the generation of this record. It is not a claim, so
 //! the series can be removed at any time. Its spot then leads nowhere, even if another series
@@ -12,7 +12,8 @@ use super::keyed::NO_RECORD;
 use super::meta;
 use crate::offset::WordOffset;
 
-/// The place where a series was found. Use it only with the family that found it.
+/// The record where a series was found, and its generation. Use it only with the family that found
+/// the series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     at: WordOffset,
@@ -27,7 +28,7 @@ impl Spot {
 impl Family {
     /// Finds the series with these labels, if it exists and is shown. Returns `None`, too, while
     /// the family's index is changing. A family whose labels all have fixed values does not use
-    /// spots, because the place of each series is computed.
+    /// spots, because the storage of each series is computed.
     pub fn spot(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Option<Spot> {
         let Series::Dynamic(keyed) = &self.inner.layout else { return None };
         let mut texts = Texts::new(keyed.secrets());

@@ -39,7 +39,7 @@ struct Ends(u64, u64);
 /// Marks an empty slot, because no string can be this long.
 const EMPTY: u64 = u64::MAX;
 const LONG: u64 = u64::MAX - 1;
-/// The longest string that fits into a slot.
+/// The maximum length of a string that fits into a slot, in bytes.
 const MOST: usize = 32;
 
 impl StringSet {

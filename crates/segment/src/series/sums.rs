@@ -24,7 +24,7 @@ pub(crate) struct Sums {
     starts: [u64; WORDS],
 }
 
-/// The most cells that are added up at once: 1 KiB of each lane.
+/// The maximum number of cells that are added up at once: 1 KiB of each lane.
 const WORDS: usize = 128;
 
 impl Sums {
@@ -103,7 +103,7 @@ impl Sums {
     }
 }
 
-/// The most lanes for which each cell is added up separately.
+/// The maximum number of lanes for which each cell is added up separately.
 const LANES: u32 = 3;
 
 #[inline]

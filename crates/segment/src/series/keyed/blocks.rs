@@ -80,9 +80,11 @@ fn split(
     Some((head, tail, rest))
 }
 
-/// The words at the start of a block: next block and length; words in use.
+/// The number of words of a block's head: next block and length; words in use.
 pub(super) const BLOCK_HEAD: u32 = 2;
+/// The minimum length of a block, in words.
 pub(super) const MIN_BLOCK: u32 = 128;
+/// The maximum length of a block, in words.
 const MAX_BLOCK: u32 = 1 << 15;
 
 impl DynamicSeries {
@@ -153,7 +155,7 @@ impl DynamicSeries {
         true
     }
 
-    /// Takes a record at the end of the last block, as a draft.
+    /// Reserves a record at the end of the last block, as a draft.
     pub(super) fn take_new(&self, used_words: u32) -> Result<WordOffset, Error> {
         let region = self.region();
         let words = class_words(class_of(used_words));

@@ -15,16 +15,16 @@ use crate::sync::{AtomicU64, Ordering};
 /// The number of length classes: one for each length up to 32 words, then four for each doubling.
 pub(super) const CLASSES: u32 = EXACT + 4 * (MAX_WORDS.trailing_zeros() - EXACT.trailing_zeros());
 const EXACT: u32 = 32;
-/// The most words of a record.
+/// The maximum number of words of a record.
 pub(super) const MAX_WORDS: u32 = 1 << 15;
 const _: () = assert!(MAX_WORDS as u64 <= WORDS && (MAX_WORDS / 8) as u64 <= MAX_SLACK + 1);
 
-/// The least number of records in limbo for reading the claims.
+/// The minimum number of records in limbo for reading the claims.
 const MIN_READ: u64 = 32;
 
 impl DynamicSeries {
-    /// Takes a record of `words` words as a draft: a ready record, or a new one at the end of the
-    /// last block.
+    /// Reserves a record of `words` words as a draft: a ready record, or a new one at the end of
+    /// the last block.
     pub(super) fn take(&self, words: u32) -> Result<WordOffset, Error> {
         let count = |at: usize| self.head[at].load(Ordering::Relaxed);
         if let Some(at) = self.take_ready(words) {
@@ -115,7 +115,7 @@ impl DynamicSeries {
         self.segment.claim_blocks().named(handles_only, |token| region.is_alive(token))
     }
 
-    /// Takes a ready record of `words` to twice `words` words, as a draft.
+    /// Reserves a ready record of `words` to twice `words` words, as a draft.
     fn take_ready(&self, words: u32) -> Option<WordOffset> {
         let wanted = class_of(words);
         let from = |class: u32| {

@@ -51,10 +51,10 @@ use crate::segment::Segment;
 use crate::slots::{Claim, ClaimSetter, HandleClaim};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The words of a cache line.
+/// The number of words of a cache line.
 const LINE_WORDS: usize = 8;
 
-/// Stands for no record: a record at this offset would have no end.
+/// The offset that means "no record": a record there would have no end.
 pub(super) const NO_RECORD: WordOffset = WordOffset::new(u32::MAX);
 
 /// The series of a family with dynamic labels.
@@ -63,10 +63,10 @@ pub(crate) struct DynamicSeries {
     segment: Segment,
     head: Cells,
     secrets: Secrets,
-    /// The words of a record before its cells.
+    /// The number of words before the cells of a record.
     header: u32,
     cells: NonZeroU32,
-    /// The words of a record before its key.
+    /// The number of words before the key of a record.
     before_key: u32,
     /// The number of values in a key.
     pub(crate) texts: usize,
@@ -88,7 +88,7 @@ pub(crate) struct DynamicSeries {
 /// A family, and the code that knows the side allocations of its series.
 pub(super) type FamilyWithSides<'a> = (&'a Family, &'a dyn SideAllocations);
 
-/// A record that was found.
+/// A record that a lookup found: its offset and its meta word.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoundRecord {
     pub(crate) at: WordOffset,
@@ -313,7 +313,7 @@ impl DynamicSeries {
         Ok(())
     }
 
-    /// Returns a handle's claim that this process made.
+    /// Frees the claim of a handle of this process.
     pub(crate) fn give_back(&self, claim: HandleClaim) {
         self.region().give_back(claim);
     }
@@ -370,7 +370,7 @@ impl DynamicSeries {
         state_of(found.meta) == state::LIVE || self.has_changed(found.at)
     }
 
-    /// Returns whether this is the overflow series.
+    /// Returns whether the record belongs to the overflow series.
     pub(crate) fn is_overflow(&self, at: WordOffset) -> bool {
         self.head[at::OVERFLOW].load(Ordering::Acquire) == at.pack() || at == NO_RECORD
     }
@@ -541,8 +541,8 @@ impl DynamicSeries {
         Ok(FoundRecord { at, meta })
     }
 
-    /// Marks the family as broken, because another process wrote nonsense into a part. The next
-    /// thread that takes the lock mends the family. The caller must hold the lock.
+    /// Marks the family as broken, because another process wrote an invalid value into this part.
+    /// The next thread that takes the lock mends the family. The caller must hold the lock.
     #[cold]
     fn damaged(&self, part: &str) -> Error {
         self.head[at::BROKEN].store(1, Ordering::Relaxed);

@@ -120,7 +120,7 @@ impl DynamicSeries {
             && texts_end(bytes, self.texts).is_some_and(|end| is_padding(&bytes[end..]))
     }
 
-    /// Takes a record, and writes everything but its state.
+    /// Reserves a record, and writes everything but its state.
     pub(super) fn write(
         &self,
         key: &Key<'_>,

@@ -51,7 +51,7 @@ struct Tally {
     /// The last series. Their entries in the index are looked up after others followed, because the
     /// processor has prefetched them by then.
     pending: [Option<(u32, WordOffset)>; AHEAD],
-    /// The place of the next one.
+    /// The index in `pending` of the next series.
     next: usize,
 }
 
@@ -65,8 +65,8 @@ fn digest(at: WordOffset) -> u64 {
     (product ^ product >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// The most slots from the home of an entry to the entry in a whole index. If three of four slots
-/// are in use, a search passes `n` slots with a probability of about `exp(-n / 26)`.
+/// The maximum number of slots from the home of an entry to the entry, in a whole index. If three
+/// of four slots are in use, a search passes `n` slots with a probability of about `exp(-n / 26)`.
 const MOST_SLOTS: u32 = 1024;
 
 impl DynamicSeries {
