@@ -1,9 +1,9 @@
 //! Decompresses the bodies of requests, as a whole or piece by piece.
 //!
-//! `Content-Encoding` names one coding: `identity`, `gzip`, `deflate`, `zstd` or `snappy` (the
-//! block format of remote write, or the framing format of Pushgateway). The size of the expanded
-//! body is checked against the caller's limit before it is allocated, so a compression bomb costs
-//! no more than a body of this size.
+//! The header `Content-Encoding` can name one coding: `identity`, `gzip`, `deflate`, `zstd` or
+//! `snappy` (the block format of remote write, or the framing format of Pushgateway). The
+//! decompressed size is checked against the caller's limit before memory is allocated, so a
+//! compression bomb costs no more than a body of the maximum size.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, Cursor, ErrorKind, Read};
@@ -23,7 +23,7 @@ use quipu_http::Request;
 use quipu_process::decoders::zstd_decoder;
 use quipu_process::text::cut;
 
-/// Returns the coding in the header of a request, in lower case; empty without one.
+/// Returns the coding in `Content-Encoding`, in lower case; empty without this header.
 ///
 /// # Errors
 /// Fails if there are several codings.
@@ -38,43 +38,43 @@ fn coding(request: &Request) -> Result<String> {
     Ok(String::from_utf8_lossy(coding.trim_ascii()).to_ascii_lowercase())
 }
 
-/// A body that is expanded piece by piece. A large body therefore takes many steps, and is in
-/// memory as a whole only if you ask for this.
+/// A body that is decompressed piece by piece. A large body is therefore handled in many steps, and
+/// is only in memory as a whole if you call [`Pieces::gather`].
 pub struct Pieces {
-    /// The body as it was received, until its first piece is read. Only then does this need more
-    /// memory.
+    /// The received body, until the first piece is read. The decoder allocates its memory only
+    /// then.
     body: Bytes,
     reader: Option<Box<dyn Read>>,
-    /// How many bytes of the body the reader can take for this piece.
+    /// The number of bytes of the body that the decoder may still read for this piece.
     ration: Rc<Cell<usize>>,
     coding: Coding,
     limit: usize,
     left: usize,
-    /// The bytes that [`Pieces::gather`] has expanded so far.
+    /// The bytes that [`Pieces::gather`] has decompressed so far.
     gathered: Vec<u8>,
 }
 
 /// The name of a coding, in lower case.
 type Coding = &'static str;
 
-/// The supported codings; the empty one means no coding.
+/// The supported codings. The empty name means that the request has no `Content-Encoding`.
 const CODINGS: [Coding; 7] = ["", "identity", "gzip", "x-gzip", "deflate", "zstd", "snappy"];
-/// A block of Snappy, whatever its first bytes are.
+/// The block format of Snappy. In contrast, `snappy` detects the framing format by its first bytes.
 const BLOCK: Coding = "block";
 
 /// The outcome of [`Pieces::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// At least one byte, with the number of bytes.
+    /// Some bytes; at least one.
     Bytes(usize),
-    /// No bytes yet, because the part of the body that was read expands to zero bytes.
+    /// No bytes yet: the part of the body that was read decompresses to zero bytes. Call again.
     Nothing,
     /// The end of the body.
     End,
 }
 
 impl Pieces {
-    /// Creates pieces of the body of a request.
+    /// Creates a decoder for the body of a request.
     ///
     /// # Errors
     /// Returns 415 for an unsupported coding.
@@ -82,7 +82,7 @@ impl Pieces {
         Self::with_coding(&coding(request)?, request.body(), limit)
     }
 
-    /// Creates pieces of a Snappy block.
+    /// Creates a decoder for a Snappy block.
     pub fn block(body: &Bytes, limit: usize) -> Self {
         let (body, reader, ration) = (body.clone(), None, Rc::default());
         Self { body, reader, ration, coding: BLOCK, limit, left: limit, gathered: Vec::new() }
@@ -97,12 +97,12 @@ impl Pieces {
         })
     }
 
-    /// Returns whether the body can need much memory: it is large, or expands to a large size, or
-    /// its expanded size is unknown.
+    /// Returns whether decompressing the body can take much memory, because the body is large, or
+    /// because its decompressed size is large or unknown.
     pub fn is_large(&self) -> bool {
         match self.coding {
             "" | "identity" => self.body.len() > SMALL,
-            // A block without a length is refused later.
+            // A block without a length is valid here, and refused later.
             BLOCK => snap::raw::decompress_len(&self.body).is_ok_and(|len| len > SMALL),
             _ => true,
         }
@@ -129,7 +129,7 @@ impl Pieces {
         })
     }
 
-    /// Expands a Snappy block, which is only possible as a whole.
+    /// Decompresses a Snappy block. This is only possible as a whole.
     fn expand_block(&mut self) -> Result<Bytes> {
         let mut out = Vec::new();
         match remote::snappy::uncompress(&take(&mut self.body), self.limit, &mut out) {
@@ -139,19 +139,18 @@ impl Pieces {
         }
     }
 
-    /// Returns the whole body, if it is not compressed, not larger than the limit, and still
-    /// unread.
+    /// Returns the whole body without copying, if it is uncompressed, unread and within the limit.
     pub fn plain(&self) -> Option<&[u8]> {
         let is_plain = matches!(self.coding, "" | "identity");
         (is_plain && self.reader.is_none() && self.body.len() <= self.limit).then_some(&self.body)
     }
 
-    /// Fills the buffer with the next bytes of the body. This reads only a bounded part of the
-    /// body, whatever the body expands to.
+    /// Fills the buffer with the next bytes. One call reads only a bounded part of the body, even
+    /// if this part decompresses to few bytes or none.
     ///
     /// # Errors
-    /// Returns 413 for a body that expands to more than the limit, and 400 for invalid data. The
-    /// bytes before the error remain valid.
+    /// Returns 413 if the decompressed body exceeds the limit, and 400 for invalid data. The bytes
+    /// before the error remain valid.
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece> {
         self.ration.set(RATION);
         let mut reader = match self.reader.take() {
@@ -171,8 +170,8 @@ impl Pieces {
         }
     }
 
-    /// Passes on pieces until the time of the step is over. The step began at `begun`. Returns
-    /// whether the body has ended.
+    /// Calls `take` with the next bytes until the time slice of the step, which began at `begun`,
+    /// is over. Returns whether the body has ended.
     ///
     /// # Errors
     /// Returns the errors of [`Pieces::next`].
@@ -190,8 +189,8 @@ impl Pieces {
         }
     }
 
-    /// Expands the body until the time of the step is over, and returns all bytes after the end.
-    /// The step began at `begun`. An uncompressed body is shared, not copied.
+    /// Decompresses the body until the time slice of the step, which began at `begun`, is over.
+    /// Returns the whole body after its last byte. An uncompressed body is shared, not copied.
     ///
     /// # Errors
     /// Returns the errors of [`Pieces::next`].
@@ -224,14 +223,15 @@ impl Pieces {
 
 /// The size of a piece in bytes.
 pub const PIECE: usize = 16 << 10;
-/// The number of bytes that [`Pieces::gather`] expands at a time.
+/// The number of bytes that [`Pieces::gather`] decompresses at a time.
 const GATHERED: usize = 32 << 10;
 
-/// The part of a body that is read for one piece. Without this bound, a body of many parts that
-/// expand to zero bytes would be read in one step.
+/// The number of bytes that a decoder may read for one piece. Without this limit, one step would
+/// read a whole body whose parts all decompress to zero bytes.
 const RATION: usize = 64 << 10;
 
-/// A body that gives its decoder one ration at a time, and then [`ErrorKind::WouldBlock`].
+/// A body that returns [`ErrorKind::WouldBlock`] to its decoder whenever [`RATION`] bytes were
+/// read.
 struct RationedBody {
     body: Cursor<Bytes>,
     ration: Rc<Cell<usize>>,
@@ -260,9 +260,8 @@ impl Read for RationedBody {
     }
 }
 
-/// The chunks of Snappy's framing format. The decoder gets some chunks at a time, and then
-/// [`ErrorKind::WouldBlock`]. Each chunk is passed on as a whole, because the decoder cannot
-/// continue in the middle.
+/// A reader of Snappy's framing format. The decoder cannot continue in the middle of a chunk, so
+/// this reader returns whole chunks, and [`ErrorKind::WouldBlock`] after some chunks.
 struct Chunks {
     body: Cursor<Bytes>,
     ration: Rc<Cell<usize>>,
@@ -293,7 +292,7 @@ impl Read for Chunks {
     }
 }
 
-/// The beginning of Snappy's framing format.
+/// The first bytes of Snappy's framing format.
 const FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 fn too_large(limit: usize) -> Box<Refusal> {
@@ -325,7 +324,7 @@ fn damaged(coding: &str, error: &dyn std::fmt::Display) -> Box<Refusal> {
     Refusal::new(StatusCode::BAD_REQUEST, detail).named(REASON)
 }
 
-/// The reason for all refusals of a body.
+/// The `reason` label of all refused bodies.
 const REASON: &str = "body";
 
 #[cfg(test)]

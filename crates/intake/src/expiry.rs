@@ -1,5 +1,5 @@
-//! A background sweeper. It hides expired series even without scrapes, and completes the group
-//! changes of clients that left.
+//! A background thread that hides expired series even if no scrape does, and completes group
+//! changes whose clients disconnected.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -16,10 +16,11 @@ pub struct ExpirySweeper(#[expect(dead_code, reason = "it is held to be dropped"
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(5);
-/// The minimum time between two sweeps at the limit on series, where new series wait until others
-/// expire.
+/// The minimum time between two sweeps when the limit on series is reached. New series then wait
+/// for others to expire.
 const SHORT_PERIOD: Duration = Duration::from_millis(250);
-/// At the limit, a pause lasts this many times as long as the sweep before it.
+/// When the limit on series is reached, a pause takes this many times as long as the sweep before
+/// it.
 const PAUSES: u32 = 20;
 
 impl ExpirySweeper {

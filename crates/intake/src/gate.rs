@@ -1,16 +1,17 @@
-//! Separates scrapes from replacements. A scrape sees a group of series either before or after its
-//! replacement, but never a mixture.
+//! A lock between scrapes and replacements of groups, like a fair read-write lock that never
+//! blocks. A scrape sees a group of series either before or after its replacement, but never a
+//! mixture.
 //!
-//! No call blocks here. If a handler cannot enter, it returns to its thread, tries again later, and
-//! keeps its place in the meantime. No scrape enters before a waiting replacement, and no
-//! replacement enters before the scrapes that waited for the last one, so neither side starves the
-//! other. A place delays others for at most `PATIENCE`, because a connection whose client does not
-//! read is not served, and cannot use its place.
+//! A handler that cannot enter keeps its position in the queue, and tries again later. No scrape
+//! enters before a waiting replacement, and no replacement enters before the scrapes that waited
+//! for the last one, so neither side starves the other. A waiting handler delays others for at most
+//! `PATIENCE`, because a connection whose client does not read is not served, and would never
+//! enter.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The gate. It is open for either scrapes or one replacement.
+/// The gate. Either any number of scrapes or one replacement can be inside.
 #[derive(Debug, Default)]
 pub struct Gate(Mutex<State>);
 
@@ -19,40 +20,42 @@ struct State {
     /// The number of scrapes in progress.
     scrapes: usize,
     is_replacing: bool,
-    /// The number of finished replacements.
+    /// The number of completed replacements.
     round: u64,
-    /// The number of waiting replacements, and the time since which the first of them has delayed
-    /// scrapes.
+    /// The number of waiting replacements.
     replacements: usize,
+    /// The time since which the first waiting replacement has delayed scrapes.
     closed: Option<Instant>,
     /// The number of scrapes that began to wait in this round.
     waiting: usize,
-    /// The number of scrapes that have waited since the last round, and the time when it ended.
+    /// The number of scrapes that still wait since the last round. They enter before the next
+    /// replacement.
     first: usize,
+    /// The time when the last round ended.
     ended: Option<Instant>,
 }
 
-/// Held during a scrape. In this time, no replacement runs.
+/// A guard of a scrape. No replacement runs while it exists.
 #[derive(Debug)]
 pub struct ScrapeGuard<'g>(&'g Gate);
 
-/// Held during a replacement. In this time, no scrape and no other replacement runs.
+/// A guard of a replacement. No scrape and no other replacement runs while it exists.
 #[derive(Debug)]
 pub struct ReplacementGuard<'g>(&'g Gate);
 
-/// The place of a waiting scrape in the queue.
+/// The queue position of a waiting scrape. Dropping it leaves the queue.
 #[derive(Debug)]
 pub struct WaitingScrape<'g> {
     gate: &'g Gate,
     round: u64,
 }
 
-/// The place of a waiting replacement in the queue.
+/// The queue position of a waiting replacement. Dropping it leaves the queue.
 #[derive(Debug)]
 pub struct WaitingReplacement<'g>(&'g Gate);
 
 impl Gate {
-    /// Begins a scrape, or else takes or keeps a place in the queue.
+    /// Begins a scrape, or joins the queue. `place` stores the position in the queue between calls.
     pub fn scrape<'g>(&'g self, place: &mut Option<WaitingScrape<'g>>) -> Option<ScrapeGuard<'g>> {
         let mut state = self.state();
         let round = place.as_ref().map(|place| place.round);
@@ -78,7 +81,8 @@ impl Gate {
         Some(ScrapeGuard(self))
     }
 
-    /// Begins to replace a group, or else takes or keeps a place in the queue.
+    /// Begins a replacement, or joins the queue. `place` stores the position in the queue between
+    /// calls.
     pub fn replace<'g>(
         &'g self,
         place: &mut Option<WaitingReplacement<'g>>,
@@ -107,12 +111,12 @@ impl Gate {
 }
 
 impl State {
-    /// Returns whether waiting replacements delay scrapes.
+    /// Returns whether waiting replacements keep scrapes out.
     fn is_closed(&self) -> bool {
         self.replacements > 0 && is_recent(self.closed)
     }
 
-    /// Removes a scrape that began to wait in this round from the queue.
+    /// Removes a scrape from the queue that joined it in this round.
     fn leave(&mut self, round: u64) {
         let place = match self.round - round {
             0 => &mut self.waiting,
@@ -159,7 +163,7 @@ impl Drop for WaitingReplacement<'_> {
     }
 }
 
-/// How long a place in the queue can delay others.
+/// The maximum time for which a waiting handler delays others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

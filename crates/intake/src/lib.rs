@@ -1,7 +1,8 @@
-//! The inputs of the daemon. Each folder is one input.
+//! The inputs of the daemon: Pushgateway's API, remote write, OTLP, StatsD, Graphite, InfluxDB
+//! lines and more. Each folder is one input.
 //!
-//! All inputs store samples in the state's segment through an [`Intake`], and report refused
-//! samples to [`Refusals`].
+//! Every input parses its format, and stores the samples in the daemon's segment through an
+//! [`Intake`]. Refused samples are counted and recorded in [`Refusals`].
 
 pub mod body;
 #[cfg(test)]
@@ -50,8 +51,8 @@ use series_cache::SeriesCache;
 pub use settings::Options;
 use write::MetadataCache;
 
-/// The inputs, in the order in which a 404 response lists their routes. To add an input, you write
-/// a folder and a row here.
+/// The inputs. A 404 response lists their routes in this order. To add an input, write a folder and
+/// add a row here.
 pub static LIST: &[Row] = &[
     Row::http("push", push::ROUTES),
     Row::http("remote_write", &[Route::post::<write::RemoteWriteRequest>("/api/v1/write")]),
@@ -77,33 +78,34 @@ pub static LIST: &[Row] = &[
     Row::http("echo", &[Route::post::<echo::EchoRequest>("/echo")]),
 ];
 
-/// The parts that all inputs share.
+/// The state that all inputs and all threads share.
 pub struct Shared {
     /// The options of the inputs.
     pub options: Options,
-    /// The counts of accepted and refused samples.
+    /// Counts accepted and refused samples, and records the last refusals.
     pub refusals: Refusals,
-    /// The metadata of families from senders of remote write 1.0.
+    /// The metadata of families from remote write 1.0, which sends it separately from samples.
     metadata: MetadataCache,
-    /// The gate that separates scrapes from replacements of groups.
+    /// A lock that keeps scrapes and replacements of groups apart.
     pub gate: Gate,
-    /// The permits for requests that need much memory.
+    /// Permits for requests that need much memory.
     pub permits: MemoryPermits,
     /// The limits on the rate of samples.
     pub rate_limits: RateLimits,
-    /// Pushgateway's API.
+    /// The state of Pushgateway's API.
     pub push: PushGateway,
     /// The rules for samples, if there are any.
     pub rules: Option<Rules>,
-    /// The daemons whose samples were received.
+    /// The daemons that samples passed through, to detect loops.
     pub via: Via,
     /// The families whose omission from `/metrics` was logged.
     pub omitted: OmittedFamilies,
 }
 
 impl Shared {
-    /// Creates the shared part, without samples. Pushgateway's API allows the web pages in `access`
-    /// to read groups, and shows `flags`, the settings of the daemon by name.
+    /// Creates the state, without samples. In Pushgateway's API, `access` determines which web
+    /// pages may read groups, and `flags` contains the settings of the daemon by name, for
+    /// `/api/v1/status`.
     pub fn new(
         options: Options,
         refusals: Refusals,
@@ -126,10 +128,10 @@ impl Shared {
     }
 }
 
-/// The functions that store a sample in an intake, after applying the rules, if there are any. Only
-/// pushed groups bypass the rules.
+/// These functions apply the rules, if any, before they store a sample. Only pushed groups bypass
+/// the rules, and use the intake directly.
 impl Shared {
-    /// Calls [`Intake::take`] after the rules.
+    /// Applies the rules, and calls [`Intake::take`].
     ///
     /// # Errors
     /// Returns the errors of [`Intake::take`].
@@ -149,8 +151,8 @@ impl Shared {
         }
     }
 
-    /// Stores an exemplar of an accepted series: see [`Intake::exemplify`]. Returns whether it was
-    /// stored.
+    /// Applies the rules, and stores an exemplar of an accepted series (see [`Intake::exemplify`]).
+    /// Returns whether it was stored.
     pub fn exemplify(
         &self,
         intake: &mut Intake,
@@ -160,11 +162,11 @@ impl Shared {
     ) -> bool {
         let kept =
             self.relabelled(name, labels, |name, labels| intake.exemplify(name, labels, exemplar));
-        // An unreadable segment stores no exemplar.
+        // If the segment is unreadable, the exemplar is not stored.
         kept.is_some_and(|kept| kept.unwrap_or(false))
     }
 
-    /// Calls [`Intake::end`] after the rules.
+    /// Applies the rules, and calls [`Intake::end`].
     ///
     /// # Errors
     /// Returns the errors of [`Intake::end`].
@@ -179,8 +181,8 @@ impl Shared {
         ended.unwrap_or(Ok(0))
     }
 
-    /// Calls `act` with the name and the labels of a series after the rules. Returns `None` if a
-    /// rule drops the series.
+    /// Applies the rules to a series, and calls `act` with the resulting name and labels. Returns
+    /// `None` if a rule drops the series.
     fn relabelled<R>(
         &self,
         name: &str,
@@ -194,12 +196,13 @@ impl Shared {
     }
 }
 
-/// The inputs of one server thread, for its routes. You can clone them to share them.
+/// The inputs of one server thread. Clones share the same intake and caches.
 #[derive(Clone)]
 pub struct Inputs {
     intake: Rc<RefCell<Intake>>,
-    /// The caches of series for remote write and for imports.
+    /// The cache of series for remote write.
     write_cache: Rc<RefCell<SeriesCache>>,
+    /// The cache of series for imports.
     import_cache: Rc<RefCell<SeriesCache>>,
     shared: &'static Shared,
 }
@@ -211,23 +214,21 @@ impl Inputs {
         Self { intake, write_cache: Rc::default(), import_cache: Rc::default(), shared }
     }
 
-    /// Returns the intake of this thread. A route may only hold it while it handles a request, or
-    /// during one step.
+    /// Borrows the intake of this thread. Only hold it while you handle a short request, or during
+    /// one step of a long one, because other requests of this thread use it too.
     pub fn intake(&self) -> RefMut<'_, Intake> {
         self.intake.borrow_mut()
     }
 
-    /// Returns the cache of series for remote write.
     fn write_cache(&self) -> RefMut<'_, SeriesCache> {
         self.write_cache.borrow_mut()
     }
 
-    /// Returns the cache of series for imports.
     fn import_cache(&self) -> RefMut<'_, SeriesCache> {
         self.import_cache.borrow_mut()
     }
 
-    /// Returns the part that all inputs share.
+    /// Returns the state that all threads share.
     pub fn shared(&self) -> &'static Shared {
         self.shared
     }
@@ -237,7 +238,7 @@ impl Inputs {
         &self.shared.refusals
     }
 
-    /// Creates a metric with the expiry from the settings.
+    /// Creates a metric with the default expiry from the settings.
     pub fn metric<'a>(&self, name: &'a str) -> Metric<'a> {
         Metric { expiry: self.shared.options.common.expiry, ..Metric::new(name) }
     }

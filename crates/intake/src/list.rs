@@ -1,4 +1,5 @@
-//! A row in the [list](LIST) of inputs: its name, its routes, and its listeners.
+//! The type of a row in the [list](LIST) of inputs: the name of an input, its routes, and its
+//! listeners.
 
 use quipu::Registry;
 use quipu::intake::Intake;
@@ -12,7 +13,7 @@ use quipu_http::{Reply, Request};
 /// An input.
 #[derive(Debug)]
 pub struct Row {
-    /// The name, as the value of a label.
+    /// The name, which is also the value of the label `input`.
     pub name: &'static str,
     /// The routes of the input.
     pub routes: &'static [Route],
@@ -26,7 +27,7 @@ impl Row {
         Self { name, routes, lines: None }
     }
 
-    /// Creates the row of an input that reads lines from sockets.
+    /// Creates the row of an input that receives lines from sockets.
     pub(super) const fn lines(name: &'static str, lines: LineInput) -> Self {
         Self { name, routes: &[], lines: Some(lines) }
     }
@@ -37,7 +38,7 @@ impl Row {
 pub struct LineInput {
     /// The protocol of the lines.
     pub protocol: Protocol,
-    /// Selects the options of this input from the options of all inputs.
+    /// Selects the options of this input.
     pub options: fn(&Options) -> &listeners::Options,
     /// Starts a thread for each bound socket.
     pub start: fn(
@@ -53,7 +54,7 @@ pub struct LineInput {
 pub struct Route {
     /// The path of the route.
     pub path: Path,
-    /// Whether the requests contain metrics in their bodies.
+    /// Whether the requests carry metrics in a body.
     pub has_body: bool,
     /// Returns whether the settings enable the route.
     pub is_on: fn(&Shared) -> bool,
@@ -69,12 +70,13 @@ impl Route {
     }
 }
 
-/// An input, by the number of its row.
+/// An input: the index of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Input(usize);
 
 impl Input {
-    /// Finds the input of this name. A wrong name does not compile, because this function is const.
+    /// Returns the input with this name. An unknown name does not compile, because callers use this
+    /// function in constants.
     pub const fn named(name: &str) -> Self {
         let (mut number, name) = (0, name.as_bytes());
         while !is_same(LIST[number].name.as_bytes(), name) {
@@ -83,7 +85,7 @@ impl Input {
         Self(number)
     }
 
-    /// Returns the number of the row.
+    /// Returns the index of the row.
     pub fn number(self) -> usize {
         self.0
     }

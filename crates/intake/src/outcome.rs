@@ -1,10 +1,9 @@
-//! The accepted and refused samples of one request, for its response and for the daemon's own
-//! metrics.
+//! Counts the accepted and refused samples of one request, and creates its response.
 //!
-//! If the rate of samples is limited, we check a request when it arrives, because a refusal is
-//! cheap at this time. The request may then wait for memory while other requests of its source are
-//! handled. It is therefore checked again before its first sample, or its samples are taken from
-//! the budget as soon as their number is known.
+//! If a rate limit is set, it is checked twice. The first check is at the arrival of a request,
+//! because a refusal is cheap at this time. A large request may then wait for memory while other
+//! requests of its source are handled. It is therefore checked again before its first sample, or
+//! its samples are charged as soon as their number is known.
 
 use std::fmt::{self, Write};
 
@@ -21,38 +20,38 @@ use super::truncate::push_truncated;
 use quipu_http::{Request, Response};
 use quipu_process::text::cut;
 
-/// Counts the samples of one request, and creates the response.
+/// The counts of one request. Dropping this value reports them.
 pub struct RequestOutcome {
     input: Input,
     is_repeatable: bool,
     refusals: &'static Refusals,
     source: String,
-    /// The limits on the samples of the source; `None` without limits.
+    /// The rate limits that apply to the source, if any.
     allowance: Option<Allowance<'static>>,
-    /// The number of samples read so far that are accepted or refused as a whole.
+    /// The number of parsed samples that will be accepted or refused together.
     held: u64,
-    /// Whether samples can be accepted: see [`RequestOutcome::begin`].
+    /// Whether [`RequestOutcome::begin`] was called.
     has_begun: bool,
     taken: u64,
-    /// The number of accepted samples that are not reported yet.
+    /// The number of accepted samples since the last report.
     unreported: u64,
     refused: u64,
-    /// The number of refused or omitted samples that are not reported yet.
+    /// The number of refused or omitted samples since the last report.
     unreported_refused: u64,
-    /// Whether a sample was refused because the state is full, which can change.
+    /// Whether a sample was refused because the state is full. The client can retry later.
     is_full: bool,
-    /// The lines of the response about the first refusals, and their number.
+    /// The first refusals, a line each, for the response.
     lines: String,
     listed: u64,
 }
 
-/// The maximum number of refusals that a response lists.
+/// The maximum number of refusals in a response.
 const LISTED: u64 = 8;
-/// The maximum length of a refusal in the list, in bytes.
+/// The maximum length of one of these refusals in bytes.
 const LISTED_BYTES: usize = 400;
 
 impl RequestOutcome {
-    /// Creates an outcome without samples. The source is the client's address.
+    /// Creates an outcome without samples, for a source that is the client's address.
     ///
     /// # Errors
     /// Returns 429 if the source exceeds its rate.
@@ -78,12 +77,11 @@ impl RequestOutcome {
         Ok(outcome)
     }
 
-    /// Returns the source of the request.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Begins to accept samples, after the request got its memory permit. Later calls have no
+    /// Checks the rate limit again, after the request got its memory permit. Later calls have no
     /// effect.
     ///
     /// # Errors
@@ -95,15 +93,15 @@ impl RequestOutcome {
         self.check_allowance(Allowance::check)
     }
 
-    /// Sets the number of samples read so far that are accepted or refused as a whole.
+    /// Sets the number of parsed samples that will be accepted or refused together.
     pub fn hold(&mut self, samples: u64) {
         self.held = samples;
     }
 
-    /// Takes all of these samples from the budget of the source.
+    /// Charges all of these samples to the rate limit of the source.
     ///
     /// # Errors
-    /// Returns 429 if the source exceeds its rate. In this case, no sample is taken.
+    /// Returns 429 if the source exceeds its rate. In this case, none is charged.
     pub fn take(&self, samples: u64) -> Result<()> {
         self.check_allowance(|allowance| allowance.take(samples))
     }
@@ -128,7 +126,7 @@ impl RequestOutcome {
         self.unreported += samples;
     }
 
-    /// Counts a refused sample, line or message. `detail` names its position and the reason.
+    /// Counts a refused sample, line or message. `detail` contains its position and the reason.
     pub fn refuse(&mut self, reason: &'static str, detail: fmt::Arguments<'_>) {
         self.omit(reason, detail);
         self.refused += 1;
@@ -140,20 +138,20 @@ impl RequestOutcome {
         }
     }
 
-    /// Counts a sample that cannot be a value of a metric. The response does not list it, because
-    /// the sender need not change anything.
+    /// Counts a sample that is omitted, for example a NaN in a counter. The response does not
+    /// mention it, because the sender need not change anything.
     pub fn omit(&mut self, reason: &'static str, detail: fmt::Arguments<'_>) {
         self.unreported_refused += 1;
         self.refusals.refuse(self.input, &self.source, reason, &detail);
     }
 
-    /// Works like [`RequestOutcome::omit`], for a source that the request names.
+    /// Counts an omitted sample of another source, which the request names.
     pub fn omit_from(&mut self, source: &str, reason: &'static str, detail: fmt::Arguments<'_>) {
         self.unreported_refused += 1;
         self.refusals.refuse(self.input, source, reason, &detail);
     }
 
-    /// Reports the samples since the last report.
+    /// Adds the counts since the last report to the daemon's metrics and to the rate limit.
     pub fn report(&mut self) {
         self.charge(self.unreported + self.unreported_refused);
         self.unreported_refused = 0;
@@ -170,12 +168,12 @@ impl RequestOutcome {
         }
     }
 
-    /// Returns 204 if all samples were accepted. If the body failed in the middle, the response
-    /// also contains the number of samples and the first refusals.
+    /// Returns 204 if all samples were accepted. If the body failed in the middle (`failed`), the
+    /// response contains this error, the number of samples, and the first refusals.
     ///
     /// # Errors
-    /// Returns 400 with the first refusals if a sample was refused, or 503 if the state is full,
-    /// because the client should then repeat the request.
+    /// Returns 400 with the first refusals, or 503 if the state is full, because the client should
+    /// then retry.
     pub fn end(&self, failed: Option<Box<Refusal>>) -> Result<Response> {
         Err(match failed {
             Some(mut failed) => {
@@ -194,7 +192,7 @@ impl RequestOutcome {
         })
     }
 
-    /// Returns whether the client can repeat the accepted part of the request without an effect.
+    /// Returns whether a retry of the request would not count accepted samples twice.
     fn may_be_repeated(&self) -> bool {
         self.is_repeatable || self.taken() == 0
     }
@@ -211,7 +209,7 @@ impl RequestOutcome {
     }
 }
 
-/// Displays a series in the text format, with long names and values truncated.
+/// Formats a series in the text format, and truncates long names and values.
 pub struct SeriesDisplay<'a> {
     /// The name.
     pub name: &'a str,
@@ -219,7 +217,7 @@ pub struct SeriesDisplay<'a> {
     pub labels: &'a [(&'a str, &'a str)],
 }
 
-/// The maximum length of a name or a value in bytes.
+/// The maximum length of a name or a value in the display, in bytes.
 const DISPLAY_BYTES: usize = 100;
 
 impl fmt::Display for SeriesDisplay<'_> {
@@ -237,7 +235,7 @@ impl fmt::Display for SeriesDisplay<'_> {
 }
 
 impl Drop for RequestOutcome {
-    /// Counts the samples of a request even if its client leaves.
+    /// Reports the samples, even if the client disconnected.
     fn drop(&mut self) {
         self.report();
         self.charge(self.held);

@@ -1,24 +1,24 @@
 //! Permits for requests that need much memory, because their bodies are large or compressed.
 //!
-//! The expanded body and the data in it can be many times as large as the received body. All
-//! threads together handle only a few such requests at a time. The other requests wait, with their
-//! bodies in the received form.
+//! The decompressed body and the parsed data can be many times as large as the received body. All
+//! threads together therefore handle only [`MOST`] such requests at a time. The other requests
+//! wait, with their bodies as received.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The permits that all inputs share.
+/// The permits that all inputs share, like a semaphore that never blocks.
 #[derive(Debug, Default)]
 pub struct MemoryPermits {
     held: AtomicUsize,
 }
 
-/// The number of permits.
+/// The number of requests that can hold a permit at the same time.
 const MOST: usize = 2;
 
-/// The maximum size of a body that needs no permit.
+/// The maximum size of a body that needs no permit, in bytes.
 pub const SMALL: usize = 64 << 10;
 
-/// The permit of a request, if one is needed. Dropping it returns the permit.
+/// The permit of one request. Dropping it returns the permit.
 #[derive(Debug)]
 pub struct MemoryPermit {
     permits: &'static MemoryPermits,
@@ -27,16 +27,16 @@ pub struct MemoryPermit {
 }
 
 impl MemoryPermit {
-    /// Creates the permit of a request, which is not taken yet.
+    /// Creates the permit of a request, without acquiring it.
     pub fn new(permits: &'static MemoryPermits, is_needed: bool) -> Self {
         Self { permits, is_needed, is_held: false }
     }
 
-    /// Takes the permit, if necessary. Returns false if the request must wait.
+    /// Acquires the permit, if the request needs one. Returns false if the request must wait.
     pub fn take(&mut self) -> bool {
         if self.is_needed && !self.is_held {
             let next = |taken| (taken < MOST).then_some(taken + 1);
-            // Relaxed: only the number itself is shared.
+            // Relaxed: no other data depends on this number.
             let taken = self.permits.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
             self.is_held = taken.is_ok();
         }

@@ -1,12 +1,13 @@
-//! Limits on the samples per second of all sources together, and of each source.
+//! Limits the number of samples per second, of all sources together and of each source. The
+//! algorithm is the generic cell rate algorithm (GCRA).
 //!
-//! A source pays for samples with time, at the rate of the limit. A request or a packet is accepted
-//! if its source owes at most a second, and otherwise refused. A request is therefore accepted or
-//! refused as a whole, and a burst costs its source the time after the burst. This is the generic
-//! cell rate algorithm.
+//! Each sample costs its source some time: the reciprocal of the rate. A request or a packet is
+//! accepted if its source is at most a second in debt, and otherwise refused as a whole. A source
+//! can therefore send a burst, and must then wait until it is paid off.
 //!
-//! Each source uses a word in a table, which is found by a secret hash of its address, so the table
-//! never grows. If two sources share a word, they also share a rate.
+//! The debt of a source is a word in a table of fixed size, because a table of all sources would
+//! grow without a limit. A hash with a secret seed finds this word. If two sources share a word,
+//! they also share a rate.
 
 use std::fmt::Display;
 use std::hash::BuildHasher;
@@ -20,7 +21,7 @@ use quipu_segment::hash::SeededState;
 
 use super::refusal::Refusal;
 
-/// The limits on the rate of samples, and the times until which samples are paid for.
+/// The rates, and for each source the time until which its samples are paid.
 pub struct RateLimits {
     started: Instant,
     all: Option<(NonZeroU64, AtomicU64)>,
@@ -28,27 +29,27 @@ pub struct RateLimits {
     hash: SeededState,
 }
 
-/// The share of one source in the limits.
+/// The rate limits that apply to one source.
 #[derive(Clone, Copy)]
 pub struct Allowance<'r> {
     rates: &'r RateLimits,
-    /// The word of the source in the table.
+    /// The index of the source's word in the table.
     word: usize,
 }
 
-/// The exceeded limit of a source, whose samples are refused for some time.
+/// The error if a source exceeds a limit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Excess {
-    /// A word for the reason.
+    /// The reason as the value of a label.
     pub reason: &'static str,
     /// The rate in samples per second.
     pub rate: NonZeroU64,
-    /// The wait until the next sample can be accepted.
+    /// The time until the next sample can be accepted.
     pub wait: Duration,
 }
 
 impl RateLimits {
-    /// Creates limits from the rates of all sources together, and of each source.
+    /// Creates limits from two rates: of all sources together, and of each source.
     pub fn new([all, each]: [Option<NonZeroU64>; 2]) -> Self {
         let words = || (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -59,17 +60,17 @@ impl RateLimits {
         }
     }
 
-    /// Returns the allowance of a source; `None` without limits.
+    /// Returns the limits that apply to a source; `None` if there are no limits.
     pub fn allowance(&self, source: &dyn Display) -> Option<Allowance<'_>> {
         if self.all.is_none() && self.each.is_none() {
             return None;
         }
-        // The truncation is intended, because only the low bits of the hash are needed.
+        // The truncation is intended, because any bits of the hash will do.
         let word = |_| self.hash.hash_one(source.to_string()) as usize % WORDS;
         Some(Allowance { rates: self, word: self.each.as_ref().map_or(0, word) })
     }
 
-    /// Returns the nanoseconds since the start.
+    /// Returns the nanoseconds since the daemon's start.
     fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -88,7 +89,7 @@ impl Allowance<'_> {
     /// Checks whether the next samples can be accepted.
     ///
     /// # Errors
-    /// Returns the rate that is exceeded.
+    /// Returns the exceeded limit.
     pub fn check(&self) -> Result<(), Excess> {
         self.check_at(self.rates.now())
     }
@@ -103,29 +104,29 @@ impl Allowance<'_> {
         Ok(())
     }
 
-    /// Charges the source for samples, no matter how much it already owes.
+    /// Charges a source for samples that were accepted, even if it is in debt.
     pub fn charge(&self, samples: u64) {
-        // Ignore the result, because no source exceeds this limit.
+        // We ignore the result, because no debt exceeds this limit.
         let _ = self.pay(samples, self.rates.now(), u64::MAX);
     }
 
-    /// Takes samples from the allowance before they are stored. Simultaneous requests cannot use
-    /// the same part of the allowance.
+    /// Charges a source for samples before they are stored. This is atomic, so simultaneous
+    /// requests cannot both use the rest of a limit.
     ///
     /// # Errors
-    /// Returns the rate that is exceeded.
+    /// Returns the exceeded limit.
     pub fn take(&self, samples: u64) -> Result<(), Excess> {
         self.take_at(samples, self.rates.now())
     }
 
     fn take_at(&self, samples: u64, now: u64) -> Result<(), Excess> {
         self.check_at(now)?;
-        // If another thread has used up the second rate in the meantime, the payment for the first
-        // rate is wasted.
+        // If another thread has used up the second limit in the meantime, the charge to the first
+        // one is lost.
         self.pay(samples, now, SECOND)
     }
 
-    /// Pays for samples, if at most `most` nanoseconds are owed.
+    /// Charges samples, if the source then owes at most `most` nanoseconds.
     fn pay(&self, samples: u64, now: u64, most: u64) -> Result<(), Excess> {
         for (reason, rate, paid) in self.limits() {
             let cost = samples.saturating_mul(SECOND) / rate;
@@ -141,12 +142,12 @@ impl Allowance<'_> {
 }
 
 impl Excess {
-    /// Creates the excess of a source that owes this number of nanoseconds.
+    /// Creates the error for a source that owes this number of nanoseconds.
     fn new(reason: &'static str, rate: NonZeroU64, owed: u64) -> Self {
         Self { reason, rate, wait: Duration::from_nanos(owed.saturating_sub(SECOND)) }
     }
 
-    /// Returns a 429 response that names the time to wait.
+    /// Returns a 429 response with the time to wait.
     pub fn refusal(&self) -> Box<Refusal> {
         let detail = format!("{self}; send again later, or less at a time");
         Refusal::new(StatusCode::TOO_MANY_REQUESTS, detail)
@@ -166,10 +167,10 @@ impl Display for Excess {
 
 /// A second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
-/// The maximum debt of a source. This is limited because one large request should not lock it out
-/// for long.
+/// The maximum debt of a source. This is limited because one large request should not exclude its
+/// source for long.
 const MOST_OWED: u64 = 10 * SECOND;
-/// The number of words for sources, which take 512 KiB.
+/// The number of words in the table of sources, which takes 512 KiB.
 const WORDS: usize = 1 << 16;
 
 #[cfg(test)]

@@ -10,17 +10,17 @@ use quipu_http::{Response, text};
 /// A result whose error is a refusal by default.
 pub type Result<T, E = Box<Refusal>> = std::result::Result<T, E>;
 
-/// The refusal of a whole request, with the data for its response. Functions return it in a box,
-/// because this keeps their results small.
+/// The refusal of a whole request, with the data for the response. Functions return it in a box,
+/// because a small error keeps their results small.
 #[derive(Debug)]
 pub struct Refusal {
     /// The status of the response.
     pub status: StatusCode,
-    /// A word for the reason, if the input counts such refusals; otherwise empty.
+    /// The value of the label `reason`, if the input counts such refusals; otherwise empty.
     pub reason: &'static str,
-    /// The fault and the remedy, without a line feed.
+    /// The error and the remedy, without a line feed.
     pub text: String,
-    /// An additional header field.
+    /// An additional response header.
     pub field: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -48,19 +48,19 @@ impl Refusal {
             .with(ALLOW, HeaderValue::from_static(allow))
     }
 
-    /// Returns this refusal with the name of a reason.
+    /// Sets the value of the label `reason`.
     pub fn named(mut self: Box<Self>, reason: &'static str) -> Box<Self> {
         self.reason = reason;
         self
     }
 
-    /// Returns this refusal with a header field.
+    /// Sets an additional response header.
     pub fn with(mut self: Box<Self>, name: HeaderName, value: impl Into<HeaderValue>) -> Box<Self> {
         self.field = Some((name, value.into()));
         self
     }
 
-    /// Returns the response: a line of plain text.
+    /// Returns the response: the text as a line of plain text.
     pub fn respond(self) -> Response {
         let mut response = text(self.status, self.text + "\n");
         response.headers_mut().extend(self.field);

@@ -1,4 +1,5 @@
-//! Counts accepted and refused samples by input and reason, and records the last refusals.
+//! Counts accepted and refused samples by input and reason, and records the last refusals, so you
+//! can find the sender of invalid samples.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -23,10 +24,10 @@ pub struct Refusals {
     taken: Vec<Counter>,
     refused: CounterFamily<[&'static str; 2]>,
     overlaps: Counter,
-    /// The jobs whose overlaps were logged.
+    /// The jobs whose overlapping series were logged.
     overlapping: Mutex<BTreeSet<String>>,
     last: Mutex<VecDeque<RefusalRecord>>,
-    /// The log line about a full state.
+    /// Limits the log lines about a full state.
     full: Seldom,
 }
 
@@ -39,23 +40,23 @@ pub struct RefusalRecord {
     pub input: Input,
     /// The source: an address, a listener of a unix socket, or a job.
     pub source: String,
-    /// A word for the reason.
+    /// The reason, as the value of a label.
     pub reason: &'static str,
-    /// The beginning of the refused data, or the place of the fault.
+    /// The beginning of the refused input, or the position and a description of the error.
     pub detail: String,
 }
 
-/// The maximum number of records per reason of an input, and in total.
+/// The maximum number of records with the same input and reason.
 const KEPT_EACH: usize = 5;
+/// The maximum number of records.
 const KEPT: usize = 200;
-/// The maximum number of jobs whose overlaps are logged.
+/// The maximum number of jobs whose overlapping series are logged.
 const LOGGED_JOBS: usize = 100;
 /// The maximum length of a string in a record, in bytes.
 const TEXT_BYTES: usize = 256;
 
 impl Refusals {
-    /// Registers the counts in the daemon's own metrics. Accepted samples are also counted in
-    /// `total`.
+    /// Registers the metrics. Accepted samples of all inputs are also added to `total`.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -77,8 +78,8 @@ impl Refusals {
         Ok(Self { total, taken, refused, overlaps, overlapping, last, full: Seldom::new() })
     }
 
-    /// Counts a data point of a job whose processes send the same series at the same time. The
-    /// first one is logged.
+    /// Counts a data point whose series several processes of a job send at the same time. The first
+    /// one of each job is logged.
     pub fn count_overlap(&self, job: &str) {
         self.overlaps.inc();
         let mut logged = self.overlapping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,9 +102,9 @@ impl Refusals {
         self.total.fetch_add(samples, Ordering::Relaxed);
     }
 
-    /// Counts a refused sample or line, and records it. `reason` is a word, for example
-    /// `series_limit`. `detail` is the beginning of the input, or a description of the place of the
-    /// fault.
+    /// Counts and records a refused sample or line. `reason` is the value of a label, for example
+    /// `series_limit`. `detail` is the beginning of the input, or the position and a description of
+    /// the error.
     pub fn refuse(
         &self,
         input: Input,
@@ -119,7 +120,7 @@ impl Refusals {
                  or raise --input-bytes with a new state"
             );
         }
-        // Don't wait here, because a flood of refusals must not wait for a reader of the records.
+        // We use `try_lock`, because a flood of refusals must not wait for a reader of the records.
         let Ok(mut last) = self.last.try_lock() else { return };
         let is_alike = |other: &&RefusalRecord| other.input == input && other.reason == reason;
         if last.iter().filter(is_alike).count() >= KEPT_EACH
@@ -141,7 +142,7 @@ impl Refusals {
     }
 }
 
-/// Returns the printable beginning of a string.
+/// Returns the beginning of a string, with unprintable characters escaped.
 fn excerpt(text: &dyn fmt::Display) -> String {
     truncate(&printable(&truncate(text, TEXT_BYTES)), TEXT_BYTES)
 }

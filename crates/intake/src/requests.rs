@@ -1,9 +1,9 @@
-//! The common code of requests with a body, for all inputs over HTTP.
+//! The framework for inputs over HTTP. To write an input, implement [`BodyInput`]: parse the head
+//! of a request, and then handle the body piece by piece.
 //!
-//! To write an input, you implement [`BodyInput`]: it reads the head of a request, and handles the
-//! body piece by piece. All other code is here: the limits on the rate of samples and on memory,
-//! the coding of the body, loops of daemons, the steps of a long request, and the counts of
-//! accepted and refused samples.
+//! This module does everything else: it applies the rate limits and the limit on memory,
+//! decompresses the body, detects loops between daemons, splits a long request into steps, and
+//! counts accepted and refused samples.
 
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
@@ -22,40 +22,41 @@ pub use super::refusal::{Refusal, Result};
 use quipu_http::{Reply, Request, Response, Steps};
 use quipu_process::address::Source;
 
-/// An input over HTTP: the state of one request.
+/// An input over HTTP. A value of this type is the state of one request.
 pub trait BodyInput: Sized + 'static {
     /// The row in the list of inputs.
     const INPUT: Input;
-    /// Whether daemons send such requests to each other, so that a request can go round in a loop.
+    /// Whether daemons forward such requests to each other, and must therefore detect loops.
     const IS_RELAYED: bool = false;
-    /// Whether a client can repeat the accepted part of a request without an effect.
+    /// Whether a client can repeat a partly accepted request, because repeated samples do not count
+    /// twice.
     const IS_REPEATABLE: bool = true;
 
-    /// Reads the head of a request.
+    /// Parses the head of a request.
     ///
     /// # Errors
-    /// Returns the fault of the head.
+    /// Returns the error in the head.
     fn new(inputs: &Inputs, request: &Request) -> Result<Self>;
 
-    /// Returns the body of the request. At most `limit` bytes are read after decompression.
+    /// Returns the decoder of the body, which fails beyond `limit` bytes after decompression.
     ///
     /// # Errors
-    /// Fails if the coding is not supported.
+    /// Fails if the `Content-Encoding` is not supported.
     fn body(&self, request: &Request, limit: usize) -> Result<Pieces> {
         Pieces::new(request, limit)
     }
 
-    /// Handles samples from the body until the time of the step is over. Returns whether the body
-    /// has ended.
+    /// Handles the next samples in the body, until the time slice of the step is over. Returns
+    /// whether the body has ended.
     ///
     /// # Errors
-    /// Fails if the rest of the body cannot be handled.
+    /// Fails if the rest of the body is unreadable.
     fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool>;
 
-    /// Returns the response after the last step, which may have failed.
+    /// Returns the response after the last step. `failed` is the error of this step, if any.
     ///
     /// # Errors
-    /// Returns a refusal if a sample is refused.
+    /// Returns a refusal if any sample was refused.
     fn finish(
         &mut self,
         outcome: &RequestOutcome,
@@ -75,7 +76,7 @@ pub trait BodyInput: Sized + 'static {
     }
 }
 
-/// The part of a request that is handled without a break.
+/// The context of one step of a request.
 pub struct Context<'t> {
     /// The inputs of this thread.
     pub inputs: &'t Inputs,
@@ -94,7 +95,7 @@ impl<'t> Context<'t> {
     }
 }
 
-/// The approximate time of a step.
+/// The approximate duration of a step. Other requests of the thread are handled between two steps.
 pub const STEP: Duration = Duration::from_micros(100);
 
 /// Handles a request.
@@ -112,7 +113,7 @@ pub fn respond<I: BodyInput>(inputs: &Inputs, request: &Request) -> Reply {
     }
 }
 
-/// Checks everything of a request except its body.
+/// Checks the rate limit and the path of a request through other daemons, before its body is read.
 fn admit<I: BodyInput>(
     input: &I,
     inputs: &Inputs,
@@ -127,8 +128,8 @@ fn admit<I: BodyInput>(
     Ok((via_ids, body, RequestOutcome::new::<I>(inputs, request)?))
 }
 
-/// Refuses samples that this daemon sent. The status tells the sender that the reason is a loop,
-/// not the samples.
+/// Returns the refusal of samples that this daemon sent itself. The status 409 shows the sender
+/// that a loop is the reason, not the samples.
 fn is_own(via: &Via) -> Box<Refusal> {
     let refusal = Refusal::new(StatusCode::CONFLICT, LOOP);
     match HeaderValue::from_str(via.own()) {
@@ -137,7 +138,8 @@ fn is_own(via: &Via) -> Box<Refusal> {
     }
 }
 
-/// Returns the response if it is ready within about 100 us, or else the remaining steps.
+/// Runs steps for about 100 us. Returns the response if it is then complete, or else the remaining
+/// steps.
 pub fn begin(mut steps: impl Steps + 'static) -> Reply {
     let begun = Instant::now();
     loop {
@@ -150,14 +152,15 @@ pub fn begin(mut steps: impl Steps + 'static) -> Reply {
     }
 }
 
-/// A request whose body is read in steps.
+/// A request in progress.
 struct RunningRequest<I> {
     input: I,
     inputs: Inputs,
     permit: MemoryPermit,
     body: Pieces,
     outcome: RequestOutcome,
-    /// The daemons that the samples passed through; empty after a sample was accepted.
+    /// The daemons that the samples passed through. Empty after the first accepted sample, because
+    /// they are then stored.
     via_ids: Came,
 }
 

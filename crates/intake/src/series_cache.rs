@@ -1,21 +1,20 @@
-//! A cache of series by the bytes of their names and labels in requests.
+//! A cache that finds a series by the encoded bytes of its name and labels in a request.
 //!
-//! A sender usually encodes the name and the labels of a series in the same way every time. The
-//! cache stores the series under these bytes. On a hit, the labels need not be parsed, checked or
-//! sorted again, and we find the series without looking up its family and its key.
+//! A sender usually encodes the labels of a series in the same way in every request. On a hit, the
+//! labels need not be parsed, checked or sorted, and the series is found without looking up its
+//! family and its key.
 //!
-//! The bytes are compared as a whole, so a series is never mistaken for another. An outdated entry
-//! is noticed before it is used, because a [`Spot`] leads nowhere after its series was removed, and
-//! because the type of a name is looked up again after a family was created. A sample that does not
-//! fit its entry is parsed and stored in the usual way, which renews the entry.
+//! The bytes are compared as a whole, so two series are never confused. An outdated entry is
+//! detected before its use: a [`Spot`] leads nowhere after its series was removed, and the type of
+//! a name is looked up again after a family was created. A sample that does not fit its entry is
+//! parsed and stored without the cache, which updates the entry.
 //!
-//! Most senders also preserve the order of their series. The cache therefore compares the series
-//! that followed this one last time first, without searching the table, and prefetches the series
-//! after it.
+//! Most senders also keep the order of their series. The cache therefore first compares the series
+//! that followed the current one last time, without a hash lookup, and prefetches the next ones.
 //!
-//! The size of a cache is bounded. A full cache keeps its entries until the misses outnumber them
-//! many times, and is then emptied. If a sender rotates through too many series, this costs little
-//! more than no cache, and series that are no longer sent make room.
+//! The size of a cache is bounded. A full cache keeps its entries until there were many times as
+//! many misses as entries, and is then emptied. Rotating through too many series therefore costs
+//! little more than no cache, and series that are no longer sent make room.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -28,89 +27,90 @@ use quipu_wire::remote::write::SeriesType;
 use super::Shared;
 use super::types::{self, SampleType};
 
-/// The cached series of one input. Each thread uses a separate cache.
+/// The cached series of one input. Each thread has a separate cache.
 #[derive(Default)]
 pub(super) struct SeriesCache {
     /// The entries, in the order in which they were first cached.
     entries: Vec<Entry>,
-    /// The bytes of all entries, concatenated.
+    /// The bytes of all entries, in a single buffer.
     bytes: Vec<u8>,
-    /// The numbers of the entries by the hash of their bytes.
+    /// The indices of entries by the hash of their bytes.
     numbers: HashTable<u32>,
     seeded: SeededState,
     names: Vec<CachedName>,
     by_name: HashMap<Box<str>, u32, SeededState>,
-    /// The number of the next expected series.
+    /// The index of the entry that is expected next.
     next: usize,
-    /// The number of misses since the last addition.
+    /// The number of misses since an entry was added.
     missed: usize,
 }
 
 struct Entry {
     hash: u64,
-    /// The position and the length of the entry's bytes.
+    /// The position of the entry's bytes in the buffer, and their length.
     start: u32,
     length: u32,
-    /// The number of the series' name.
+    /// The index of the series' name in `names`.
     name: u32,
     series: KnownSeries,
 }
 
-/// A series in the cache.
+/// A cached series.
 pub(super) struct KnownSeries {
-    /// The family and the spot of the series.
+    /// The handles of the family and of the series.
     pub(super) located: (FamilyHandle, Spot),
-    /// The type of the name when the series was cached.
+    /// The type of the name when the entry was added.
     pub(super) series_type: SeriesType,
-    /// The type of the samples, as long as the name has the same type.
+    /// The type of the series' samples, unless the type of the name changes.
     pub(super) sample_type: SampleType,
 }
 
-/// A name, with the type of its series in requests that state no type.
+/// A metric name, with the type of samples whose requests do not declare a type.
 struct CachedName {
     text: Box<str>,
     kind: NameType,
-    /// The version at the time of the type's lookup.
+    /// The version when the type was looked up.
     version: Version,
 }
 
-/// The type of a name, and whether its family has a help.
+/// The type of a metric name, and whether its family has a help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NameType {
     /// The type.
     pub(super) series_type: SeriesType,
-    /// Whether the family must have a help, because there is one.
+    /// Whether a help exists. If so, a cached family without it is outdated.
     pub(super) has_help: bool,
 }
 
-/// Numbers that change with the types of names.
+/// Two counters that change whenever the type of a name may have changed.
 pub(super) type Version = [u64; 2];
 
-/// A value with its times.
+/// A value with its timestamp and its start time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimedValue {
     /// The value.
     pub(super) value: f64,
-    /// The time, in milliseconds since 1970.
+    /// The timestamp, in milliseconds since 1970.
     pub(super) timestamp_ms: Option<i64>,
-    /// The start of counting, if it is known.
+    /// The start time of a counter, if it is known.
     pub(super) start_ms: Option<i64>,
 }
 
-/// The maximum number of series in a cache, the maximum size of their names and labels, and the
-/// maximum size of one series.
+/// The maximum number of series in a cache.
 const MAX_SERIES: usize = 1 << 17;
+/// The maximum size of the names and labels of all series in bytes.
 const MAX_BYTES: usize = 16 << 20;
+/// The maximum size of the name and labels of one series in bytes.
 const MAX_SERIES_BYTES: usize = 4 << 10;
-/// The number of misses after which a full table is emptied.
+/// The number of misses that empties a full cache.
 const PATIENCE: usize = 16 * MAX_SERIES;
-/// The distance from the current series to the series that is prefetched.
+/// The number of entries by which prefetching is ahead of the current series.
 const AHEAD: usize = 6;
 
 impl SeriesCache {
-    /// Finds the cached series at the beginning of these bytes. Returns the number of its bytes,
-    /// and its number. `is_end` tests whether a series ends before the given bytes, and `end` finds
-    /// the end of the first series.
+    /// Finds the series whose encoding is a prefix of these bytes. Returns the length of the
+    /// encoding, and the index of the series. `is_end` tests whether an encoding can end before the
+    /// given bytes, and `end` returns the end of the first encoding.
     #[inline]
     pub(super) fn find(
         &mut self,
@@ -136,7 +136,7 @@ impl SeriesCache {
         self.entries.get(found).map(|entry| (entry.length as usize, found as u32))
     }
 
-    /// Works like [`SeriesCache::position`], but counts misses.
+    /// Finds the entry with these bytes. Counts a miss.
     #[inline(never)]
     fn look_up(&mut self, bytes: &[u8]) -> Option<usize> {
         let found = self.position(bytes);
@@ -159,22 +159,22 @@ impl SeriesCache {
         self.bytes.get(start..start + entry.length as usize).unwrap_or_default()
     }
 
-    /// Returns a series by its number.
+    /// Returns the series with this index.
     #[inline]
     pub(super) fn series(&self, number: u32) -> Option<&KnownSeries> {
         self.entries.get(number as usize).map(|entry| &entry.series)
     }
 
-    /// Returns the name of a series.
+    /// Returns the name of the series with this index.
     pub(super) fn name(&self, number: u32) -> &str {
         let entry = self.entries.get(number as usize);
         let name = entry.and_then(|entry| self.names.get(entry.name as usize));
         name.map_or("", |name| &name.text)
     }
 
-    /// Returns whether an entry is up to date: its name still has the same type, and its family has
-    /// a help if there is one. `look_up` finds the type of a name, and is called only if the
-    /// version has changed.
+    /// Returns whether an entry is current: its name still has the same type, and its family has a
+    /// help if one exists. `look_up` returns the type of a name, and is only called if the
+    /// version changed.
     #[inline]
     pub(super) fn is_current(
         &mut self,
@@ -191,8 +191,8 @@ impl SeriesCache {
         entry.series.has_type(name.kind)
     }
 
-    /// Returns whether a series can be cached under these bytes. If the cache has been full for
-    /// long, this empties it.
+    /// Returns whether a series with these bytes can be cached. Empties the cache if it has been
+    /// full for many misses.
     pub(super) fn has_room(&mut self, bytes: &[u8]) -> bool {
         if !(1..=MAX_SERIES_BYTES).contains(&bytes.len()) {
             return false;
@@ -206,7 +206,7 @@ impl SeriesCache {
         !is_full || self.position(bytes).is_some()
     }
 
-    /// Caches a series under these bytes, replacing an older entry. Call this only after
+    /// Caches a series under these bytes, and replaces an older entry. Call this only after
     /// [`SeriesCache::has_room`] returned true. `kind` is the type of the name in this version.
     pub(super) fn keep(
         &mut self,
@@ -256,7 +256,7 @@ impl KnownSeries {
         self.located.0.has_help()
     }
 
-    /// Returns whether the entry is up to date if its name has this type.
+    /// Returns whether the entry is current if the name has this type.
     #[inline]
     pub(super) fn has_type(&self, kind: NameType) -> bool {
         self.series_type == kind.series_type && (!kind.has_help || self.has_help())
@@ -264,9 +264,10 @@ impl KnownSeries {
 }
 
 impl Shared {
-    /// Stores a sample of a cached series, with the same result as by its name and its labels.
+    /// Stores a sample of a cached series, with the same result as storing it by name and labels.
     /// Returns false, and changes nothing, if the sample must be stored by name and labels, because
-    /// its series was removed, or because the sample is an exception, for example a refused one.
+    /// the series was removed, or because the sample is an exception, for example one to be
+    /// refused.
     #[inline]
     pub(super) fn take_known(
         &self,
@@ -278,7 +279,7 @@ impl Shared {
         let KnownSeries { located: (handle, spot), sample_type, .. } = known;
         let (given, mode) = types::given(*sample_type, sample.value);
         let Some(timestamp_ms) = sample.timestamp_ms else {
-            // Only samples with times are ordered.
+            // The intake compares the times of samples that contain a time.
             return sample.start_ms.is_none() && intake.take_at(handle, *spot, &given, mode);
         };
         let start = sample.start_ms.and_then(types::timestamp);

@@ -1,4 +1,5 @@
-//! The settings of the inputs: [`InputFlags`] as given, and [`Options`], checked and converted.
+//! The settings of the inputs: [`InputFlags`] are the flags on the command line, and [`Options`]
+//! are their checked values.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -12,8 +13,8 @@ use quipu_process::{flags, join_flags};
 
 use crate::{graphite, listeners, otlp, push, statsd};
 
-/// Joins the settings of the inputs, and their options. The `resolve` methods of the flags create
-/// the options.
+/// Joins the flags of all inputs to one struct, and their options to another. Each row names a
+/// field, its flags, and the options that `resolve` returns.
 macro_rules! inputs {
     ($($(#[$meta:meta])* $name:ident: $flags:ty => $options:ty,)*) => {
         join_flags! {
@@ -29,11 +30,11 @@ macro_rules! inputs {
             $($(#[$meta])* pub $name: $options,)*
         }
 
-        // The attributes of a field are its documentation, which expressions ignore, and possibly a
+        // `$meta` is the documentation of a field, which is ignored in expressions, and possibly a
         // `cfg`, which must apply here as well.
         #[allow(unused_doc_comments)]
         impl InputFlags {
-            /// Checks the settings and converts them.
+            /// Checks all flags, and converts them to options.
             ///
             /// # Errors
             /// Fails for an unusable value.
@@ -122,9 +123,10 @@ flags! {
 /// The options that all inputs share.
 #[derive(Debug, Clone)]
 pub struct CommonOptions {
-    /// The maximum number of samples per second: from all sources, and from each source.
+    /// The maximum number of samples per second: of all sources together, and of each source.
     pub sample_rates: [Option<NonZeroU64>; 2],
-    /// The time after which an unchanged series is hidden, unless its input defines another expiry.
+    /// The time after which a series without an update is hidden, unless its input specifies
+    /// another.
     pub expiry: Option<Duration>,
     /// The maximum number of bytes of a body after decompression.
     pub body_bytes: usize,
@@ -144,8 +146,8 @@ impl CommonFlags {
         in_range("input-body-bytes", self.input_body_bytes, 0, 1 << 32)
     }
 
-    /// Returns the limits on received metrics. Metrics with the `reserved` prefix are the daemon's
-    /// own.
+    /// Returns the limits on received metrics. `reserved` is the prefix of the daemon's own
+    /// metrics, which clients cannot use.
     pub fn limits(&mut self, reserved: &'static str) -> Limits {
         let Size(families) = set(self.families);
         Limits {

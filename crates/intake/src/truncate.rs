@@ -17,7 +17,7 @@ pub(super) fn truncate(text: &dyn fmt::Display, limit: usize) -> String {
     out
 }
 
-/// Writes up to a limit, and fails at the first byte beyond the limit.
+/// A writer that fails at the first byte beyond its limit.
 struct TruncatingWriter<'o> {
     out: &'o mut String,
     left: usize,

@@ -1,4 +1,5 @@
-//! The type of a single sample, from its name and the type of its family, if the family is known.
+//! Determines the type of a single sample (a counter, a gauge or unknown), from its name and from
+//! the type of its family, if this is known.
 
 use quipu::intake::{InputValue, Intake, Mode};
 use quipu::snapshot::{Kind, Timestamp};
@@ -8,7 +9,7 @@ use quipu_wire::remote::write::SeriesType;
 /// The type of a single sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SampleType {
-    /// A total.
+    /// A total that only increases, except at a restart.
     Counter,
     /// A value that goes up and down.
     Gauge,
@@ -18,16 +19,16 @@ pub enum SampleType {
 
 /// Finds the type of a sample.
 ///
-/// | type of the family | taken as |
+/// | type of the family | type of the sample |
 /// |---|---|
 /// | counter | a counter |
 /// | histogram, summary | a counter if the name ends in `_bucket`, `_count` or `_sum`, else a gauge |
 /// | gauge, info, state set, histogram of gauges | a gauge |
 /// | unknown | a counter if the name ends in `_total`, or in `_bucket` with a label `le`; else unknown |
 ///
-/// A sample that is a counter only by its name does not count as a counter if the value is
+/// A sample that is a counter only by its name is not treated as a counter if its value is
 /// negative, infinite or not a number. The suffixes `_count` and `_sum` are not sufficient, because
-/// a gauge that is followed as a total would only grow.
+/// a gauge that is treated as a total would never decrease.
 pub fn sample_type(family: SeriesType, name: &str, has_bound: bool, value: f64) -> SampleType {
     match family {
         SeriesType::Counter => SampleType::Counter,
@@ -44,8 +45,8 @@ pub fn sample_type(family: SeriesType, name: &str, has_bound: bool, value: f64) 
     }
 }
 
-/// Finds the type of a sample if a zero has the same type. In this case, all possible counter
-/// values of the series have this type.
+/// Returns the type of a sample if a zero has the same type. All possible counter values of its
+/// series then have this type, so it can be cached.
 pub fn lasting_type(
     family: SeriesType,
     name: &str,
@@ -57,8 +58,8 @@ pub fn lasting_type(
     (found == sample_type(family, name, has_bound, 0.0)).then_some(found)
 }
 
-/// Returns the value for a sample of this type, and its mode: totals are followed, and other values
-/// replace the current value.
+/// Returns a sample's value for the intake, and the mode: the intake stores the increase of a
+/// total, and replaces any other value.
 #[inline]
 pub fn given(sample_type: SampleType, value: f64) -> (InputValue<'static>, Mode) {
     match sample_type {
@@ -68,7 +69,7 @@ pub fn given(sample_type: SampleType, value: f64) -> (InputValue<'static>, Mode)
     }
 }
 
-/// Returns the remote write type for a type of the text format.
+/// Converts a type of the text format to a type of remote write.
 pub fn series_type(kind: exposition::FamilyType) -> SeriesType {
     match kind {
         exposition::FamilyType::Counter => SeriesType::Counter,
@@ -82,8 +83,8 @@ pub fn series_type(kind: exposition::FamilyType) -> SeriesType {
     }
 }
 
-/// Returns the type of the daemon's family of this name, for samples whose sender states no type. A
-/// name that ends in `_count` or `_sum` belongs to a histogram if the daemon has its buckets.
+/// Returns the type of the daemon's family with this name, for samples whose sender declares no
+/// type. A name that ends in `_count` or `_sum` belongs to a histogram if this histogram exists.
 pub fn existing_type(intake: &mut Intake, name: &str) -> SeriesType {
     match intake.kind_of(name) {
         Ok(Some(Kind::Counter)) => return SeriesType::Counter,
@@ -97,14 +98,14 @@ pub fn existing_type(intake: &mut Intake, name: &str) -> SeriesType {
     }
 }
 
-/// Returns the name of the family that a series of this name may belong to.
+/// Returns the name of the family, if this sample name contains the suffix of a family's part.
 pub fn family_name(name: &str) -> Option<&str> {
     let suffixes = ["_total", "_bucket", "_count", "_sum", "_created", "_info", "_gcount", "_gsum"];
     suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).filter(|base| !base.is_empty())
 }
 
-/// Returns the time of a sample, from milliseconds since 1970. All earlier times become zero,
-/// because such a sample is earlier than any stored time.
+/// Converts milliseconds since 1970 to a time. Earlier times become zero, because such a sample is
+/// older than any stored one.
 pub(super) fn sample_time(ms: i64) -> Timestamp {
     Timestamp(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000))
 }

@@ -1,6 +1,8 @@
-//! `POST /echo`: lines of `name value`, where each line is a gauge. This is the smallest possible
-//! input with a setting. You can use it as a model, because its tests show what an input needs:
-//! this folder, a row in the list of inputs, and a row in their settings.
+//! `POST /echo`: a minimal input, as a model for new inputs. It stores lines of `name value` as
+//! gauges.
+//!
+//! Its tests show the three parts of an input: this folder, a row in the list of inputs, and a row
+//! in their settings.
 
 use quipu::intake::{InputValue, Mode};
 use quipu_wire::remote::{Cut, LineBuffer};
@@ -11,7 +13,7 @@ use quipu_process::flags;
 use quipu_process::settings::{Unusable, in_range};
 use quipu_process::size::Size;
 
-/// A request with lines.
+/// A request with lines, in progress.
 pub(super) struct EchoRequest(LineBuffer);
 
 impl BodyInput for EchoRequest {

@@ -1,7 +1,8 @@
-//! Graphite: lines of its plaintext protocol, over TCP, UDP and unix sockets.
+//! The Graphite input: lines of the plaintext protocol over TCP, UDP and unix sockets, for example
+//! `servers.web1.load 0.7 1700000000`.
 //!
 //! Each value becomes the value of a gauge, like in graphite_exporter. The value with the latest
-//! time counts. If several values share this time, the last one counts.
+//! timestamp wins; for equal timestamps, the last one received.
 
 mod settings;
 
@@ -25,7 +26,7 @@ pub use settings::GraphiteFlags;
 
 const GRAPHITE: Protocol = Protocol { name: "Graphite", flag: "graphite" };
 
-/// The row of Graphite in the list of inputs.
+/// The row in the list of inputs.
 pub(super) const LINES: LineInput =
     LineInput { protocol: GRAPHITE, options: |options| &options.graphite, start };
 
@@ -39,7 +40,7 @@ fn start(
     listeners.start(intake, shared, registry, prepare)
 }
 
-/// Handles packets without a socket.
+/// Handles packets without a socket, for fuzzing.
 #[doc(hidden)]
 pub fn lines(
     intake: &Intake,
@@ -49,7 +50,7 @@ pub fn lines(
     listeners::lines(GRAPHITE, intake, shared, registry, prepare)
 }
 
-/// Registers the metrics. The result creates the reader of a listener.
+/// Registers the metrics. Returns a function that creates the reader of a listener.
 fn prepare(
     scope: &Scope<'_>,
 ) -> Result<impl Fn(NameResolver) -> GraphiteReader + use<>, quipu::Error> {
@@ -64,16 +65,16 @@ fn prepare(
 
 #[derive(Debug, Group)]
 struct GraphiteMetrics {
-    /// Accepted values.
+    /// The number of accepted values.
     samples: Counter,
 }
 
-/// Reads the lines of one listener.
+/// Parses the lines of one listener.
 struct GraphiteReader {
     names: NameResolver,
-    /// The labels of a line. Empty between lines, and kept to reuse its memory.
+    /// A reused buffer for the labels of a line, empty between lines.
     labels: Vec<(&'static str, &'static str)>,
-    /// The number of values since the last flush.
+    /// The number of accepted values since the last flush.
     taken: u64,
     samples: Counter,
 }
@@ -123,7 +124,7 @@ impl GraphiteReader {
         let time = Some(types::sample_time(sample.timestamp_ms.unwrap_or(now_ms)));
         let metric = Metric { time, order: Order::Latest, ..metric };
         let taken = match tags.are_cut {
-            // The mapping can remove labels, but it cannot remove labels that were not read.
+            // A mapping can remove labels, but not labels beyond the limit, which were not read.
             true => Err(Rejection::Labels),
             false => {
                 let (shared, intake) = (common.shared, &mut common.intake);

@@ -1,7 +1,7 @@
-//! Converts lines of the text formats to values of the daemon's families.
+//! Stores the lines of an import (text format or OpenMetrics) as values of the daemon's families.
 //!
-//! If a histogram or a summary is declared by a `# TYPE` line, it is handled as a whole after its
-//! last line. All other samples are handled line by line.
+//! A histogram or a summary consists of several lines. If a `# TYPE` line declares it, its lines
+//! are collected and stored together after the last one. All other samples are stored line by line.
 
 use std::borrow::Cow;
 use std::cell::RefMut;
@@ -18,38 +18,39 @@ use crate::requests::Context;
 use crate::series_cache::{self, NameType, SeriesCache, TimedValue};
 use crate::{Inputs, types};
 
-/// The parameters of a request, which add to its lines.
+/// The query parameters of a request, which modify its lines.
 #[derive(Debug, Default)]
 pub(super) struct ImportParameters {
-    /// The time of lines without a time.
+    /// The timestamp of lines that contain none.
     pub(super) timestamp_ms: Option<i64>,
-    /// Labels that are added to all series, in place of labels of the same name.
+    /// Labels to add to all series. They replace labels with the same name.
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// The lines of a body: the gathered families, and the state between lines.
+/// A parser of the lines of one body.
 pub(super) struct Lines {
     families: Families,
     state: LineState,
 }
 
-/// The state between lines.
+/// The state that one line leaves for the next lines.
 struct LineState {
     format: TextFormat,
     parameters: ImportParameters,
-    /// The family of the last `# HELP`, `# TYPE` or `# UNIT` line.
+    /// The family that the last `# HELP`, `# TYPE` or `# UNIT` line named.
     family: FamilyHeader,
-    /// Whether the samples of this family are gathered.
+    /// Whether the samples of this family are collected: see [`is_whole`].
     is_whole: bool,
     /// The number of the last line with a sample.
     line: u64,
     buckets: Vec<(f64, f64)>,
-    /// The exemplars of the current value.
+    /// The exemplars of the current sample.
     exemplars: Vec<Exemplar>,
     cached_type: CachedType,
 }
 
-/// The type of the last sample without a `# TYPE` line. It is valid until a family is created.
+/// The type of the last sample that no `# TYPE` line declared. It stays valid until a family is
+/// created.
 #[derive(Default)]
 struct CachedType {
     name: String,
@@ -57,7 +58,7 @@ struct CachedType {
     series_type: SeriesType,
 }
 
-/// A family with its `# HELP`, `# TYPE` and `# UNIT` lines.
+/// The metadata of a family, from its `# HELP`, `# TYPE` and `# UNIT` lines.
 #[derive(Default)]
 struct FamilyHeader {
     name: String,
@@ -66,24 +67,24 @@ struct FamilyHeader {
     unit: String,
 }
 
-/// A few lines, during which the intake is borrowed.
+/// One step over a few lines. It borrows the intake of the thread.
 pub(super) struct ImportStep<'t> {
     families: &'t mut Families,
     taker: Taker<'t>,
 }
 
-/// Puts values into the intake.
+/// Stores samples in the intake.
 struct Taker<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
-    /// The cache of series by the bytes of their names and labels.
+    /// The cache of series, by the bytes of names and labels.
     cache: RefMut<'t, SeriesCache>,
     moment: Moment,
     outcome: &'t mut RequestOutcome,
     state: &'t mut LineState,
 }
 
-/// A value of a series, with its time and its start.
+/// A value of a series, with its timestamp and its start time.
 struct SeriesSample<'v> {
     given: InputValue<'v>,
     mode: Mode,
@@ -91,18 +92,18 @@ struct SeriesSample<'v> {
     start_ms: Option<i64>,
 }
 
-/// An exemplar of the current value.
+/// An exemplar of the current sample.
 struct Exemplar {
     labels: Vec<(String, String)>,
     value: f64,
     timestamp_ms: Option<i64>,
 }
 
-/// The reason why a line was refused: a word, and a message.
+/// The reason of a refused line: the value of the label `reason`, and a message.
 type Fault = (&'static str, String);
 
-/// The limits on a histogram or a summary. It is refused above them, because it is handled in one
-/// step.
+/// The limits for a collected histogram or summary. A larger one is refused, because it is stored
+/// in a single step.
 const LIMITS: Limits = Limits { samples: 20_000, bytes: 8 << 20 };
 
 impl Lines {
@@ -120,7 +121,7 @@ impl Lines {
         Self { families: Families::new(format, LIMITS), state }
     }
 
-    /// Begins to handle a few lines.
+    /// Begins a step.
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> ImportStep<'t> {
         let Self { families, state } = self;
         let (inputs, intake) = (context.inputs, context.intake());
@@ -170,7 +171,7 @@ impl Visitor for ImportStep<'_> {
             }
             _ => return,
         }
-        // Keep the family, because the help can be declared before the type.
+        // Pass the line to the families as well, because the help can be declared before the type.
         let taker = &mut self.taker;
         if let Err(error) = self.families.push(&item, |family| taker.family(family)) {
             let line = taker.state.line;
@@ -181,14 +182,14 @@ impl Visitor for ImportStep<'_> {
 }
 
 impl ImportStep<'_> {
-    /// Handles the gathered histograms and summaries.
+    /// Stores the collected histograms and summaries.
     pub(super) fn finish(&mut self) {
         let taker = &mut self.taker;
         self.families.finish(|family| taker.family(family));
         taker.state.is_whole = false;
     }
 
-    /// Begins a family, unless it is the current one.
+    /// Begins the metadata of a family, unless it is the current family.
     fn announce(&mut self, name: Text<'_>) {
         if name != *self.taker.state.family.name {
             self.finish();
@@ -198,25 +199,27 @@ impl ImportStep<'_> {
     }
 }
 
-/// Returns the type of the daemon's family of this name, for samples without a `# TYPE` line.
+/// Returns the type of the daemon's family with this name, for samples that no `# TYPE` line
+/// declares.
 fn existing_name_type(intake: &mut Intake, name: &str) -> NameType {
     NameType { series_type: types::existing_type(intake, name), has_help: false }
 }
 
-/// Returns the end of the name and the labels at the beginning of a line. The labels end at the
-/// last brace of the line.
+/// Returns the position after the name and the labels at the beginning of a line. The labels end at
+/// the last brace.
 fn series_end(line: &[u8]) -> Option<usize> {
     let brace = line.iter().rposition(|byte| *byte == b'}').map(|at| at + 1);
     brace.or_else(|| line.iter().position(|byte| *byte == b' '))
 }
 
-/// Returns whether metrics of this type consist of several samples.
+/// Returns whether a metric of this type consists of several samples, which must be stored
+/// together.
 fn is_whole(kind: FamilyType) -> bool {
     matches!(kind, FamilyType::Histogram | FamilyType::GaugeHistogram | FamilyType::Summary)
 }
 
 impl FamilyHeader {
-    /// Returns whether a sample of this name belongs to the family.
+    /// Returns whether a sample with this name belongs to the family.
     fn has(&self, name: &str) -> bool {
         let Some(suffix) = name.strip_prefix(&*self.name) else { return false };
         match self.kind {
@@ -229,20 +232,21 @@ impl FamilyHeader {
         }
     }
 
-    /// Returns the type of a sample of this name, if it belongs to the family.
+    /// Returns the type of a sample with this name, if it belongs to the family.
     fn type_of(&self, name: &str) -> Option<NameType> {
         let (series_type, has_help) = (types::series_type(self.kind), !self.help.is_empty());
         self.has(name).then_some(NameType { series_type, has_help })
     }
 
-    /// Returns whether a sample of this name is the start time of a metric of the family.
+    /// Returns whether a sample with this name is the start time (`_created`) of a metric of the
+    /// family.
     fn has_start(&self, name: &str) -> bool {
         name.strip_prefix(&*self.name) == Some("_created") && self.has(name)
     }
 }
 
 impl Taker<'_> {
-    /// Handles a line of a cached series. Returns false for any other line.
+    /// Stores the sample of a line whose series is cached. Returns false for any other line.
     #[inline]
     fn known(&mut self, line: &str, number: u64) -> bool {
         let Self { inputs, intake, cache, moment, outcome, state } = self;
@@ -275,7 +279,7 @@ impl Taker<'_> {
         is_taken
     }
 
-    /// Caches the series of an accepted sample, if this is possible.
+    /// Caches the series of an accepted sample, if possible.
     fn keep(
         &mut self,
         sample: &TextSample<'_, '_>,
@@ -289,7 +293,7 @@ impl Taker<'_> {
         if !is_plain || shared.rules.is_some() || !self.cache.has_room(bytes) {
             return;
         }
-        // The family may not exist before the sample, so its type is read only now.
+        // We read the type only now, because the sample may have created the family.
         let version = [self.intake.version(), 0];
         let declared = family.type_of(name);
         let kind = declared.unwrap_or_else(|| existing_name_type(&mut self.intake, name));
@@ -301,17 +305,18 @@ impl Taker<'_> {
         if let Some(located) = self.intake.locate(self.inputs.metric(name), labels, &given, mode) {
             let known =
                 series_cache::KnownSeries { located, series_type: kind.series_type, sample_type };
-            // Another body can declare another type, or none.
+            // This type applies to no other body, because another body can declare another type.
             let version = if declared.is_some() { [u64::MAX; 2] } else { version };
             self.cache.keep(bytes, (name, kind, version), known);
         }
     }
 
-    /// Handles a sample that is a whole metric, unlike the samples of a histogram or a summary.
+    /// Stores a sample that is a metric by itself, in contrast to the samples of a histogram or a
+    /// summary.
     fn sample(&mut self, sample: &TextSample<'_, '_>) {
         let name = sample.name.to_cow();
         let family = std::mem::take(&mut self.state.family);
-        // The start of a counter follows its value, so it cannot be used.
+        // We skip the start time of a counter, because it follows the value.
         if !(self.state.format == TextFormat::OpenMetrics && family.has_start(&name)) {
             let mut few = [("", ""); FEW_LABELS];
             let texts: Vec<(Cow<'_, str>, Cow<'_, str>)>;
@@ -331,7 +336,7 @@ impl Taker<'_> {
         self.state.family = family;
     }
 
-    /// Handles a sample with these labels.
+    /// Stores a sample with these labels.
     fn single(
         &mut self,
         sample: &TextSample<'_, '_>,
@@ -367,21 +372,22 @@ impl Taker<'_> {
         }
     }
 
-    /// Returns the type of samples of this name without a `# TYPE` line. This is cached, because
-    /// samples of a name are usually adjacent.
+    /// Returns the type of samples with this name that no `# TYPE` line declares. The last type is
+    /// cached, because samples of a name are usually adjacent.
     fn cached_type(&mut self, name: &str) -> SeriesType {
         let cached_type = &mut self.state.cached_type;
         if cached_type.name != name || cached_type.families != self.intake.usage().families {
             cached_type.name.clear();
             cached_type.name.push_str(name);
             cached_type.series_type = types::existing_type(&mut self.intake, name);
-            // Update this, because the lookup has read the families of other threads.
+            // We update this number, because the lookup may have discovered families that other
+            // threads created.
             cached_type.families = self.intake.usage().families;
         }
         cached_type.series_type
     }
 
-    /// Handles the metrics of a gathered family.
+    /// Stores the metrics of a collected family.
     fn family(&mut self, family: Family<'_>) {
         if !is_whole(family.kind()) {
             return;
@@ -424,7 +430,6 @@ impl Taker<'_> {
         }
     }
 
-    /// Stores a value of a series. Returns whether it was accepted.
     fn series(
         &mut self,
         name: &str,
@@ -451,7 +456,7 @@ impl Taker<'_> {
         is_taken
     }
 
-    /// Stores a value, and counts it. Returns whether it was accepted.
+    /// Stores a value, and counts it as accepted or refused. Returns whether it was accepted.
     fn put(
         &mut self,
         metric: Metric<'_>,
@@ -480,7 +485,7 @@ impl Taker<'_> {
         taken.is_ok()
     }
 
-    /// Stores the exemplars of the accepted value.
+    /// Stores the exemplars of the last value, which was accepted.
     fn exemplify(&mut self, name: &str, labels: &[(&str, &str)]) {
         for exemplar in self.state.exemplars.drain(..) {
             let own = exemplar.labels.iter().map(|(name, value)| (&**name, &**value));
@@ -507,7 +512,7 @@ impl Taker<'_> {
     }
 }
 
-/// Returns the labels of a sample, if there are only a few and they contain no escapes.
+/// Returns the labels of a sample without allocating, if there are only a few and none is escaped.
 fn few_labels<'r, 's>(
     sample: &TextSample<'_, 's>,
     room: &'r mut [(&'s str, &'s str); FEW_LABELS],
@@ -519,10 +524,10 @@ fn few_labels<'r, 's>(
     Some(labels)
 }
 
-/// The maximum number of labels that need no memory from the heap.
+/// The maximum number of labels on the stack.
 const FEW_LABELS: usize = 16;
 
-/// Converts a histogram or a summary to the form of the intake.
+/// Converts a histogram or a summary for the intake.
 fn convert_value<'b>(
     value: MetricValue<'_>,
     buckets: &'b mut Vec<(f64, f64)>,

@@ -1,8 +1,8 @@
 //! `POST /api/v1/import/prometheus`: Prometheus' text format, or OpenMetrics by its content type.
 //!
-//! We read the body piece by piece. An invalid line is refused with its number and the reason, and
-//! its neighbours count. A repeated body counts once, because totals are followed, and other values
-//! replace the current values.
+//! The body is parsed piece by piece. An invalid line is refused with its number and the reason,
+//! and the other lines are stored. You can repeat a request: it counts only once, because the
+//! sender's totals are stored instead of added, and other values replace the current values.
 
 mod lines;
 
@@ -17,9 +17,9 @@ use quipu_http::{Query, Request};
 /// The names of the parameters.
 const PARAMETERS: [&str; 2] = ["timestamp", "extra_label"];
 
-/// A request with a body to import.
+/// A request of an import, in progress.
 pub struct ImportRequest {
-    /// The lines that are being read; `None` after the end.
+    /// The splitter of the body into lines; `None` after the end.
     stream: Option<Stream>,
     lines: Lines,
 }
@@ -53,7 +53,7 @@ impl BodyInput for ImportRequest {
     }
 }
 
-/// Returns the format that the content type names.
+/// Returns the text format that the content type selects.
 fn format(request: &Request) -> TextFormat {
     text_format(Media::from_headers(request.headers()))
 }

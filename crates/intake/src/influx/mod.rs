@@ -1,8 +1,9 @@
 //! `POST /write` and `POST /api/v2/write`: InfluxDB's line protocol, like in influxdb_exporter.
 //!
 //! Each numeric field becomes a sample of unknown type. Its name is `measurement_field`, or
-//! `measurement` if the field is `value`, and the tags become labels. We read the body piece by
-//! piece. An invalid line is refused with its number and the reason, and its neighbours count.
+//! `measurement` if the field is `value`, and the tags become labels. The body is parsed piece by
+//! piece. An invalid line is refused with its number and the reason, and the other lines are
+//! stored.
 
 mod points;
 
@@ -15,11 +16,11 @@ use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Refusal, Result
 use points::{Points, Unit};
 use quipu_http::{Query, Request, Response};
 
-/// The names of the parameters of both versions. Only the precision has an effect.
+/// The query parameters of both versions. Only `precision` has an effect.
 const PARAMETERS: [&str; 9] =
     ["precision", "bucket", "consistency", "db", "org", "orgID", "p", "rp", "u"];
 
-/// A request with lines.
+/// A request with lines, in progress.
 pub struct InfluxRequest {
     lines: InfluxLineBuffer,
     points: Points,
@@ -49,8 +50,8 @@ impl BodyInput for InfluxRequest {
         Ok(has_ended)
     }
 
-    /// Returns a refusal in InfluxDB's form, with the message under the names that its clients
-    /// read.
+    /// Returns a refusal as InfluxDB does: in JSON, with the message under the keys that its
+    /// clients read.
     fn refuse(_: Option<&Self>, _: &Inputs, mut refusal: Refusal) -> Response {
         let is_json = refusal.status == StatusCode::BAD_REQUEST;
         if is_json {
@@ -68,7 +69,7 @@ impl BodyInput for InfluxRequest {
 }
 
 impl Unit {
-    /// Parses a `precision`; nanoseconds if it is empty.
+    /// Parses a `precision`. An empty one means nanoseconds.
     fn from_precision(precision: &str) -> Result<Self, String> {
         Ok(match precision {
             "" | "n" | "ns" => Self::Fraction(1_000_000),

@@ -1,4 +1,4 @@
-//! Converts points of lines to values of the daemon's families.
+//! Stores the points of InfluxDB lines as values of the daemon's families.
 
 use std::borrow::Cow;
 use std::cell::RefMut;
@@ -12,10 +12,10 @@ use crate::requests::Context;
 use crate::{Inputs, types};
 use quipu_process::time::now_ms;
 
-/// A unit of time, in relation to milliseconds.
+/// A unit of time, relative to a millisecond.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Unit {
-    /// This number of units is a millisecond.
+    /// A millisecond is this number of units.
     Fraction(i64),
     /// A unit is this number of milliseconds.
     Multiple(i64),
@@ -25,13 +25,13 @@ pub(super) enum Unit {
 pub(super) struct Points {
     unit: Unit,
     now_ms: i64,
-    /// The number of lines before the current lines.
+    /// The number of lines in earlier pieces.
     lines: u64,
-    /// The name of a sample, kept to reuse its memory.
+    /// A reused buffer for the name of a sample.
     name: String,
 }
 
-/// A few lines, during which the intake is borrowed.
+/// One step over a few lines. It borrows the intake of the thread.
 pub(super) struct InfluxStep<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
@@ -44,7 +44,7 @@ impl Points {
         Self { unit, now_ms: now_ms(), lines: 0, name: String::new() }
     }
 
-    /// Begins to handle a few lines.
+    /// Begins a step.
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> InfluxStep<'t> {
         let (inputs, intake, outcome) = (context.inputs, context.intake(), &mut *context.outcome);
         InfluxStep { inputs, intake, outcome, points: self }
@@ -52,7 +52,7 @@ impl Points {
 }
 
 impl InfluxStep<'_> {
-    /// Handles whole lines.
+    /// Stores the points of whole lines.
     pub(super) fn take(&mut self, cut: Cut<'_>) {
         let Cut::Lines(lines) = cut else {
             self.points.lines += 1;
@@ -83,8 +83,8 @@ impl InfluxStep<'_> {
         labels.reverse();
         labels.sort_by_key(|label| label.0);
         labels.dedup_by_key(|label| label.0);
-        // Refuse a fault of all fields only once, because a line can contain thousands of fields,
-        // and each of them would check all labels again.
+        // Check the faults that concern all fields only once, because a line can contain thousands
+        // of fields, and each field would check all labels again.
         let limits = self.intake.limits();
         let refused = match () {
             () if labels.len() > limits.labels => Some(Rejection::Labels),
@@ -144,7 +144,7 @@ impl InfluxStep<'_> {
 }
 
 impl Unit {
-    /// Converts a time in this unit to milliseconds, if it is in range.
+    /// Converts a timestamp in this unit to milliseconds; `None` if it is out of range.
     fn to_ms(self, time: i64) -> Option<i64> {
         match self {
             Self::Fraction(units) => Some(time.div_euclid(units)),

@@ -1,4 +1,4 @@
-//! Splits the id of a message into a name and labels.
+//! Splits the id of a message into a metric name and labels.
 //!
 //! | id | name | labels |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | `hits{region="eu"}` | `hits` | `region="eu"` |
 //! | `web.hits` | `web_hits` | none |
 //!
-//! The first two forms are used unchanged. In any other id, dots become underscores.
+//! Ids with labels are used as they are. In any other id, dots become underscores.
 
 use std::borrow::Cow;
 
@@ -16,13 +16,13 @@ use quipu_wire::remote::id_labels;
 /// The label that contains the name of the metric.
 const NAME: &str = "__name__";
 
-/// The maximum length of an id in bytes. This is limited because an id is parsed for each message.
+/// The maximum length of an id in bytes, because an id is parsed for each message.
 const MOST_BYTES: usize = 64 << 10;
 
-/// Calls the function with the name and the labels.
+/// Calls `then` with the name and the labels.
 ///
 /// # Errors
-/// Returns the fault of the id.
+/// Returns the error in the id.
 pub(super) fn split<T>(
     id: &[u8],
     then: impl FnOnce(&str, &[(&str, &str)]) -> T,
@@ -49,10 +49,10 @@ pub(super) fn split<T>(
     Ok(then(&name, &[]))
 }
 
-/// Parses an id in the syntax of the text format.
+/// Parses an id with braces, like a series in the text format.
 fn braces<T>(id: &str, then: impl FnOnce(&str, &[(&str, &str)]) -> T) -> Result<T, &'static str> {
     const WRONG: &str = "the id is not of the form name{label=\"value\"}";
-    // Reject line breaks, because an id is one line.
+    // We reject line breaks, because the text format would read several lines.
     if id.contains(['\n', '\r']) {
         return Err(WRONG);
     }

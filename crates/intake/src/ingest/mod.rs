@@ -1,8 +1,9 @@
 //! `POST /ingest`: a message or a stream of messages, in any format of `quipu-wire`.
 //!
-//! Counters add up, gauges hold the last value, and each value of a batch timer is observed. An
-//! invalid message is refused with its number, its place and the reason. The other messages count,
-//! as far as the framing shows where they begin. If you repeat a request, it counts again.
+//! Counters are added up, a gauge stores the last value, and a batch timer observes each of its
+//! values. An invalid message is refused with its number, its position and the reason. The other
+//! messages are stored, as far as the framing shows where they begin. If you repeat a request, it
+//! counts again.
 
 mod id;
 mod options;
@@ -20,45 +21,45 @@ use quipu_http::Request;
 use quipu_process::text::cut;
 use timer::{PendingTimer, VALUES_PER_LOOK};
 
-/// A request with messages.
+/// A request with messages, in progress.
 pub struct IngestRequest {
     decoder: AnyDecoder,
     arena: Arena,
     timers: Shape,
     /// The number of messages so far.
     messages: u64,
-    /// A timer with values that are not observed yet.
+    /// A timer whose values are not all observed yet.
     pending_timer: Option<PendingTimer>,
-    /// Whether the decoder may contain messages.
+    /// Whether the decoder may contain complete messages.
     holds: bool,
-    /// Whether the decoder has received the whole body.
+    /// Whether the whole body was passed to the decoder.
     has_all: bool,
 }
 
-/// The number of bytes that the decoder gets at a time. They contain about a thousand small
+/// The number of bytes to pass to the decoder at a time. They contain about a thousand small
 /// messages, or more in a quipu stream.
 const PIECE: usize = 4 << 10;
 
-/// The number of messages between two checks of the time.
+/// The number of messages between two checks of the clock.
 const MESSAGES_PER_LOOK: u32 = 16;
 
-/// The next step after some messages.
+/// The next action of a step.
 #[derive(PartialEq)]
 enum NextStep {
-    /// The decoder may contain more messages, for the next step.
+    /// Decode more messages, but in the next step.
     Messages,
-    /// The decoder needs more bytes.
+    /// Pass more bytes to the decoder.
     Bytes,
-    /// The rest is unreadable.
+    /// Stop, because the rest is unreadable.
     End,
 }
 
-/// The reason why a message is refused: a word, and a message for people.
+/// The reason of a refused message: the value of the label `reason`, and a message for people.
 type Fault = (&'static str, String);
 
 impl BodyInput for IngestRequest {
     const INPUT: Input = Input::named("ingest");
-    /// Repeated messages add up.
+    /// A repeated message is added again.
     const IS_REPEATABLE: bool = false;
 
     fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
@@ -99,7 +100,7 @@ impl IngestRequest {
         Ok(())
     }
 
-    /// Handles the messages in the decoder, until the time of the step is over.
+    /// Stores the messages in the decoder, until the time slice of the step is over.
     fn take(&mut self, context: &mut Context<'_>) -> NextStep {
         let Self { decoder, arena, timers, messages, pending_timer, .. } = self;
         let mut intake = context.intake();
@@ -127,7 +128,7 @@ impl IngestRequest {
                     *messages += 1;
                     drop(guard);
                     outcome.refuse("malformed", format_args!("message {messages}: {error}"));
-                    // If the decoder has advanced, it can find the next message.
+                    // If the decoder has advanced, it can find the next message after the error.
                     if decoder.position() > position {
                         continue;
                     }
@@ -155,7 +156,7 @@ fn refuse(outcome: &mut RequestOutcome, message: u64, position: u64, (reason, de
     outcome.refuse(reason, format_args!("message {message}, at byte {position}: {detail}"));
 }
 
-/// Returns the metric of a message.
+/// Returns the message, if it is a metric.
 fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     match message {
         Message::MetricUnion(union) => union.to_metric().ok_or_else(|| {
@@ -166,7 +167,7 @@ fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     }
 }
 
-/// Stores a message. If a value of a timer is not a number, only the values before it are stored.
+/// Stores a message. If a value of a timer is not a number, only the values before it are observed.
 fn take(
     inputs: &Inputs,
     intake: &mut Intake,

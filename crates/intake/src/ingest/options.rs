@@ -1,4 +1,5 @@
-//! The parameters of `/ingest`: format, kind and framing of the messages, and the shape of timers.
+//! The query parameters of `/ingest`: the format, kind and framing of the messages, and the metric
+//! type of timers.
 
 use std::time::Duration;
 
@@ -10,20 +11,20 @@ use crate::refusal::{Refusal, Result};
 use quipu_client::media::Media;
 use quipu_http::{Query, Request};
 
-/// The format of the messages of a request, and the shape of their timers.
+/// The options of one request.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) format: AnyFormat,
     pub(super) kind: Kind,
     pub(super) framing: Framing,
-    /// The shape of the metrics for timers.
+    /// The metric type for timers: a summary or a histogram.
     pub(super) timers: Shape,
 }
 
 /// The names of the parameters.
 const PARAMETERS: [&str; 4] = ["format", "message", "framing", "timers"];
 
-/// The formats that content types name.
+/// The formats by content type.
 const TYPES: [(&str, &str); 12] = [
     ("application/vnd.quipu", "quipu"),
     ("application/json", "json"),
@@ -39,15 +40,15 @@ const TYPES: [(&str, &str); 12] = [
     ("text/tab-separated-values", "tsv"),
 ];
 
-/// The quantiles of timers: the minimum, the median, the usual ones, and the maximum.
+/// The quantiles of timers: the minimum, the median, two high ones, and the maximum.
 const QUANTILES: [f64; 5] = [0.0, 0.5, 0.9, 0.99, 1.0];
-/// The time that these quantiles cover.
+/// The sliding window of these quantiles.
 const WINDOW: Duration = Duration::from_secs(600);
-/// The default buckets of Prometheus' libraries.
+/// The default buckets of Prometheus' client libraries.
 const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 impl Options {
-    /// Reads the parameters and the content type.
+    /// Parses the query parameters and the content type.
     pub(super) fn from_request(request: &Request) -> Result<Self> {
         let query = Query::only(request, &PARAMETERS)?;
         let format = match query.one("format") {

@@ -1,4 +1,5 @@
-//! Observes the values of a large timer in several steps.
+//! Observes the values of a large batch timer in several steps, because one message can contain
+//! very many values.
 
 use std::time::Instant;
 
@@ -9,30 +10,30 @@ use super::{Fault, id};
 use crate::Inputs;
 use crate::requests::STEP;
 
-/// A timer with values that are not observed yet.
+/// A timer whose values are not all observed yet.
 pub(super) struct PendingTimer {
     id: Vec<u8>,
     values: Vec<f64>,
     /// The number of observed values.
     taken: usize,
-    /// The position of its message in the body.
+    /// The position of the message in the body, for error messages.
     pub(super) position: u64,
 }
 
-/// The number of values between two checks of the time. A timer with more values can take several
-/// steps.
+/// The number of values between two checks of the clock.
 pub(super) const VALUES_PER_LOOK: usize = 64;
 
 impl PendingTimer {
-    /// Creates a timer from a message that begins at this byte.
+    /// Creates a timer from a message at this position of the body.
     pub(super) fn new(timer: &BatchTimer<'_>, position: u64) -> Self {
         Self { id: timer.id.to_vec(), values: timer.values.to_vec(), taken: 0, position }
     }
 
-    /// Observes values until the time of the step is over. Returns whether all values are observed.
+    /// Observes values until the time slice of the step is over. Returns whether all values were
+    /// observed.
     ///
     /// # Errors
-    /// Returns the reason why a value is refused. The values before it remain.
+    /// Returns the reason why a value was refused. The values before it remain.
     pub(super) fn step(
         &mut self,
         inputs: &Inputs,

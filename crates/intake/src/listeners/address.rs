@@ -1,4 +1,5 @@
-//! The address of a listener: a transport, and a place, for example `udp://:8125`.
+//! The address of a listener: a transport with a host and port, or a path. For example,
+//! `udp://:8125`.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,7 +9,7 @@ use std::str::FromStr;
 use quipu_segment::printable;
 use serde::{Deserialize, Serialize};
 
-/// An address at which lines arrive.
+/// An address where a listener receives lines.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {
@@ -77,8 +78,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Resolves `host:port`. An empty host means all interfaces, IPv6 and IPv4. If a name has several
-/// addresses, the first IPv4 address is used, or else the first address.
+/// Resolves `host:port`. An empty host means all interfaces, both IPv6 and IPv4. If a name has
+/// several addresses, the first IPv4 address is preferred.
 pub(super) fn resolve(place: &str) -> std::io::Result<SocketAddr> {
     let place = match place.strip_prefix(':') {
         Some(port) => format!("[::]:{port}"),
@@ -91,7 +92,7 @@ pub(super) fn resolve(place: &str) -> std::io::Result<SocketAddr> {
 
 const EXAMPLES: &str = "udp://HOST:PORT, tcp://HOST:PORT, unixgram:PATH, or unix:PATH";
 
-/// The longest path in `sun_path`, with a NUL at its end.
+/// The maximum length of a path in `sun_path`, which ends with a NUL.
 const MAX_PATH: usize = 107;
 
 #[cfg(test)]

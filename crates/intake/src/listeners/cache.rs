@@ -1,18 +1,17 @@
 //! A bounded cache with string keys.
 //!
-//! An LRU cache would never hit if more keys than it can hold repeat in the same order. A full
-//! cache therefore keeps its values, and [`MissCounter`] counts the misses. After many misses, the
-//! cache is emptied and filled with the next values. A miss costs a lookup, and its share of the
-//! next filling.
+//! An LRU cache would never hit if more keys than it can hold repeat in the same order. This cache
+//! therefore keeps its values when it is full. After many misses ([`MissCounter`]), it is emptied,
+//! and the next values fill it. A miss costs a lookup, and a share of refilling the cache.
 
 use std::collections::HashMap;
 
 use quipu_segment::hash::SeededState;
 
-/// Values by key, at most [`MAX_VALUES`].
+/// A map of at most [`MAX_VALUES`] values.
 ///
-/// The indices of the values are stored separately from the values, because then a single lookup
-/// either finds a value or shows that it must be created.
+/// The values are in a separate vector, and the map contains their indices. A single lookup
+/// therefore either finds a value or shows that it must be created.
 #[derive(Debug)]
 pub(super) struct BoundedCache<V> {
     indices: HashMap<Box<str>, usize, SeededState>,
@@ -21,7 +20,7 @@ pub(super) struct BoundedCache<V> {
     misses: MissCounter,
 }
 
-/// Counts the misses of a full cache.
+/// Counts the misses of a full cache, to determine when to empty it.
 #[derive(Debug, Default)]
 pub(crate) struct MissCounter {
     count: usize,
@@ -29,12 +28,12 @@ pub(crate) struct MissCounter {
 
 /// The maximum number of values in a cache.
 const MAX_VALUES: usize = 16_384;
-/// The number of misses after which a full cache is emptied. This is a multiple of its size,
-/// because filling it should be cheap in comparison.
+/// The number of misses that empties a full cache. This is a multiple of the size, because
+/// refilling should cost little per miss.
 const PATIENCE: usize = 8 * MAX_VALUES;
 
 impl<V> BoundedCache<V> {
-    /// Returns the value of a key, and creates it if it is not cached. (This never fails.)
+    /// Returns the value of a key. Creates the value if it is not cached. (This never fails.)
     #[inline]
     pub(super) fn get_or_insert_with(
         &mut self,
@@ -48,7 +47,8 @@ impl<V> BoundedCache<V> {
         self.values.get(index)
     }
 
-    /// Caches a value under a new key, if there is space. Returns the index of the value.
+    /// Caches a value under a new key, if there is space. Returns the index of the value in either
+    /// case.
     #[cold]
     fn insert(&mut self, key: &str, value: V) -> usize {
         if self.indices.len() >= MAX_VALUES {
@@ -73,7 +73,7 @@ impl<V> Default for BoundedCache<V> {
 }
 
 impl MissCounter {
-    /// Counts a miss. Returns whether to empty the cache, together with this counter.
+    /// Counts a miss. If this returns true, the caller empties the cache and resets this counter.
     pub(crate) fn count_miss(&mut self) -> bool {
         self.count += 1;
         self.count >= PATIENCE

@@ -1,4 +1,5 @@
-//! The loop of a datagram listener. It receives many packets with one call, at any speed.
+//! The receive loop of a UDP or unix datagram listener. One system call (`recvmmsg`) receives many
+//! packets, because a call per packet would limit the rate.
 
 use std::io;
 use std::mem;
@@ -19,7 +20,8 @@ use super::sockets::{Socket, Transport, kernel_drops};
 use super::stop::Stop;
 use quipu_process::{address, memory};
 
-/// Receives until the stop, and then the rest from the socket.
+/// Receives and handles packets until the stop, and then the remaining packets in the socket's
+/// buffer.
 pub(super) fn run<R: Reader>(
     socket: &Socket,
     stop: &Stop,
@@ -52,7 +54,7 @@ pub(super) fn run<R: Reader>(
         receiver.flush();
         drops.check(socket, receiver.metrics(), protocol, received);
         if stop.is_asked() {
-            // We limit the time for the rest, because clients can continue to send.
+            // We limit the time for the remaining packets, because clients can continue to send.
             let by = *stops_by.get_or_insert_with(|| Instant::now() + LAST_READS);
             if received == 0 || Instant::now() > by {
                 return;
@@ -68,34 +70,38 @@ pub(super) fn run<R: Reader>(
     }
 }
 
-/// Returns whether to nap after a call that found only a few packets.
+/// Returns whether to sleep for [`NAP`] after a call that received only [`FEW`] packets.
 ///
-/// Below saturation, a call finds one or two packets and pays a wake-up for them: 1.4 us a packet,
-/// mostly in the kernel. If we nap whenever there were fewer than 32 packets, a call finds about
-/// 60, and a packet costs 0.44 us, at 640,000 packets a second and without loss. The buffer must
-/// hold the packets of the nap and of the time until the thread runs again. For example, a buffer
-/// of 8 MiB holds 16 ms of these packets, but the kernel's default of 208 KiB holds only 0.4 ms,
-/// which is less than a nap. Unix sockets hold `net.unix.max_dgram_qlen` packets (10), whatever
-/// their buffer.
+/// Without naps, a call receives one or two packets below saturation, and pays a wake-up for them:
+/// 1.4 us a packet, mostly in the kernel. With naps after fewer than 32 packets, a call receives
+/// about 60, and a packet costs 0.44 us, at 640,000 packets a second and without loss.
+///
+/// The receive buffer must hold the packets of the nap and of the time until the thread runs again.
+/// For example, a buffer of 8 MiB holds 16 ms of these packets, but the kernel's default of 208 KiB
+/// holds only 0.4 ms, which is less than a nap. Unix sockets hold `net.unix.max_dgram_qlen` packets
+/// (10), regardless of their buffer size.
 fn naps(transport: Transport) -> bool {
     matches!(transport, Transport::Udp(buffer) if buffer / SMALL_PACKET >= PACKETS_FOR_NAPS)
 }
 
-/// The kernel's memory for a packet of a line or two, in bytes.
+/// The memory that the kernel charges for a packet of a line or two, in bytes.
 const SMALL_PACKET: usize = 832;
-/// The packets of 3 ms at the maximum rate that one core can send.
+/// The number of packets that a buffer must hold for naps: 3 ms at the maximum rate that one core
+/// can send.
 const PACKETS_FOR_NAPS: usize = 2_000;
+/// The duration of a nap.
 const NAP: Duration = Duration::from_micros(500);
+/// A call that receives fewer packets than this is followed by a nap.
 const FEW: usize = 32;
 
-/// The time without a packet after which a listener frees its memory for packets. Freeing and
-/// reallocating this memory takes some microseconds.
+/// The idle time after which a listener frees its memory for packets. Freeing and touching this
+/// memory again takes some microseconds.
 const REST: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
-/// The time for the rest from a socket when the daemon stops.
+/// The maximum time for the remaining packets when the daemon stops.
 const LAST_READS: Duration = Duration::from_millis(500);
 
-/// Tracks the number of packets that the kernel dropped.
+/// Tracks the number of packets that the kernel dropped at a socket.
 struct Drops {
     seen: u32,
     looked: Instant,
@@ -109,8 +115,8 @@ impl Drops {
         Self { seen, looked: Instant::now(), warned: None, batches: 0 }
     }
 
-    /// Reads the count whenever no packet was received, and about every 100 ms while there are
-    /// always more packets.
+    /// Reads the kernel's count when no packet was received, and about every 100 ms under constant
+    /// load.
     fn check(
         &mut self,
         socket: &Socket,
@@ -150,29 +156,30 @@ const BATCHES_PER_LOOK: u32 = 64;
 const TIME_PER_LOOK: Duration = Duration::from_millis(100);
 const TIME_PER_WARNING: Duration = Duration::from_secs(60);
 
-/// The memory for the packets of one call.
+/// The buffers for the packets of one `recvmmsg` call.
 struct Batch {
     memory: Box<[u8]>,
     headers: Box<[libc::mmsghdr]>,
     parts: Box<[libc::iovec]>,
-    /// The addresses of the senders. The bytes of an IPv4 address are at the position of the flow.
+    /// The addresses of the senders. An IPv4 address is in the bytes of the IPv6 flow information,
+    /// because `sockaddr_in` is shorter than `sockaddr_in6`.
     sources: Box<[libc::sockaddr_in6]>,
 }
 
 enum Packet<'a> {
     Whole(&'a [u8], Source),
-    /// A packet that is longer than its memory.
+    /// A packet that does not fit into its buffer.
     TooLong(Source),
 }
 
-/// The sender of a packet, if its internet address is known.
+/// The IP address of a sender, if it is known.
 #[derive(Clone, Copy)]
 struct Source(Option<Ipv6Addr>);
 
-/// A sender, or the listener for a sender without a name.
+/// A sender for log messages. If it has no address, the listener is named instead.
 struct NamedSource<'a>(Source, &'a Socket);
 
-/// The memory of a batch. It is allocated before the thread starts, because the thread could not
+/// The memory for a batch. It is allocated before the thread starts, because the thread could not
 /// report a failure.
 pub(super) struct PacketMemory(Box<[u8]>);
 
@@ -185,7 +192,7 @@ impl PacketMemory {
         if !memory::has_room(STRIDE * PACKETS) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        // The system zeroes this memory when it is touched, so a small packet costs one page.
+        // The system zeroes a page when it is first touched, so a small packet costs one page.
         Ok(Self(vec![0; STRIDE * PACKETS].into()))
     }
 }
@@ -203,9 +210,9 @@ impl Batch {
         }
     }
 
-    /// Frees the pages that packets have touched, until the next call. The addresses stay reserved,
-    /// because another thread might take them, and a running daemon would then have no memory for
-    /// packets.
+    /// Returns the touched pages to the system until the next call. The address range stays
+    /// reserved, because otherwise other threads could use it up, and the daemon could no longer
+    /// receive.
     fn free(&mut self) {
         let page = rustix::param::page_size();
         let pages = whole_pages(self.memory.as_ptr().addr(), self.memory.len(), page);
@@ -218,7 +225,7 @@ impl Batch {
         debug_assert_eq!(freed, 0);
     }
 
-    /// Receives the available packets, and returns their number.
+    /// Receives the available packets. Returns their number.
     fn receive(&mut self, socket: &OwnedFd) -> io::Result<usize> {
         let rooms = self.memory.chunks_exact_mut(STRIDE);
         let addresses = self.parts.iter_mut().zip(&mut self.sources);
@@ -245,7 +252,7 @@ impl Batch {
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Returns a packet of the last call.
+    /// Returns a packet of the last call, by its index.
     fn packet(&self, index: usize) -> Packet<'_> {
         let header = &self.headers[index];
         let source = Source::from_address(&self.sources[index], header.msg_hdr.msg_namelen);
@@ -260,8 +267,8 @@ impl Batch {
     }
 }
 
-/// Returns the range of whole pages within memory of this address and length. `page` is the size of
-/// a page, a power of two: 4, 16 or 64 KiB on common systems.
+/// Returns the range of whole pages in a buffer with this address and length. The page size is a
+/// power of two: 4, 16 or 64 KiB on common systems.
 fn whole_pages(address: usize, length: usize, page: usize) -> Range<usize> {
     let begin = address.next_multiple_of(page) - address;
     let end = (address + length) / page * page;
@@ -308,10 +315,10 @@ impl std::fmt::Display for NamedSource<'_> {
 
 /// The maximum number of packets per call.
 const PACKETS: usize = 64;
-/// The memory for a packet. The longest UDP packet has 65,507 bytes.
+/// The size of the buffer for a packet. The longest UDP packet has 65,507 bytes.
 const PACKET_BYTES: usize = 65_536;
-/// The distance between two packets. With a multiple of a page, the first bytes of all packets
-/// would share the same cache sets, which hold 8 to 16 lines.
+/// The distance between the buffers of two packets. This is not a multiple of a page, because the
+/// first bytes of all packets would then share the same cache sets, which hold 8 to 16 lines.
 const STRIDE: usize = PACKET_BYTES + 1_408;
 
 #[cfg(test)]

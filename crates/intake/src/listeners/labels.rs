@@ -1,22 +1,22 @@
-//! The labels of a line: its tags, and the labels from a mapping rule.
+//! Combines the labels of a line: its tags, and the labels that a mapping rule adds.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use super::names::{ResolvedName, escaped, is_name};
 
-/// A summary of the faults of a line's tags.
+/// The number of invalid tags of a line.
 #[derive(Debug, Default)]
 pub(crate) struct TagSummary {
     /// The number of tags without a name or a value.
     pub(crate) faults: u64,
-    /// Whether the line contains more tags than were read.
+    /// Whether the line contains more tags than the limit, so the rest was not read.
     pub(crate) are_cut: bool,
 }
 
-/// Fills `labels` with the tags of a line and the labels of its rule. At most `most` plus one tags
-/// are read, because the intake refuses the line anyway if there are more. `strange` is memory for
-/// names that change.
+/// Fills `labels` with the tags of a line and the labels of its rule. Reads at most `most` plus one
+/// tags, because the intake refuses a line with more labels anyway. `strange` is a buffer for tag
+/// names that must be escaped.
 #[inline]
 pub(crate) fn put_labels<'s, 'a: 's, I>(
     resolved: &ResolvedName<'s>,
@@ -52,7 +52,8 @@ where
     if let Some(found) = put_named_tags(tags(), most, labels, plain) {
         return found;
     }
-    // We change the names before this count, because different names can become the same label.
+    // We escape the names before counting the labels, because different names can become the same
+    // label.
     let escape = |name| match is_name(name) {
         true => Some(Cow::Borrowed(name)),
         false => Some(Cow::Owned(escaped(name, ""))),
@@ -63,8 +64,8 @@ where
     found.unwrap_or_default()
 }
 
-/// Adds tags under names that `named` creates from the names of tags. Returns `None` at the first
-/// tag without a name.
+/// Adds tags under the names that `named` returns for their names. Returns `None` at the first tag
+/// without a name.
 #[inline]
 fn put_named_tags<'s, 'a: 's, N: Ord>(
     tags: impl Iterator<Item = Result<(&'a str, &'a str), &'a str>>,
@@ -88,8 +89,8 @@ fn put_named_tags<'s, 'a: 's, N: Ord>(
     Some(found)
 }
 
-/// Sets a label, and keeps all labels sorted by name for the intake. If several tags share a name,
-/// the last one counts, like in statsd_exporter.
+/// Sets a label, and keeps the labels sorted by name. If several tags have the same name, the last
+/// one wins, like in statsd_exporter.
 #[inline]
 fn set_label<'a, N: Ord>(labels: &mut Vec<(N, &'a str)>, name: N, value: &'a str) {
     let mut at = labels.len();
@@ -106,7 +107,7 @@ fn set_label<'a, N: Ord>(labels: &mut Vec<(N, &'a str)>, name: N, value: &'a str
     labels.insert(at, (name, value));
 }
 
-/// Returns an empty vector that reuses the memory of a vector of shorter-lived elements.
+/// Returns the emptied vector with another lifetime, so its memory can be reused.
 pub(crate) fn recycle(mut labels: Vec<(&str, &str)>) -> Vec<(&'static str, &'static str)> {
     labels.clear();
     // The standard library collects in place, so this neither loops nor allocates.

@@ -1,7 +1,7 @@
-//! The listeners of StatsD and Graphite, for lines over UDP, TCP and unix sockets.
+//! The listeners of StatsD and Graphite. They receive lines over UDP, TCP and unix sockets.
 //!
-//! Each listener is a thread with a separate intake. The sockets are bound before the daemon opens
-//! its state, and read until it stops. A `Reader` implements the syntax of the lines.
+//! Each listener is a thread with a separate intake. The daemon binds the sockets before it opens
+//! its state file, and reads them until it stops. The `Reader` of a protocol parses the lines.
 
 mod address;
 mod cache;
@@ -43,21 +43,22 @@ use streams::MAX_CONNECTIONS;
 use crate::list::LineInput;
 use crate::{self as inputs, LIST, Shared};
 
-/// The protocol of listeners.
+/// A line protocol: StatsD or Graphite.
 #[derive(Debug, Clone, Copy)]
 pub struct Protocol {
-    /// The name, for people.
+    /// The name for log messages.
     pub name: &'static str,
-    /// The flag for the addresses. The other flags and the metrics use it as their prefix.
+    /// The flag for the addresses of listeners, and the prefix of the other flags and of the
+    /// metrics.
     pub flag: &'static str,
 }
 
 /// The settings of the listeners of one protocol.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The addresses at which lines arrive.
+    /// The addresses where listeners receive lines.
     pub addresses: Vec<Address>,
-    /// The mapping file.
+    /// The path of the mapping file.
     pub mapping: Option<PathBuf>,
     /// Whether the names of all counters end in `_total`.
     pub suffixes: bool,
@@ -66,7 +67,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the number of listeners with connections.
+    /// Returns the number of listeners that accept connections.
     fn streams(&self) -> usize {
         let is_stream =
             |address: &&Address| matches!(address, Address::Tcp(_) | Address::UnixStream(_));
@@ -74,7 +75,7 @@ impl Options {
     }
 }
 
-/// Returns the requested size of the receive buffer.
+/// Returns the requested size of the receive buffer, after checking its range.
 ///
 /// # Errors
 /// Fails for a number out of its bounds.
@@ -85,15 +86,15 @@ pub(crate) fn receive_buffer(
     in_range(flag, bytes, 4096, 1 << 30)
 }
 
-/// Returns the listeners of all inputs that read lines, in the order of the list.
+/// Returns all inputs that read lines, in the order of the list of inputs.
 fn all() -> impl Iterator<Item = &'static LineInput> {
     LIST.iter().filter_map(|row| row.lines.as_ref())
 }
 
-/// Reads the mapping files of all listeners.
+/// Checks the mapping files of all listeners, without starting them.
 ///
 /// # Errors
-/// Returns the error of a file, which names the line and the remedy.
+/// Returns the error of a file. It names the line and the remedy.
 pub fn check_mappings(inputs: &inputs::Options) -> Result<(), mapping::Error> {
     for input in all() {
         if let Some(path) = &(input.options)(inputs).mapping {
@@ -103,19 +104,19 @@ pub fn check_mappings(inputs: &inputs::Options) -> Result<(), mapping::Error> {
     Ok(())
 }
 
-/// Returns the number of connections that all listeners can hold, in a process that can open
+/// Returns the maximum number of connections of all listeners together, if the process can open
 /// `files` files.
 pub fn connections(inputs: &inputs::Options, files: usize) -> usize {
     let streams = streams(inputs);
     streams * connections_of_each(files, streams)
 }
 
-/// Returns the maximum number of connections of each of `streams` listeners.
+/// Returns the maximum number of connections of each listener.
 fn connections_of_each(files: usize, streams: usize) -> usize {
     (files / 4 / streams.max(1)).clamp(1, MAX_CONNECTIONS)
 }
 
-/// Returns the number of listeners with connections.
+/// Returns the number of listeners that accept connections.
 fn streams(inputs: &inputs::Options) -> usize {
     all().map(|input| (input.options)(inputs).streams()).sum()
 }
@@ -125,7 +126,8 @@ fn streams(inputs: &inputs::Options) -> usize {
 pub struct BoundInputs(Vec<(&'static LineInput, Listeners)>);
 
 impl BoundInputs {
-    /// Reads the mapping files and binds all sockets, in a process that can open `files` files.
+    /// Reads the mapping files and binds all sockets. `files` is the number of files that the
+    /// process can open.
     ///
     /// # Errors
     /// Returns an [`Error`] that names the flag.
@@ -155,7 +157,7 @@ impl BoundInputs {
     }
 }
 
-/// Bound sockets that are not read yet.
+/// The bound sockets of one protocol, before their threads start.
 #[derive(Debug)]
 pub struct Listeners {
     protocol: Protocol,
@@ -166,8 +168,8 @@ pub struct Listeners {
     connections: usize,
 }
 
-/// The threads of listeners. Dropping this value stops them after they have read the rest from
-/// their sockets.
+/// The threads of the listeners. Dropping this value stops the threads, after they have read the
+/// remaining data from their sockets.
 #[derive(Debug)]
 pub struct RunningListeners {
     stop: Arc<Stop>,
@@ -187,7 +189,7 @@ enum ErrorKind {
     Bind(Address, io::Error),
     /// The mapping file cannot be used.
     Mapping(mapping::Error),
-    /// The system refused a thread or a pipe.
+    /// The system refused to create a thread or a pipe.
     System(io::Error),
     /// The listeners' own metrics cannot be created.
     Metrics(quipu::Error),
@@ -210,8 +212,8 @@ impl Listeners {
         Ok(Self { protocol, sockets, mapping, suffixes: options.suffixes, connections })
     }
 
-    /// Starts a thread for each socket. If there are any, `prepare` registers metrics, and its
-    /// result creates the reader of a listener.
+    /// Starts a thread for each socket. If there is any, `prepare` registers the metrics of the
+    /// protocol, and returns a function that creates the reader of a listener.
     ///
     /// # Errors
     /// Returns an [`Error`] if the system refuses a thread, or memory for the metrics.
@@ -262,11 +264,11 @@ impl Listeners {
     }
 }
 
-/// A function that handles packets.
+/// A function that handles packets, for fuzzing.
 #[doc(hidden)]
 pub type PacketSink = Box<dyn FnMut(&[u8])>;
 
-/// Handles packets like a listener, but without a socket.
+/// Handles packets like a listener, but without a socket, for fuzzing.
 pub(super) fn lines<R: Reader, F: Fn(NameResolver) -> R>(
     protocol: Protocol,
     intake: &Intake,
@@ -288,7 +290,7 @@ impl Drop for RunningListeners {
     fn drop(&mut self) {
         self.stop.ask();
         for thread in self.threads.drain(..) {
-            // We ignore the error, because the thread already reported its panic.
+            // We ignore the error, because the thread has already reported its panic.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,8 @@
-//! Resolves the names of lines to names of metrics, by the rules of a mapping, or unchanged.
+//! Converts the names of lines to metric names, by the rules of a mapping file, if any.
 //!
-//! Characters that Prometheus does not allow become underscores, like in statsd_exporter. Matches
-//! are cached, because a match costs a walk or a search and several allocations.
+//! Characters that Prometheus does not allow become underscores, like in statsd_exporter. The
+//! results are cached, because a match costs a search in a tree or with regular expressions, and
+//! several allocations.
 
 use std::sync::Arc;
 
@@ -10,32 +11,32 @@ use quipu_wire::remote::statsd::Name;
 use super::cache::BoundedCache;
 use super::mapping::{Mapping, MetricClass, RuleMatch, Treatment};
 
-/// Resolves the names of lines. Each listener uses a separate resolver.
+/// Converts the names of lines. Each listener uses a separate resolver with a separate cache.
 #[derive(Debug)]
 pub(crate) struct NameResolver {
     mapping: Option<Arc<Mapping>>,
     /// Whether the names of all counters end in `_total`.
     suffixes: bool,
-    /// The matches of names with the rules of the mapping.
+    /// The cached results of matching names against the rules.
     cache: BoundedCache<Option<RuleMatch>>,
-    /// The match of a name that is too long to cache.
+    /// The result for a name that is too long to cache.
     uncached: Option<RuleMatch>,
     treatment: Treatment,
-    /// Reused memory for an escaped name, and for a key of the cache.
+    /// Reused buffers for an escaped name, and for a key of the cache.
     text: Vec<u8>,
     key: String,
 }
 
-/// The metric of a line, without the labels from tags.
+/// The metric of a line, without the labels from its tags.
 #[derive(Debug)]
 pub(crate) struct ResolvedName<'a> {
-    /// The name of the metric; empty if the rule produces an empty name.
+    /// The metric name; empty if the templates of the rule produce an empty name.
     pub(crate) name: &'a str,
-    /// The labels from the rule.
+    /// The labels that the rule adds.
     pub(crate) labels: &'a [(String, String)],
-    /// Whether a tag overrides a label of the rule.
+    /// Whether a tag overrides a label of the rule with the same name.
     pub(crate) honors_labels: bool,
-    /// The treatment of the metric; `None` if a rule drops it.
+    /// The properties of the metric; `None` if the rule drops it.
     pub(crate) treatment: Option<&'a Treatment>,
 }
 
@@ -54,7 +55,7 @@ impl NameResolver {
         }
     }
 
-    /// Resolves a name.
+    /// Returns the metric of a line with this name.
     #[inline]
     pub(crate) fn resolve<'a>(
         &'a mut self,
@@ -95,7 +96,7 @@ impl NameResolver {
             false => {
                 self.text.clear();
                 escape_to(&mut self.text, name.head, name.tail, suffix);
-                // Escaped bytes are always ASCII.
+                // Escaped names are ASCII.
                 str::from_utf8(&self.text).unwrap_or_default()
             }
         };
@@ -103,20 +104,20 @@ impl NameResolver {
     }
 }
 
-/// Returns whether a name needs no escaping.
+/// Returns whether a name can be used without escaping.
 #[inline]
 pub(crate) fn is_name(name: &str) -> bool {
     !name.starts_with(|first: char| first.is_ascii_digit()) && traits(name) == 0
 }
 
-/// Replaces each character that is not an ASCII letter or digit with an underscore, and adds one
-/// before a leading digit. Several dashes in a row become one underscore.
+/// Escapes a name: replaces each character that is not an ASCII letter or digit with an underscore,
+/// several dashes in a row with one underscore, and adds an underscore before a leading digit.
 pub(super) fn escaped(name: &str, suffix: &str) -> String {
     let mut text = Vec::with_capacity(name.len() + 1);
     if !name.is_empty() {
         escape_to(&mut text, name, "", suffix);
     }
-    // Escaped bytes are always ASCII.
+    // Escaped names are ASCII.
     String::from_utf8(text).unwrap_or_default()
 }
 
@@ -145,7 +146,7 @@ fn escape_to(text: &mut Vec<u8>, head: &str, tail: &str, suffix: &str) {
     }
 }
 
-/// Returns the properties of the bytes of a name, as bits.
+/// Returns the properties of all bytes of a name, as bits.
 #[inline]
 fn traits(name: &str) -> u8 {
     name.bytes().fold(0, |all, byte| all | TRAITS[usize::from(byte)])
@@ -153,7 +154,7 @@ fn traits(name: &str) -> u8 {
 
 /// The byte becomes an underscore.
 const IS_STRANGE: u8 = 1;
-/// The escaped form of the byte depends on its neighbours, for example for a dash or a part of a
+/// The result depends on the neighbouring bytes, for example for a dash or a part of a UTF-8
 /// character.
 const IS_HARD: u8 = 2;
 
@@ -183,7 +184,7 @@ const ESCAPED: [u8; 256] = {
     table
 };
 
-/// The maximum length of a cached name. We limit this because a name can be as long as a
+/// The maximum length of a cached name in bytes. This is limited because a name can be as long as a
 /// datagram.
 const MAX_CACHED_NAME: usize = 512;
 

@@ -1,5 +1,5 @@
-//! Passes received lines to the [`Reader`] of their protocol, within the rate limit of the sender,
-//! and counts them.
+//! Passes received lines to the [`Reader`] of their protocol, and counts them. Lines that exceed
+//! the rate limit of their sender are refused.
 
 use std::fmt::Display;
 use std::mem;
@@ -15,23 +15,23 @@ use crate::list::Input;
 use crate::refusals::Refusals;
 use quipu_process::address::Source;
 
-/// Stores the lines of one protocol in the intake. A refused line or value is reported, and does
-/// not affect its neighbours.
+/// Parses the lines of one protocol, and stores their values in the intake. A refused line or value
+/// is reported, and does not affect the other lines.
 pub(crate) trait Reader: Send + 'static {
-    /// The input.
+    /// The row in the list of inputs.
     const INPUT: Input;
-    /// Whether clients write packets with a length prefix to connections.
+    /// Whether stream clients may write packets with a length prefix instead of lines.
     const FRAMES: bool;
 
-    /// Handles whole lines, and counts them.
+    /// Parses whole lines and stores their values.
     fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>);
 
-    /// Adds the counts to the metrics. Between two calls, counting needs no atomics. Returns the
-    /// number of samples accepted since the last call.
+    /// Adds the local counts to the metrics. Local counts need no atomics. Returns the number of
+    /// samples accepted since the last call.
     fn flush(&mut self) -> u64;
 }
 
-/// The part that the readers of all protocols need.
+/// The state that the readers of all protocols use.
 pub(crate) struct Common {
     pub(crate) intake: Intake,
     pub(crate) shared: &'static Shared,
@@ -39,16 +39,16 @@ pub(crate) struct Common {
     pub(crate) counts: ListenerCounts,
 }
 
-/// Receives the lines of one listener.
+/// Receives the data of one listener: checks the rate limit, and passes the lines to the reader.
 pub(super) struct Receiver<R> {
     common: Common,
     metrics: ListenerMetrics,
     reader: R,
 }
 
-/// The sender of lines. It is displayed for people.
+/// A sender of lines. Its `Display` is for log messages.
 pub(super) trait Sender: Display {
-    /// Names the sender as the source of the next lines.
+    /// Sets the sender as the source of the next lines.
     fn name_to(&self, intake: &mut Intake);
 }
 
@@ -58,7 +58,7 @@ impl Sender for String {
     }
 }
 
-/// Reports the refusals of a client.
+/// Reports refused lines of one sender.
 pub(crate) struct Report<'a> {
     refusals: &'static Refusals,
     input: Input,
@@ -79,21 +79,21 @@ impl<R: Reader> Receiver<R> {
         }
     }
 
-    /// Handles a datagram.
+    /// Handles the lines of a datagram.
     pub(super) fn packet(&mut self, packet: &[u8], source: &dyn Sender) {
         self.common.counts.packets += 1;
         self.common.counts.bytes += packet.len() as u64;
         self.lines(packet, source);
     }
 
-    /// Reports a datagram that is longer than any buffer.
+    /// Reports a datagram that does not fit into the buffer.
     pub(super) fn packet_too_long(&mut self, source: &dyn Sender) {
         self.common.counts.packets += 1;
         let report = self.report(source);
         report.refuse("packet_too_long", &"the datagram has over 65,536 bytes");
     }
 
-    /// Handles a part of a stream.
+    /// Handles a piece of a stream.
     pub(super) fn cut(&mut self, cut: Cut<'_>, source: &dyn Sender) {
         match cut {
             Cut::Lines(lines) => {
@@ -113,7 +113,7 @@ impl<R: Reader> Receiver<R> {
         &self.metrics
     }
 
-    /// Adds the counts to the metrics.
+    /// Adds the local counts to the metrics.
     pub(super) fn flush(&mut self) {
         let counts = mem::take(&mut self.common.counts);
         let samples = self.reader.flush();
@@ -147,8 +147,8 @@ impl<R: Reader> Receiver<R> {
 }
 
 impl Common {
-    /// Returns the metric of a line with this name, and its treatment. `None` if a rule drops the
-    /// line, which is counted, or produces an empty name, which is reported.
+    /// Returns the metric of a line with this name, and its properties. Returns `None` if a rule
+    /// drops the line (which is counted) or produces an empty name (which is reported).
     #[inline]
     pub(crate) fn metric<'a>(
         &mut self,
@@ -172,8 +172,8 @@ impl Common {
 }
 
 impl Report<'_> {
-    /// Reports a refusal: a word for the reason, and a detail, for example the beginning of the
-    /// line.
+    /// Reports a refusal. `reason` is the value of a label, and `detail` is, for example, the
+    /// beginning of the line.
     #[cold]
     pub(crate) fn refuse(&self, reason: &'static str, detail: &dyn Display) {
         self.refusals.refuse(self.input, &self.source.to_string(), reason, detail);

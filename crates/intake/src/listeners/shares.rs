@@ -1,10 +1,10 @@
-//! Chooses the connection that gives way when all places of a listener are taken.
+//! Chooses the connection to close when a listener is full and a new client connects.
 //!
-//! The client with the most connections loses one: first we choose a connection that never sent a
-//! byte, then the connection that was idle longest. A client can therefore open any number of
-//! connections without taking a place from a client with fewer. A client never loses a connection
-//! in use to another of its connections. Otherwise, a client with more senders than there are
-//! places would close its connections all the time, and all of its senders would lose lines.
+//! The client with the most connections loses one: preferably a connection that never sent a byte,
+//! or else the connection that was idle longest. A client can therefore open any number of
+//! connections without closing those of a client with fewer. A client never loses an active
+//! connection to another one of its own, because a client with more senders than the limit would
+//! otherwise close its connections all the time, and lose lines of all senders.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The sender at the other end of a connection. The senders of one client share the client's
+/// The sender at the other end of a connection. All senders of a client share its number of
 /// connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
@@ -22,15 +22,15 @@ pub(super) struct Peer {
     pub(super) process: i32,
 }
 
-/// An address or, for a unix socket, a user.
+/// The identity of a client: an IP address or, for a unix socket, a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Client {
-    /// The identity of a client with an address; `None` if the system does not know the address.
+    /// An IP address; `None` if the system does not report it.
     Address(Option<IpAddr>),
     User(u32),
 }
 
-/// The number of open connections of each client, and of each of its processes.
+/// The number of open connections of each client, and of each process of a client.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     clients: HashMap<Client, Count>,
@@ -39,7 +39,7 @@ pub(super) struct Shares {
 
 type Count = Rc<Cell<usize>>;
 
-/// A connection's part in the numbers of its peer.
+/// The counts that one connection is part of.
 #[derive(Debug)]
 pub(super) struct Share {
     peer: Peer,
@@ -47,29 +47,29 @@ pub(super) struct Share {
     process: Count,
 }
 
-/// The use of a connection so far.
+/// The activity of a connection so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Usage {
     pub(super) has_sent_nothing: bool,
-    /// The time since the last read, or since the connection was opened.
+    /// The time since the last read, or since the connection was accepted.
     pub(super) idle: Duration,
 }
 
 impl Shares {
-    /// Counts a new connection of this peer.
+    /// Counts a new connection.
     pub(super) fn enter(&mut self, peer: Peer) -> Share {
         let (client, process) =
             (increase(&mut self.clients, peer.client), increase(&mut self.processes, peer));
         Share { peer, client, process }
     }
 
-    /// Counts the end of a connection.
+    /// Counts a closed connection.
     pub(super) fn leave(&mut self, share: &Share) {
         decrease(&mut self.clients, share.peer.client);
         decrease(&mut self.processes, share.peer);
     }
 
-    /// Returns the connection that gives way to a new connection of this peer, if there is one.
+    /// Returns the connection to close for a new connection of this peer, if any.
     pub(super) fn choose_victim<'a>(
         &self,
         peer: Peer,
@@ -77,7 +77,7 @@ impl Shares {
     ) -> Option<usize> {
         let rank = |share: &Share, usage: &Usage| (share.client.get(), share.process.get(), *usage);
         let gives_way = |share: &Share, usage: &Usage| {
-            // Even with the new connection, the peer uses no more than the other one.
+            // Even with the new connection, the peer uses no more connections than the other one.
             let has_fewer = if share.peer.client == peer.client {
                 share.process.get() > count(&self.processes, &peer) + 1
             } else {
@@ -110,8 +110,8 @@ fn count<K: Eq + Hash>(counts: &HashMap<K, Count>, key: &K) -> usize {
     counts.get(key).map_or(0, |count| count.get())
 }
 
-/// The idle time after which a connection gives way to any other. This is long because many
-/// Graphite senders send only once a minute.
+/// The idle time after which a connection can be closed in favour of any other. This is long
+/// because many Graphite senders send only once a minute.
 const GIVES_WAY: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

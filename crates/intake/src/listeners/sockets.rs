@@ -1,5 +1,5 @@
-//! The sockets of listeners. They are bound before the daemon opens its state, because a daemon
-//! that cannot listen must not change it.
+//! Binds the sockets of listeners. This happens before the daemon opens its state file, because a
+//! daemon that cannot listen must not change this file.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,9 +17,10 @@ use quipu_http::local_socket::{self, BoundPath};
 /// A bound socket.
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// The path of a unix socket. Dropping it removes the path before the descriptor is closed.
+    /// The path of a unix socket. Dropping it deletes the socket file. It is declared first,
+    /// because the file must be deleted before the descriptor is closed.
     _path: Option<BoundPath>,
-    /// The address, with the port that was bound.
+    /// The address, with the actual port.
     pub(super) address: String,
     pub(super) descriptor: OwnedFd,
     pub(super) transport: Transport,
@@ -28,7 +29,7 @@ pub(super) struct Socket {
 /// The transport of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// Internet datagrams, with the size of the receive buffer in the kernel's count.
+    /// UDP, with the size of the receive buffer as the kernel counts it.
     Udp(usize),
     UnixDatagram,
     Tcp,
@@ -36,7 +37,7 @@ pub(super) enum Transport {
 }
 
 impl Socket {
-    /// Binds a socket. `buffer` is the requested size of the UDP receive buffer, in bytes.
+    /// Binds a socket. `buffer` is the requested size of the receive buffer in bytes, for UDP.
     pub(super) fn bind(address: &Address, buffer: usize) -> io::Result<Self> {
         let none =
             |(descriptor, address, transport)| Self { address, descriptor, transport, _path: None };
@@ -58,7 +59,6 @@ impl Socket {
         }
     }
 
-    /// Logs that the socket is bound.
     pub(super) fn log(&self, Protocol { name, .. }: Protocol) {
         match self.transport {
             Transport::Udp(buffer) => {
@@ -69,12 +69,12 @@ impl Socket {
     }
 }
 
-/// Returns the number of packets that the kernel dropped at this socket since its creation.
+/// Returns the number of packets that the kernel has dropped at this socket since its creation.
 ///
 /// This is the ninth word of `SO_MEMINFO`. The control message `SO_RXQ_OVFL` contains the same
-/// count, but it only arrives with a packet, and with the count at the time when the packet was
-/// queued. We would therefore see the drops at the end of a burst only with the next packet,
-/// however late that is.
+/// count, but it arrives only with a packet, and contains the count of the time when this packet
+/// was queued. With this message, drops at the end of a burst would stay unnoticed until the next
+/// packet.
 pub(super) fn kernel_drops(socket: &OwnedFd) -> Option<u32> {
     let mut words = [0_u32; 9];
     let mut length = size_of_val(&words) as libc::socklen_t;

@@ -1,5 +1,5 @@
-//! Stops the threads of listeners: a flag stops busy threads, and the end of a pipe wakes waiting
-//! threads.
+//! A stop signal for the threads of listeners. A flag stops a busy thread. A thread that waits in
+//! `poll` wakes up, because the other end of a pipe is closed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
@@ -13,8 +13,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 #[derive(Debug)]
 pub(super) struct Stop {
     is_asked: AtomicBool,
-    /// Readable or hung up after the other end was closed.
+    /// The read end of a pipe; it signals a hang-up when the write end is closed.
     wakes: OwnedFd,
+    /// The write end.
     other_end: Mutex<Option<OwnedFd>>,
 }
 
@@ -39,12 +40,12 @@ impl Stop {
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Waits until there are bytes to read, or until the threads must stop. Returns false if this
-    /// takes longer than `most`.
+    /// Waits until the descriptor is readable or the threads must stop. Returns false on a timeout
+    /// of `most`.
     pub(super) fn wait_for(&self, descriptor: &OwnedFd, most: Option<Duration>) -> bool {
         let mut both =
             [PollFd::new(descriptor, PollFlags::IN), PollFd::new(&self.wakes, PollFlags::IN)];
-        // We treat an interrupted wait like one that ended, because the caller then checks again.
+        // We treat an interrupted wait like an event, because the caller checks again anyway.
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         poll(&mut both, most.as_ref()) != Ok(0)
     }

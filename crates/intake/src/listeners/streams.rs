@@ -1,5 +1,5 @@
-//! The loop of a connection listener. All connections share one thread, with limits on their
-//! number, on the length of a line, and on the time without a line.
+//! The loop of a listener for connections (TCP and unix streams). One thread serves all
+//! connections, and limits their number, the length of a line, and the idle time.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use super::sockets::{Socket, Transport};
 use super::stop::Stop;
 use quipu_process::address;
 
-/// Accepts and reads until the stop, and then reads the rest from the sockets. At most `most`
+/// Accepts and reads connections until the stop, and then reads the remaining data. At most `most`
 /// connections are open at a time.
 pub(super) fn run<R: Reader>(
     socket: &Socket,
@@ -71,28 +71,28 @@ struct Connections<'a> {
 struct Connection {
     descriptor: OwnedFd,
     input: ConnectionInput,
-    /// The client; for a unix socket, the address of the listener.
+    /// The address of the client; for a unix socket, the address of the listener.
     source: String,
     share: Share,
     last_read: Instant,
 }
 
-/// The buffer that divides the input of a connection.
+/// The buffer that splits the data of a connection into lines or packets.
 enum ConnectionInput {
-    /// No byte was received yet.
+    /// No data yet, so the format is unknown.
     Unknown,
-    /// At line feeds.
+    /// Lines that end with a line feed.
     Lines(LineBuffer),
-    /// By lengths, like Datadog's clients write to unix sockets.
+    /// Packets with a length prefix, which Datadog's clients write to unix sockets.
     Frames(FrameBuffer),
 }
 
 /// The outcome of a read from a connection.
 #[derive(PartialEq, Eq)]
 enum ReadOutcome {
-    /// Some bytes. There may be more.
+    /// Some bytes. More may be available.
     Some,
-    /// No bytes at the moment.
+    /// No bytes are available at the moment.
     Nothing,
     /// The client closed the connection, cleanly or not.
     End,
@@ -116,7 +116,7 @@ impl<'a> Connections<'a> {
         })
     }
 
-    /// Accepts some of the waiting connections. Returns whether there may be more.
+    /// Accepts up to [`ACCEPTS`] waiting connections. Returns whether more may be waiting.
     fn accept<R: Reader>(&mut self, receiver: &mut Receiver<R>) -> bool {
         for _ in 0..ACCEPTS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -132,7 +132,8 @@ impl<'a> Connections<'a> {
                 Err(Errno::AGAIN) => return false,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
-                    // No descriptors or memory are left. The connection stays in the queue.
+                    // There are no free descriptors or memory. The connection stays in the kernel's
+                    // queue.
                     error!(%error, address = self.socket.address, "cannot accept a connection");
                     thread::sleep(PAUSE_AFTER_ERROR);
                     return false;
@@ -180,8 +181,8 @@ impl<'a> Connections<'a> {
         });
     }
 
-    /// Makes room for a new connection of this peer: handles the buffered lines of the connection
-    /// that gives way, and closes it. Returns false if no connection gives way.
+    /// Closes a connection in favour of a new one from this peer, after handling its buffered
+    /// lines. Returns false if no connection can be closed.
     fn make_room<R: Reader>(&mut self, peer: Peer, receiver: &mut Receiver<R>) -> bool {
         let now = Instant::now();
         let connections = self.places.iter().enumerate().filter_map(|(place, connection)| {
@@ -206,7 +207,7 @@ impl<'a> Connections<'a> {
         true
     }
 
-    /// Reads once from a connection, so an endless stream does not delay other connections.
+    /// Reads once from a connection, because an endless stream must not delay the others.
     fn read<R: Reader>(&mut self, place: u64, receiver: &mut Receiver<R>) {
         let place = place as usize;
         let Some(Some(connection)) = self.places.get_mut(place) else { return };
@@ -216,7 +217,7 @@ impl<'a> Connections<'a> {
     }
 
     fn close(&mut self, place: usize, metrics: &ListenerMetrics) {
-        // Closing the descriptor also ends its watch.
+        // Closing the descriptor also removes it from the epoll set.
         if let Some(connection) = self.places[place].take() {
             self.shares.leave(&connection.share);
             self.free.push(place);
@@ -234,11 +235,11 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Reads the rest for a bounded time, because clients can continue to send. An unfinished line
-    /// is dropped, because its client is still writing it.
+    /// Reads the remaining data for a limited time, because clients can continue to send. Drops an
+    /// unfinished line, because its client is still writing it.
     fn read_the_rest<R: Reader>(&mut self, receiver: &mut Receiver<R>) {
         let begun = Instant::now();
-        // We limit this time, because clients can still connect although the queue is bounded.
+        // We limit this time, because new clients can connect while we accept.
         while self.accept(receiver) && begun.elapsed() < LAST_READS {}
         for place in 0..self.places.len() {
             while let Some(connection) = &mut self.places[place] {
@@ -279,8 +280,8 @@ impl Connection {
 impl ConnectionInput {
     fn push<R: Reader>(&mut self, bytes: &[u8], receiver: &mut Receiver<R>, source: &dyn Sender) {
         if let Self::Unknown = self {
-            // The first four bytes of a frame are its length, which is far below 2^16. Lines
-            // contain no zeros.
+            // The length prefix has four bytes, and lengths are far below 2^16, so its high bytes
+            // are zero. Lines contain no zero bytes.
             *self = match bytes {
                 [_, _, 0, ..] | [_, 0] | [0] if R::FRAMES => {
                     Self::Frames(FrameBuffer::new(MAX_FRAME))
@@ -295,7 +296,7 @@ impl ConnectionInput {
         }
     }
 
-    /// Handles the last line, even without a line feed. The rest of a frame is incomplete.
+    /// Handles the last line, even without a line feed. An incomplete packet is dropped.
     fn finish<R: Reader>(&mut self, receiver: &mut Receiver<R>, source: &dyn Sender) {
         if let Self::Lines(lines) = self {
             lines.finish(|cut| receiver.cut(cut, source));
@@ -308,7 +309,7 @@ fn identity(address: rustix::net::SocketAddrAny) -> Option<IpAddr> {
     Some(address::identity(address.ip()))
 }
 
-/// Returns the user and the process that connected to a unix socket.
+/// Returns the user and the process at the other end of a unix socket.
 fn local_peer(descriptor: &OwnedFd) -> Peer {
     let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -328,13 +329,14 @@ fn local_peer(descriptor: &OwnedFd) -> Peer {
     Peer { client: Client::User(peer.uid), process: peer.pid }
 }
 
-/// The event keys of other subjects. Smaller keys are positions of connections.
+/// The epoll keys of the listening socket and of the stop signal. Smaller keys are indices of
+/// connections.
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 
-/// The maximum number of events per wait.
+/// The maximum number of events per `epoll_wait`.
 const EVENTS: usize = 64;
-/// The number of connections to accept before the others are read.
+/// The maximum number of connections to accept before reading from the others.
 const ACCEPTS: usize = 64;
 /// The maximum number of open connections of one listener.
 pub(super) const MAX_CONNECTIONS: usize = 1024;
@@ -342,15 +344,16 @@ pub(super) const MAX_CONNECTIONS: usize = 1024;
 const MAX_LINE: usize = 16_384;
 /// The maximum size of a packet on a stream in bytes. Clients send at most 8 KiB.
 const MAX_FRAME: usize = 65_535;
-/// How long a connection can stay open without sending a byte.
+/// The time after which a connection without any data is closed.
 const IDLE: Duration = Duration::from_secs(600);
+/// The time between two checks for idle connections.
 const SWEEP: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 65_536;
-/// The maximum number of reads from a connection that gives way. The kernel buffers at most 6 MiB,
-/// unless `net.ipv4.tcp_rmem` was raised.
+/// The maximum number of reads from a connection before it is closed in favour of another. The
+/// kernel buffers at most 6 MiB, unless `net.ipv4.tcp_rmem` was raised.
 const MAX_LAST_READS: usize = 128;
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
-/// The time for the rest from connections when the daemon stops.
+/// The maximum time for the remaining data when the daemon stops.
 const LAST_READS: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! The encodings of requests and responses: protobuf and JSON.
+//! The encodings of OTLP requests and responses: protobuf and JSON.
 //!
-//! A success is an `ExportMetricsServiceResponse`, a failure a `google.rpc.Status`.
+//! A successful response is an `ExportMetricsServiceResponse`, and an error is a
+//! `google.rpc.Status`.
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -10,20 +11,20 @@ use crate::refusal::{Refusal, Result};
 use quipu_client::media::Media;
 use quipu_http::{Request, Response};
 
-/// The encoding of a request and its response.
+/// The encoding of a request, which is also used for its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Protobuf,
     Json,
 }
 
-/// The prefix of gRPC's media types.
+/// The prefix of gRPC's media types, which this input does not support.
 const GRPC: &str = "application/grpc";
-/// The media types, in the order of the encodings.
+/// The media types, in the order of [`Encoding`].
 const TYPES: [&str; 2] = ["application/x-protobuf", "application/json"];
 
 impl Encoding {
-    /// Determines the encoding of a request by its `Content-Type`.
+    /// Returns the encoding that the `Content-Type` of a request names.
     ///
     /// # Errors
     /// Fails if this type is not supported.
@@ -44,8 +45,8 @@ impl Encoding {
         }
     }
 
-    /// Returns the response to a request whose points were accepted, except the refused ones.
-    /// Without refused points, the message is a warning.
+    /// Returns the response to an accepted request, with the number of refused points. If this
+    /// number is zero, `message` is a warning.
     pub(super) fn success(self, refused: u64, message: &str) -> Response {
         let is_plain = refused == 0 && message.is_empty();
         let body = match self {
@@ -62,7 +63,8 @@ impl Encoding {
             }
             Self::Json if is_plain => b"{}".to_vec(),
             Self::Json => {
-                // JSON writes 64-bit integers as strings, by the mapping of Protocol Buffers.
+                // JSON represents 64-bit integers as strings, by the JSON mapping of Protocol
+                // Buffers.
                 let partial = serde_json::json!({"partialSuccess": {
                     "rejectedDataPoints": refused.to_string(), "errorMessage": message}});
                 partial.to_string().into_bytes()
@@ -71,7 +73,7 @@ impl Encoding {
         self.response(StatusCode::OK, body)
     }
 
-    /// Returns the response to a request that was refused as a whole or in part.
+    /// Returns the response to a refused request.
     pub(super) fn failure(self, status: StatusCode, message: &str) -> Response {
         let code = match status {
             StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,

@@ -1,10 +1,11 @@
-//! The labels of a series: the attributes of a point, its resource and its scope, by Prometheus'
-//! rules.
+//! Converts OTLP attributes to the labels of a series, by Prometheus' rules. The attributes belong
+//! to a point, its resource or its scope.
 //!
 //! `service.name` and `service.namespace` become `job`, and `service.instance.id` becomes
-//! `instance`. The other attributes of a resource become labels of `target_info`, unless they are
-//! promoted. The scope becomes `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and
-//! `otel_scope_` followed by the key of each of its attributes.
+//! `instance`. The other attributes of a resource become labels of `target_info`, unless the
+//! settings promote them to labels of every series. The scope becomes `otel_scope_name`,
+//! `otel_scope_version`, `otel_scope_schema_url`, and a label `otel_scope_KEY` for each of its
+//! attributes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +17,8 @@ use super::points::PointError;
 use super::values;
 use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE, Translation};
 
-/// The labels in the order of their addition. This type reuses one buffer for all strings.
+/// A list of labels in insertion order. One buffer holds all strings, because the list is reused
+/// for many points.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
     texts: String,
@@ -41,7 +43,7 @@ impl Labels {
         self.find(name).map(|index| self.text(&self.pairs[index].1))
     }
 
-    /// Sets a label, replacing any earlier value.
+    /// Sets a label, and replaces an earlier value.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         let value = self.push(value);
         match self.find(name) {
@@ -53,7 +55,7 @@ impl Labels {
         }
     }
 
-    /// Sets a label. An existing value is kept in front, separated by a semicolon.
+    /// Sets a label. An earlier value is kept in front, separated by a semicolon.
     ///
     /// # Errors
     /// Fails if both values together are too long.
@@ -88,8 +90,8 @@ impl Labels {
         &self.texts[range.clone()]
     }
 
-    /// Adds attributes. If several names are the same after translation, their values are joined,
-    /// ordered by key.
+    /// Adds attributes. If several keys become the same label name, their values are joined in the
+    /// order of the keys.
     ///
     /// # Errors
     /// Fails if a key is empty after translation, or if a limit is exceeded.
@@ -124,8 +126,8 @@ impl Labels {
     }
 }
 
-/// The translation of attributes to labels, and its limits. We check limits before copying a label,
-/// because each label of a request is copied for each of its points.
+/// The translation of attributes to labels, and the limits. Check limits before copying a label,
+/// because each label of a resource is copied for each of its points.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LabelRules<'l> {
     pub(super) translation: Translation,
@@ -133,7 +135,7 @@ pub(super) struct LabelRules<'l> {
 }
 
 impl LabelRules<'_> {
-    /// Returns the label of an attribute.
+    /// Returns the label for an attribute.
     fn translate<'a>(
         self,
         (key, value): Attribute<'a>,
@@ -150,23 +152,23 @@ impl LabelRules<'_> {
     }
 }
 
-/// The common part of the points of a resource.
+/// The labels that all points of a resource share.
 #[derive(Debug, Default)]
 pub(super) struct Target {
     pub(super) job: String,
     pub(super) instance: String,
-    /// The attributes that become labels of each series.
+    /// The promoted attributes, which become labels of each series.
     pub(super) promoted: Labels,
-    /// The labels of `target_info`; empty if there is none.
+    /// The labels of `target_info`; empty if the resource needs no such series.
     pub(super) info: Labels,
 }
 
 impl Target {
-    /// Reads the attributes of a resource.
+    /// Replaces the target with the attributes of a resource.
     ///
     /// # Errors
     /// Fails if a key is empty after translation, or if a limit is exceeded. If only the labels of
-    /// `target_info` exceed the limits, it is omitted instead.
+    /// `target_info` exceed the limits, this series is omitted instead.
     pub(super) fn read(
         &mut self,
         attributes: &[Attribute<'_>],
@@ -196,7 +198,7 @@ impl Target {
         Ok(())
     }
 
-    /// Reads the job and the instance.
+    /// Sets the job and the instance.
     fn identify(
         &mut self,
         attributes: &[Attribute<'_>],
@@ -226,7 +228,7 @@ impl Target {
         }
     }
 
-    /// Adds the labels of the target to the labels of a series.
+    /// Adds the job, the instance and the promoted attributes to the labels of a series.
     pub(super) fn add_to(&self, labels: &mut Labels) {
         for (name, value) in self.promoted.iter() {
             if labels.get(name).is_none_or(str::is_empty) {
@@ -241,10 +243,10 @@ impl Target {
     }
 }
 
-/// Sets the labels of a scope. A scope without a name gets no labels.
+/// Sets the labels of a scope. A scope without a name produces no labels.
 ///
 /// # Errors
-/// Fails if a key is empty after this translation, or if a limit is exceeded.
+/// Fails if a key is empty after translation, or if a limit is exceeded.
 pub(super) fn set_scope_labels(
     labels: &mut Labels,
     scope: &Instrumentation<'_, '_>,

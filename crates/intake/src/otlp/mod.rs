@@ -1,4 +1,4 @@
-//! OTLP over HTTP: `POST /v1/metrics`, in protobuf and JSON.
+//! The OTLP input: metrics over HTTP (`POST /v1/metrics`), in protobuf and JSON.
 //!
 //! | file | contents |
 //! |---|---|
@@ -35,19 +35,19 @@ use quipu_process::address::Source;
 use quipu_translate::otlp::Translation;
 pub use settings::OtlpInputFlags;
 
-/// The options of OTLP.
+/// The settings of the OTLP input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Whether requests are accepted.
     pub enabled: bool,
     /// The translation of names.
     pub translation: Translation,
-    /// The attributes of resources that become labels of all their series.
+    /// The resource attributes that become labels of all series of their resource.
     pub promote: Vec<String>,
 }
 
 self_cell!(
-    /// A request, and the reader of its points.
+    /// The body of a request, and the reader of its points.
     struct Points {
         owner: Bytes,
         #[covariant]
@@ -55,24 +55,25 @@ self_cell!(
     }
 );
 
-/// A request with data points.
+/// A request with data points, in progress.
 pub struct OtlpRequest {
     encoding: Encoding,
-    /// The reader of the points, after the body was expanded.
+    /// The reader of the points, after the body was decompressed.
     points: Option<Points>,
     translator: Translator,
     rejected: RejectedPoints,
 }
 
-/// The refused points of a request. We collect them here, because OTLP reports them in its own way.
+/// The refused points of a request. They are collected here, because OTLP has a separate message
+/// for them.
 #[derive(Debug, Default)]
 struct RejectedPoints {
     refused: u64,
     /// The number of refused points that could be accepted later.
     retryable: u64,
-    /// The first refusal.
+    /// The error message about the first refusals.
     message: String,
-    /// The number of points from processes that send the same series at the same time.
+    /// The number of points whose series another process sends at the same time.
     overlaps: u64,
 }
 
@@ -85,7 +86,7 @@ impl RejectedPoints {
         }
     }
 
-    /// Returns whether the client should repeat the request: no point was accepted (a repetition
+    /// Returns whether the client should retry the whole request: no point was accepted (a retry
     /// would count it twice), and every refusal is temporary.
     fn may_be_repeated(&self, taken: u64) -> bool {
         taken == 0 && self.refused > 0 && self.retryable == self.refused
@@ -158,14 +159,15 @@ impl BodyInput for OtlpRequest {
 }
 
 impl OtlpRequest {
-    /// Handles points until the time of the step is over. Returns whether these were the last
+    /// Stores points until the time slice of the step is over. Returns whether these were the last
     /// points.
     fn take(&mut self, context: &mut Context<'_>) -> Result<bool> {
         let Self { points: Some(points), translator, rejected, .. } = self else { return Ok(true) };
         let Context { inputs, outcome, begun } = context;
         let mut intake = inputs.intake();
         let mut overlaps = intake.overlaps();
-        // Set this again, because other requests had their turns in the meantime.
+        // Set the source again, because other requests of this thread have used the intake in the
+        // meantime.
         intake.set_source(&Source::Job(translator.source()));
         let read = points.with_dependent_mut(|_, reader| {
             for count in 1.. {
@@ -183,8 +185,8 @@ impl OtlpRequest {
                         Err(error) => {
                             let error = error.explained(&intake);
                             let name = point.metric.name;
-                            // Don't report a duplicate, because the client cannot know of it, and
-                            // need not change anything.
+                            // We don't report a duplicate, because the client need not change
+                            // anything.
                             if !error.is_duplicate() {
                                 rejected.refuse(name, &error);
                             }
@@ -215,7 +217,7 @@ fn is_temporary(error: &PointError) -> bool {
     matches!(error, PointError::Intake(Families | Full | Series | SourceSeries))
 }
 
-/// Adds a refused point to the message of the response.
+/// Appends a refused point to the error message.
 fn note(message: &mut String, name: &str, error: &PointError) {
     if !message.is_empty() {
         message.push_str("; ");
@@ -232,8 +234,8 @@ const OVERLAP: &str = "another process sends the same series: set service.instan
 const LISTED: u64 = 3;
 /// The maximum number of characters of a name in a response.
 const NAME_CHARS: usize = 100;
-/// The maximum size of JSON in bytes. This is limited because JSON is parsed at once, and other
-/// connections wait in the meantime.
+/// The maximum size of a JSON body in bytes. This is limited because JSON is parsed in a single
+/// step, and other connections wait for its end.
 const JSON_LIMIT: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Converts data points to the values of an intake.
+//! Converts OTLP data points to samples of the intake. Resources, scopes and metrics are converted
+//! once for consecutive points that share them.
 
 use std::fmt;
 
@@ -15,11 +16,11 @@ use quipu_process::address::Source;
 use quipu_process::text::cut;
 use quipu_translate::otlp::Kind;
 
-/// The reason why a data point was refused. You can find the words for the metrics in
-/// [`PointError::reason`].
+/// The reason why a data point was refused. [`PointError::reason`] returns the value of the label
+/// `reason`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PointError {
-    /// The intake refused the point.
+    /// The intake refused the point; the explanation is added later.
     Intake(Rejection),
     /// The intake refused the point, with its explanation.
     Explained(Rejection, String),
@@ -29,11 +30,11 @@ pub(super) enum PointError {
     Key(String),
     /// The point contains no value.
     Empty,
-    /// The point lacks its temporality.
+    /// The point contains no temporality (delta or cumulative).
     Temporality,
-    /// The scale is less than -4.
+    /// The scale is less than -4, the minimum in Prometheus.
     Scale(i32),
-    /// The buckets do not fit the bounds or the count.
+    /// The buckets do not match the bounds or the count.
     Buckets,
 }
 
@@ -54,17 +55,17 @@ impl PointError {
         }
     }
 
-    /// Returns the error for a key that is empty after translation.
+    /// Creates the error for a key that is empty after translation. Long keys are truncated.
     pub(super) fn key(key: &str) -> Self {
         Self::Key(cut(key, 100).into())
     }
 
-    /// Returns whether this point was accepted before.
+    /// Returns whether the point is a duplicate of an accepted one.
     pub(super) fn is_duplicate(&self) -> bool {
         *self == Self::Intake(Rejection::Duplicate)
     }
 
-    /// Returns a word for the error, as the value of a label.
+    /// Returns the reason as the value of a label.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Intake(refused) | Self::Explained(refused, _) => refused.reason(),
@@ -101,24 +102,24 @@ impl fmt::Display for PointError {
     }
 }
 
-/// Translates points. It reuses the common parts of consecutive points.
+/// Converts points. It caches the results for the current resource, scope and metric.
 pub(super) struct Translator {
     shared: &'static Shared,
-    /// The numbers of the resource, the scope and the metric of the fields below.
+    /// The indices of the current resource, scope and metric in the request.
     numbers: [usize; 3],
     target: Target,
     scope: Labels,
     name: String,
     unit: String,
-    /// The faults of the resource, the scope and the metric.
+    /// The errors of the current resource, scope and metric.
     faults: [Option<PointError>; 3],
     labels: Labels,
-    /// The labels of an exemplar.
+    /// A reused buffer for the labels of an exemplar.
     exemplar: Labels,
     buckets: Buckets,
 }
 
-/// Reused memory for buckets.
+/// Reused buffers for the buckets of a histogram.
 #[derive(Debug, Default)]
 struct Buckets {
     classic: Vec<(f64, f64)>,
@@ -143,12 +144,12 @@ impl Translator {
         }
     }
 
-    /// Returns the job of the current resource, which is the source of its points.
+    /// Returns the job of the current resource. It is the source of its points, for limits.
     pub(super) fn source(&self) -> &str {
         &self.target.job
     }
 
-    /// Stores a point in the intake. For a repeated point, the error is [`Rejection::Duplicate`].
+    /// Stores a point in the intake. A repeated point returns [`Rejection::Duplicate`].
     pub(super) fn take(
         &mut self,
         intake: &mut Intake,
@@ -200,7 +201,7 @@ impl Translator {
         Ok(())
     }
 
-    /// Reads the resource, the scope and the metric of a point, if they differ from the previous
+    /// Converts the resource, the scope and the metric of a point, if they differ from the previous
     /// point.
     fn describe(&mut self, intake: &mut Intake, point: &Point<'_, '_>) {
         let shared = self.shared;
@@ -216,8 +217,8 @@ impl Translator {
                 let pairs: Vec<(&str, &str)> = self.target.info.iter().collect();
                 let (help, expiry) = ("Target metadata", shared.options.common.expiry);
                 let metric = Metric { help, expiry, ..Metric::new("target_info") };
-                // Ignore the result, because this series only describes the others, which the
-                // intake refuses for the same reason.
+                // Ignore the result: this series only describes the others, and the intake refuses
+                // them for the same reason.
                 let _ =
                     shared.take(intake, metric, &pairs, &InputValue::Gauge(1.0), Mode::Set, None);
             }
@@ -239,7 +240,7 @@ impl Translator {
     ) -> Result<(), PointError> {
         let translation = self.shared.options.otlp.translation;
         let (name, unit) = (point.metric.name, point.metric.unit);
-        // We check this first, because this translation takes many times the memory of the names.
+        // Check the length first, because the translation takes many times the memory of the name.
         if name.len() > limits.name_bytes || unit.len() > limits.name_bytes {
             return Err(PointError::Intake(Rejection::Name));
         }
@@ -250,7 +251,7 @@ impl Translator {
         };
         self.name = translation.metric(name, unit, kind).ok_or(PointError::Name)?;
         self.unit = translation.unit(unit);
-        // Formats show the unit of a metric only if its name ends with this unit.
+        // The text formats allow a unit only if the metric name ends with it.
         let base = self.name.strip_suffix("_total").unwrap_or(&self.name);
         if !base.strip_suffix(&*self.unit).is_some_and(|rest| rest.ends_with('_')) {
             self.unit.clear();
@@ -259,8 +260,8 @@ impl Translator {
     }
 }
 
-/// Fills in the labels of an exemplar: the IDs of its trace and its span, and its attributes if
-/// they are short enough in total.
+/// Sets the labels of an exemplar: the IDs of its trace and span, and its attributes if they are
+/// short enough in total.
 fn describe_exemplar(
     labels: &mut Labels,
     point: &Point<'_, '_>,
@@ -283,11 +284,11 @@ fn describe_exemplar(
     }
 }
 
-/// The maximum number of characters in the attributes of an exemplar: the 128 characters that
-/// OpenMetrics allows, minus the IDs of its trace and its span.
+/// The maximum length of an exemplar's attributes in characters: the 128 characters of OpenMetrics,
+/// minus the labels for the trace and the span.
 const ATTRIBUTE_CHARACTERS: usize = 128 - ("trace_id".len() + 32 + "span_id".len() + 16);
 
-/// Ends a series. A gauge is removed, but a total is kept for the case that the series returns.
+/// Ends a series. A gauge is removed, but a total stays, because the series can continue later.
 fn end(
     shared: &Shared,
     intake: &mut Intake,
@@ -296,13 +297,13 @@ fn end(
     value: &PointValue<'_>,
 ) {
     if matches!(value, PointValue::Gauge(_) | PointValue::Sum { monotonic: false, .. }) {
-        // Ignore the error: if the segment cannot be locked, the gauge just keeps its last value.
+        // Ignore the error: if the segment cannot be locked, the gauge only keeps its last value.
         let _ = shared.end(intake, name, labels, None);
     }
 }
 
 impl Buckets {
-    /// Returns the value of this point, and its effect on the series.
+    /// Returns the value of a point, and the mode for storing it.
     fn given<'b>(
         &'b mut self,
         value: &PointValue<'_>,
@@ -333,7 +334,7 @@ impl Buckets {
 
     fn classic(&mut self, point: &HistogramPoint<'_>) -> Result<InputValue<'_>, PointError> {
         let HistogramPoint { buckets, bounds, .. } = *point;
-        // Without buckets, all values are in a single one.
+        // Without buckets, a single one contains all values.
         let counts = if buckets.is_empty() { std::slice::from_ref(&point.count) } else { buckets };
         let total = counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
         if total != Some(point.count) || counts.len() != bounds.len() + 1 {
@@ -343,7 +344,7 @@ impl Buckets {
         self.classic.clear();
         for (bound, count) in bounds.zip(counts) {
             match self.classic.last_mut() {
-                // The sender's last bound is infinity, and there are no values above.
+                // If the sender's last bound is infinite, there are no values above it.
                 Some((last, sum)) if *last == f64::INFINITY => *sum += *count as f64,
                 _ => self.classic.push((bound, *count as f64)),
             }
@@ -387,8 +388,9 @@ impl Buckets {
     }
 }
 
-/// Fills in the buckets by Prometheus' index, which is one more than OpenTelemetry's, because it
-/// names the upper bound. Pairs of buckets are merged `merge` times. Returns the sum of the counts.
+/// Fills `out` with buckets by Prometheus' index, which names the upper bound and is therefore
+/// OpenTelemetry's index plus one. Neighbouring buckets are merged in pairs, `merge` times. Returns
+/// the sum of the counts.
 fn indexed(
     out: &mut Vec<(i32, u64)>,
     buckets: ExponentialBuckets<'_>,
@@ -419,7 +421,7 @@ fn mode(temporality: Temporality) -> Result<Mode, PointError> {
     }
 }
 
-/// The width of the zero bucket if the sender states none, like in Prometheus.
+/// The width of the zero bucket if the sender specifies none, like in Prometheus.
 const ZERO_THRESHOLD: f64 = 1e-128;
 
 #[cfg(test)]

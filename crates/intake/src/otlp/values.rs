@@ -1,5 +1,5 @@
-//! Formats the values of attributes as strings, like OpenTelemetry's collector and Prometheus:
-//! numbers and lists as JSON, bytes in base64.
+//! Formats attribute values as strings, like OpenTelemetry's collector and Prometheus: numbers and
+//! lists as JSON, bytes in base64.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,13 +9,14 @@ use base64::engine::general_purpose::STANDARD;
 use quipu::intake::Rejection;
 use quipu_wire::remote::otlp::AttributeValue;
 
-/// Formats a value, if the result is at most `limit` bytes. A list or a map becomes JSON, with
+/// Formats a value; fails if the result exceeds `limit` bytes. A list or a map becomes JSON with
 /// sorted keys.
 pub(super) fn text<'a>(
     value: &AttributeValue<'a>,
     limit: usize,
 ) -> Result<Cow<'a, str>, Rejection> {
-    // Check the size before formatting, because a nested value takes many times its size.
+    // Check the size before formatting, because the result can be many times as large as a nested
+    // value.
     let is_long = match *value {
         AttributeValue::Bytes(bytes) => bytes.len() > limit,
         AttributeValue::Nested(encoded) => encoded.len() > NESTED_BYTES.saturating_mul(limit),
@@ -106,10 +107,10 @@ fn write_text(out: &mut String, text: &str) {
     let _ = write!(out, "{json}");
 }
 
-/// The maximum nesting of lists and maps. Deeper values are omitted.
+/// The maximum nesting depth of lists and maps. Deeper values are omitted.
 const MAX_DEPTH: usize = 16;
-/// The maximum number of bytes that an encoder uses for one byte of JSON. For example, a list of
-/// the doubles 0 takes 11 bytes for the two of `0,`.
+/// The maximum number of encoded bytes for one byte of JSON. For example, the element 0 of a list
+/// of doubles is encoded in 11 bytes, and becomes the two bytes `0,`.
 const NESTED_BYTES: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Builds the [`Content`] of a push from the families in its body.
+//! Builds the [`Content`] of a push from the families that a parser finds in its body. The builder
+//! validates each family, merges its parts, and packs the labels of its series.
 
 use std::mem::take;
 use std::ops::Range;
@@ -23,28 +24,29 @@ pub(super) enum Kind {
     Untyped,
 }
 
-/// Collects the families and values of a push.
+/// The content of a push under construction. Add all families, and then call [`Self::finish`].
 #[derive(Debug)]
 pub(super) struct ContentBuilder {
     grouping: Grouping,
     limits: Limits,
     families: PushFamilies,
-    /// The values of the series of each family.
+    /// The values of the series of each family, in the order of `families`.
     values: Vec<Vec<SeriesValue>>,
     points: Vec<(f64, f64)>,
     natives: Vec<NativeBuckets>,
-    /// The packed labels of the series that is being added.
+    /// A reused buffer for the packed labels of the current series.
     labels: Vec<u8>,
+    /// The first error that does not concern the syntax; [`Self::finish`] returns it.
     fault: Option<PushError>,
 }
 
-/// The reason why a push is refused.
+/// The reason why a whole push is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PushError {
-    /// The body is unreadable. The group does not change.
+    /// The body is unreadable, and the group does not change.
     Malformed(String),
-    /// The series are invalid, or contradict each other or other groups. The group stores the time
-    /// of this failure.
+    /// The series are invalid, or conflict with each other or with other groups. The group stores
+    /// the time of this failure.
     Inconsistent(String),
 }
 
@@ -52,8 +54,7 @@ impl Kind {
     pub(super) const ALL: [Self; 5] =
         [Self::Counter, Self::Gauge, Self::Histogram, Self::Summary, Self::Untyped];
 
-    /// Returns whether a series of this type can have this value. For example, counts cannot be
-    /// negative.
+    /// Returns whether a value is valid for this type. For example, a counter cannot be negative.
     pub(super) fn has_value(self, value: f64) -> bool {
         !matches!(self, Self::Counter | Self::Summary) || is_count(value)
     }
@@ -71,7 +72,7 @@ impl Kind {
 }
 
 impl ContentBuilder {
-    /// Creates an empty push to a group.
+    /// Creates a builder for a push to a group.
     pub(super) fn new(grouping: Grouping, limits: &Limits) -> Self {
         Self {
             grouping,
@@ -85,22 +86,20 @@ impl ContentBuilder {
         }
     }
 
-    /// Returns the labels of the group.
     pub(super) fn grouping(&self) -> &Grouping {
         &self.grouping
     }
 
-    /// Returns the limits of the push.
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Returns the number of series.
+    /// Returns the number of series so far.
     pub(super) fn len(&self) -> usize {
         self.families.len()
     }
 
-    /// Returns the content, and leaves the builder empty.
+    /// Returns the content, and resets the builder.
     ///
     /// # Errors
     /// Returns the first fault that does not concern the syntax of the body.
@@ -119,7 +118,7 @@ impl ContentBuilder {
         Ok(Content { job: self.grouping.job().to_owned(), families, values, form: None })
     }
 
-    /// Records a duplicate series.
+    /// Records the error of a duplicate series.
     pub(super) fn note_duplicate(&mut self, name: &str) {
         self.note(format!(
             "a series of {name:?} was collected before with the same name and label values: push \
@@ -127,7 +126,8 @@ impl ContentBuilder {
         ));
     }
 
-    /// Adds a family. `is_openmetrics` means that names lack their suffixes.
+    /// Adds a family with its series. In OpenMetrics (`is_openmetrics`), names lack suffixes such
+    /// as `_total`, which are then added.
     ///
     /// # Errors
     /// Returns [`PushError::Malformed`] if the family is unreadable.
@@ -152,7 +152,7 @@ impl ContentBuilder {
         let suffix = if is_openmetrics { suffix } else { "" };
         let name = [family.name(), suffix].concat();
         if OWN.contains(&&*name) {
-            // Skip these, because they are the gateway's own series.
+            // The gateway writes these series itself.
             return Ok(());
         }
         let mut escaped = String::new();
@@ -178,8 +178,8 @@ impl ContentBuilder {
         Ok(())
     }
 
-    /// Returns the position of the family with this name. A second part of a family is added to the
-    /// first part, if this is not ambiguous.
+    /// Returns the index of the family with this name, and adds it if it is new. A second part of a
+    /// family extends the first part, unless their types conflict.
     fn family_at(
         &mut self,
         name: &str,
@@ -239,7 +239,7 @@ impl ContentBuilder {
         Ok(())
     }
 
-    /// Packs the labels of a series, except the group's labels.
+    /// Packs the labels of a series into `self.labels`, without the labels of the group.
     fn labels(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Result<(), PushError> {
         let Self { grouping, limits, labels, .. } = self;
         labels.clear();
@@ -266,7 +266,7 @@ impl ContentBuilder {
         Ok(())
     }
 
-    /// Returns the value of a series. `None` if the value is impossible.
+    /// Converts the value of a series; `None` if it is impossible for its type.
     fn value(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Option<SeriesValue> {
         let start = self.points.len();
         let mut series_value = SeriesValue { points: start..start, ..SeriesValue::default() };
@@ -296,7 +296,8 @@ impl ContentBuilder {
         self.kind_at(at)?.has_value(series_value.value).then_some(series_value)
     }
 
-    /// Stores only the counts of the buckets. The last bucket has no bound.
+    /// Converts the cumulative buckets of a histogram to counts per bucket. The last bucket has no
+    /// upper bound.
     fn histogram(&mut self, histogram: wire::Histogram<'_>) -> Option<Range<usize>> {
         let start = self.points.len();
         let mut before = 0.0;
@@ -341,9 +342,9 @@ fn is_count(count: f64) -> bool {
     count >= 0.0
 }
 
-/// Converts a value to a whole number of events.
+/// Converts a value to an integer; `None` if it is negative, fractional or above 2^53.
 fn whole(count: f64) -> Option<u64> {
-    // Counts above 2^53 would not be exact in a float.
+    // Above 2^53, a float does not represent each integer.
     let is_whole = (0.0..=9_007_199_254_740_992.0).contains(&count) && count.fract() == 0.0;
     is_whole.then_some(count as u64)
 }
@@ -352,23 +353,24 @@ fn malformed(name: &str, detail: &str) -> PushError {
     PushError::Malformed(format!("the metric {name:?} cannot be taken: {detail}"))
 }
 
-/// The gateway's own metrics of each group.
+/// The names of the metrics that the gateway adds to each group, and their help strings.
 pub(super) const PUSH_TIME: &str = "push_time_seconds";
 pub(super) const FAILURE_TIME: &str = "push_failure_time_seconds";
 pub(super) const PUSH_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway succeeded.";
 pub(super) const FAILURE_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway failed.";
-/// The time after which a group expires, if its pushes set one. This is stored in the segment
-/// because it must survive a restart.
+/// The time after which a group expires, if its pushes set one. This is stored as a series, because
+/// it must survive a restart of the daemon.
 pub(super) const EXPIRY: &str = "push_expiry_seconds";
 pub(super) const EXPIRY_HELP: &str =
     "Time after which this group expires if it is not pushed to; 0 for never.";
-/// All own metrics. The times of pushes are last, because a group without them does not exist.
+/// The names of the gateway's own metrics. The time of pushes is last, because removing it removes
+/// the group.
 pub(super) const OWN: [&str; 3] = [EXPIRY, FAILURE_TIME, PUSH_TIME];
 
-/// The library's own metrics, without `_total`. They are omitted, because pushes from programs with
-/// the library should not fail.
+/// The metrics of quipu's own library, without `_total`. A program that uses the library pushes
+/// them too, so we skip them instead of refusing the push.
 const LIBRARY_METRICS: [&str; 4] = [
     "quipu_series_omitted",
     "quipu_series_overflowed",
@@ -377,7 +379,7 @@ const LIBRARY_METRICS: [&str; 4] = [
 ];
 
 impl PushError {
-    /// Returns a word for the error.
+    /// Returns the reason as the value of a label.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Malformed(_) => "malformed",

@@ -1,5 +1,6 @@
-//! Changes groups during the steps of a request. No scrape and no other change runs between the
-//! first and the last step of a change.
+//! Runs a change of groups (a push, a deletion, a wipe or an expiry) in short steps, so a large
+//! change does not block the other requests of its thread. The gate excludes scrapes and other
+//! changes from the first to the last step.
 
 use hyper::StatusCode;
 
@@ -14,36 +15,37 @@ use crate::gate::{ReplacementGuard, WaitingReplacement};
 use crate::refusal::Refusal;
 use quipu_http::{Response, Steps, text};
 
-/// A change of groups.
+/// A change of groups, requested by a client or due by time.
 pub(super) enum Change {
     /// A push to a group.
     Push(Box<update::ParsedPush>),
-    /// Records the time of a failed push; with the response.
+    /// Stores the time of a failed push, and then returns the response.
     Fail(Key, Response),
     /// Removes a group.
     Delete(Key),
-    /// Removes all groups. The list contains the remaining groups, after the first step.
+    /// Removes all groups. After the first step, the list contains the keys of the remaining
+    /// groups.
     Wipe(Option<Vec<Key>>),
     /// Hides the groups that have expired.
     Expire,
-    /// The change is complete; with the response.
+    /// The change is complete, and this is its response.
     Done(Response),
 }
 
-/// The steps of a change.
+/// A change in progress.
 pub(super) struct ChangeSteps {
     push: &'static PushGateway,
     inputs: Inputs,
-    /// The rest of the change.
+    /// The remaining part of the change.
     change: Change,
-    /// The group of the push, and whether the push is added to this group.
+    /// The group of a push, and whether the push adds to the current values.
     pushed: Option<(Key, bool)>,
     begun: Option<ExclusiveUpdate>,
     place: Option<WaitingReplacement<'static>>,
     is_waiting: bool,
 }
 
-/// An update in progress. Scrapes do not see it before its end.
+/// An update in progress, which holds the gate. A scrape sees either all changes or none.
 #[derive(Debug)]
 pub(super) struct ExclusiveUpdate {
     pub(super) update: GroupUpdate,
@@ -56,7 +58,7 @@ impl ChangeSteps {
         Self { push, inputs, change, pushed: None, begun: None, place: None, is_waiting: false }
     }
 
-    /// Begins the next update. Returns `None` if the change is complete.
+    /// Begins the next update of a group. Returns `None` after the last one.
     fn begin(&mut self) -> Option<GroupUpdate> {
         let done = || Change::Done(text(StatusCode::ACCEPTED, ""));
         let mut groups = self.push.groups();
@@ -146,7 +148,7 @@ impl ChangeSteps {
         )
     }
 
-    /// Makes room for a new group by removing the group that expired first.
+    /// Makes room for a new group, by removing the group that expired first.
     fn make_room(&self, groups: &mut Groups, key: &Key) -> Result<GroupUpdate, String> {
         let most = self.push.settings().groups;
         if groups.group(key).is_some() {
@@ -170,8 +172,8 @@ impl ChangeSteps {
         }
     }
 
-    /// Records that series of a push were refused. If the state is full, the client can repeat the
-    /// push, unless this would add a part of the push twice.
+    /// Sets the response for a push with refused series. If the state is full, the response asks
+    /// the client to retry, unless a retry would add the accepted part twice.
     fn refuse(&mut self, outcome: &UpdateOutcome) {
         let Some((key, adds)) = self.pushed.take() else { return };
         let Some(detail) = outcome.fault() else { return };
@@ -203,7 +205,7 @@ impl Steps for ChangeSteps {
             };
             self.begun = self.begin().map(|update| ExclusiveUpdate { update, _gate: gate });
         }
-        // Taken out first, because a panic drops the update.
+        // We take the update out first, because a panic must drop it.
         if let Some(mut begun) = self.begun.take() {
             let (index, refusals) = (self.push.index(), self.inputs.refusals());
             let outcome = begun.update.step(index, &mut self.inputs.intake(), refusals);
@@ -225,8 +227,8 @@ impl Steps for ChangeSteps {
 }
 
 impl Drop for ChangeSteps {
-    /// Completes the change, because a client that closes its connection must not leave it half
-    /// done.
+    /// Leaves the unfinished change to other requests, because a client that disconnects must not
+    /// leave a group half changed.
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {
             self.push.park(begun);

@@ -1,6 +1,7 @@
-//! Checks a push for contradictions with the groups, like Pushgateway's consistency check, in a
-//! time that depends only on the push. A name must have only one type, two groups must not contain
-//! the same series, and a name must not collide with the parts of a histogram or summary.
+//! Checks whether a push conflicts with other groups, like Pushgateway's consistency check. A name
+//! must have one type everywhere, two groups must not contain the same series, and a name must not
+//! equal a part of a histogram or summary (for example, `x_count` next to a histogram `x`). The
+//! duration depends only on the size of the push.
 
 use super::builder::Kind;
 use super::content::PushFamilies;
@@ -8,7 +9,7 @@ use super::groups::{Group, Groups};
 use super::names::NameTypes;
 use super::packed;
 
-/// Looks for a contradiction, and describes it. `replaces` means that the push replaces all
+/// Returns a description of the first conflict. `replaces` means that the push replaces all
 /// families of its group.
 pub(super) fn check(
     groups: &mut Groups,
@@ -31,10 +32,10 @@ pub(super) fn check(
     check_series(groups, key, families)
 }
 
-/// The other families that exist after a push.
+/// The families that would exist after the push.
 struct FamilyContext<'a> {
     names: &'a NameTypes,
-    /// The group.
+    /// The group of the push.
     own: Option<&'a Group>,
     families: &'a PushFamilies,
     replaces: bool,
@@ -103,7 +104,7 @@ fn collision(name: &str, kind: &str, other: &str) -> String {
     )
 }
 
-/// Looks for another group that contains one of the series.
+/// Returns an error if another group already contains one of the series.
 fn check_series(groups: &mut Groups, key: &[u8], families: &PushFamilies) -> Result<(), String> {
     if !groups.has_rivals(key) {
         return Ok(());

@@ -1,8 +1,9 @@
-//! The content of a push, including the grouping labels: families with their series, and a value
-//! for each series. The content is complete and checked before any part is stored.
+//! The parsed content of a push: families with their series, and a value for each series. The
+//! content is parsed and checked completely before any of it is stored, because an invalid push
+//! must not change its group.
 //!
-//! The families are stored separately from the values, because pushes whose bodies differ only in
-//! values share them. See [`super::forms`].
+//! The families are separate from the values, because pushes whose bodies differ only in values
+//! share the families. See [`super::forms`].
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,38 +20,38 @@ use super::packed::SeriesSet;
 /// The content of a push.
 #[derive(Debug)]
 pub(super) struct Content {
-    /// The job of the group.
+    /// The job in the labels of the group.
     pub(super) job: String,
     pub(super) families: Arc<PushFamilies>,
-    /// The values of all series, in the order of the families and their series.
+    /// The values of all series, in the order of `families`.
     pub(super) values: Values,
-    /// The form of the body, if it is known.
+    /// The form of the body, if it is cached.
     pub(super) form: Option<Arc<BodyForm>>,
 }
 
-/// The families of a push, each name once.
+/// The families of a push, without duplicate names.
 #[derive(Debug, Default)]
 pub(super) struct PushFamilies {
     list: Vec<PushFamily>,
     by_name: HashMap<Arc<str>, usize, SeededState>,
-    /// The number of series.
+    /// The number of series in all families.
     series: usize,
 }
 
 /// A family of a push.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PushFamily {
-    /// The name in its shown form, for example with the suffix of a counter.
+    /// The name in the text format, for example with the suffix `_total` of a counter.
     pub(super) name: Arc<str>,
     pub(super) help: String,
     pub(super) unit: String,
     pub(super) kind: Kind,
-    /// The labels of the series, without the grouping labels.
+    /// The labels of the series, without the labels of the group.
     pub(super) series: Arc<SeriesSet>,
 }
 
-/// The position of a series in [`PushFamilies`]: the position of its family, and the offset of its
-/// labels in the set of the family's series.
+/// The position of a series in [`PushFamilies`]: the index of its family, and the byte offset of
+/// its labels in the family's [`SeriesSet`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SeriesPosition {
     pub(super) family: usize,
@@ -59,11 +60,12 @@ pub(super) struct SeriesPosition {
 
 /// The values of series.
 #[derive(Debug, Default)]
+/// The values, one for each series.
 pub(super) struct Values {
     pub(super) series: Vec<SeriesValue>,
-    /// The buckets and quantiles of the values.
+    /// The buckets and quantiles of all values; each value refers to a range.
     pub(super) points: Vec<(f64, f64)>,
-    /// The native histograms of the values.
+    /// The native histograms of all values; a value refers to one by index.
     pub(super) natives: Vec<NativeBuckets>,
 }
 
@@ -74,11 +76,12 @@ pub(super) struct SeriesValue {
     pub(super) value: f64,
     /// The sum of a histogram or a summary.
     pub(super) sum: f64,
-    /// The buckets, whose counts are not cumulative, or the quantiles.
+    /// The classic buckets (their counts are not cumulative), or the quantiles: a range of
+    /// [`Values::points`].
     pub(super) points: Range<usize>,
-    /// The buckets of a native histogram.
+    /// The native histogram: an index in [`Values::natives`].
     pub(super) native: Option<usize>,
-    /// The time when the sender began to count, if the body contains it.
+    /// The start time (`_created`), if the body contains it.
     pub(super) start: Option<Timestamp>,
 }
 
@@ -93,33 +96,30 @@ pub(super) struct NativeBuckets {
 }
 
 impl PushFamilies {
-    /// Returns the families.
     pub(super) fn iter(&self) -> impl Iterator<Item = &PushFamily> {
         self.list.iter()
     }
 
-    /// Returns the number of families.
     pub(super) fn count(&self) -> usize {
         self.list.len()
     }
 
-    /// Returns the number of series.
+    /// Returns the number of series in all families.
     pub(super) fn len(&self) -> usize {
         self.series
     }
 
-    /// Returns the family with this name.
     pub(super) fn get(&self, name: &str) -> Option<&PushFamily> {
         self.at(self.position(name)?)
     }
 
-    /// Returns the family at a position, starting at 0.
+    /// Returns the family with this index.
     pub(super) fn at(&self, at: usize) -> Option<&PushFamily> {
         self.list.get(at)
     }
 
-    /// Returns the series at a position or, if its family ends there, the next one: its family, its
-    /// labels, its position and the position of the following series.
+    /// Returns the series at a position or, at the end of a family, the first series of the next
+    /// family: its family, its labels, its position, and the position of the following series.
     pub(super) fn series(
         &self,
         mut place: SeriesPosition,
@@ -133,12 +133,12 @@ impl PushFamilies {
         }
     }
 
-    /// Returns the position of the family with this name.
+    /// Returns the index of the family with this name.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// Adds a family without series. There must be no family with this name. Returns its position.
+    /// Adds a family without series, and returns its index. The name must be new.
     pub(super) fn add(&mut self, family: PushFamily) -> usize {
         let at = self.list.len();
         self.by_name.insert(family.name.clone(), at);
@@ -146,7 +146,7 @@ impl PushFamilies {
         at
     }
 
-    /// Adds a series to the family at a position. Returns false for a duplicate.
+    /// Adds a series to the family with this index. Returns false for a duplicate.
     pub(super) fn add_series(&mut self, at: usize, labels: &[u8]) -> bool {
         let family = self.list.get_mut(at);
         // This copies nothing, because no group uses the set yet.
@@ -155,19 +155,20 @@ impl PushFamilies {
         is_new
     }
 
-    /// Frees the memory that is no longer needed after all series were added.
+    /// Frees unused memory. Call this after the last series.
     pub(super) fn shrink(&mut self) {
         self.list.iter_mut().for_each(|family| Arc::make_mut(&mut family.series).shrink());
     }
 
-    /// Returns whether these are the same families, with the same series in the same order.
+    /// Returns whether both contain the same families, with the same series in the same order.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.list == other.list
     }
 }
 
 impl Content {
-    /// Makes a group share the label sets of a family, if other groups may use them.
+    /// Shares the label sets of a family with other groups: replaces the group's equal set by the
+    /// set of the form.
     pub(super) fn share(&self, family: &PushFamily, series: &mut Arc<SeriesSet>) {
         if self.form.is_some() && !Arc::ptr_eq(series, &family.series) {
             *series = Arc::clone(&family.series);
@@ -176,7 +177,7 @@ impl Content {
 }
 
 impl Values {
-    /// Calls `act` with the value of a series of this type, in the form of the intake.
+    /// Calls `act` with the value of a series, converted for the intake.
     pub(super) fn with_given<R>(
         &self,
         kind: Kind,
@@ -204,8 +205,8 @@ impl Values {
         }
     }
 
-    /// Returns a copy of the values, where `number` replaces each number of the body. `None` if it
-    /// returns `None`, or an impossible number.
+    /// Returns a copy where `number` replaces each number. Returns `None` if `number` does, or if a
+    /// result is impossible.
     pub(super) fn with_numbers(
         &self,
         families: &PushFamilies,
@@ -222,7 +223,7 @@ impl Values {
                 let (mut before, mut place) = (0.0, 0.0);
                 for (bound, at) in &self.points[old.points.clone()] {
                     if family.kind == Kind::Histogram {
-                        // Cumulate, because each bucket in a body includes the buckets before it.
+                        // Sum up, because a bucket in a body includes the smaller buckets.
                         place += at;
                         let count = number(place).filter(|count| *count >= before)?;
                         points.push((*bound, count - before));

@@ -1,18 +1,20 @@
-//! A cache of the forms of bodies. It stores the results of parsing one body, for all bodies that
-//! differ only in values.
+//! A parse cache for the bodies of pushes. Instances of one program push the same lines again and
+//! again, and only the values differ. The cache therefore stores the result of parsing one body,
+//! and reuses it for all bodies that differ only in values.
 //!
-//! A program pushes the same lines again and again, and so do all of its instances; only the values
-//! differ. Two text bodies share a form if they share a [`Template`], and belong to groups with the
-//! same label names. Everything except the values is then equal: the families, their series, and
-//! the assignment of values to series. For a body of a known form, we therefore only compare the
-//! bytes and parse the values. A body with a fault is parsed in the usual way, which finds the
+//! The common part of such bodies is called their *form*. Two text bodies share a form if their
+//! bytes without the values are equal (a [`Template`]), and if their groups use the same label
+//! names. Their families, their series, and the assignment of values to series are then equal, too.
+//! For a body with a cached form, we therefore only compare bytes and parse the values. A body with
+//! a syntax error is parsed again without the cache, because only the full parser reports the
 //! reason.
 //!
-//! A body that begins like an earlier body probably shares its form. We first compare the body with
-//! this form, which also contains the positions of the values. Only if they differ, we search for
-//! the values, and find the form by the hash of all other bytes.
+//! There are two lookups. First, we guess that the body shares the form of the last body with the
+//! same beginning, and compare it with this form, which also contains the positions of the values.
+//! If the guess is wrong, we search for the values, and look up the form by the hash of all other
+//! bytes.
 //!
-//! A form does not belong to a group, so for example 10,000 groups of one program share one form. A
+//! A form does not belong to a group; for example, 10,000 groups of one program share one form. A
 //! form is cached after the second body with this form. The cache is limited in bytes, and drops
 //! the least recently used forms.
 
@@ -32,55 +34,56 @@ use super::parse::read_text;
 use super::path::Grouping;
 use super::spots::Destination;
 
-/// The known forms of bodies.
+/// The cache of forms, shared by all threads.
 #[derive(Debug)]
 pub(super) struct BodyFormCache {
     hashes: SeededState,
     table: Mutex<Table>,
 }
 
-/// The forms by the hash of everything except the values, in two generations. A form that is found
-/// in the older generation moves to the newer one. When the newer one is full, it becomes the older
-/// one. A body without a form is parsed in the usual way.
+/// The forms by the hash of all bytes except the values, in two generations. A lookup that hits the
+/// older generation moves the form to the newer one. When the newer generation is full, it becomes
+/// the older one. A body with `None` is known to have no form, and is parsed without the cache.
 #[derive(Debug)]
 struct Table {
     newer: HashMap<u64, Option<Arc<BodyForm>>, SeededState>,
     older: HashMap<u64, Option<Arc<BodyForm>>, SeededState>,
     /// The approximate size of the newer generation in bytes.
     bytes: usize,
-    /// The hashes of bodies that were pushed once. The place of a hash depends on its value.
+    /// A hash table without chains: the hashes of bodies that were pushed once, each at the index
+    /// that its value determines.
     once: Box<[u64]>,
-    /// The hashes of the forms of the last bodies. The place of a hash depends on the beginning of
-    /// the body.
+    /// The hash of the last body for each beginning of a body: see [`BodyFormCache::place`].
     last: Box<[u64]>,
 }
 
-/// The common part of the bodies of one form.
+/// The result of parsing one body, without its values.
 #[derive(Debug)]
 pub(super) struct BodyForm {
-    /// A number that is unique for the life of the process.
+    /// A unique identifier, never reused by this process.
     number: u64,
-    /// The names of the labels of the form's groups.
+    /// The label names of the groups that can use this form.
     names: Box<[Box<str>]>,
     template: Template,
     families: Arc<PushFamilies>,
-    /// The values of the series, with the position numbers of the body's values in place of the
-    /// values. The first value is number 1; 0 means that there is no value.
+    /// A model of the values: each number is the index of a value in the body, starting at 1; 0
+    /// means that the body contains no such value.
     values: Values,
-    /// The destinations of the values, after a push of this form has created its series.
+    /// The families of the values; empty until the first push of this form has created its series.
     destinations: OnceLock<Box<[Destination]>>,
 }
 
 impl BodyFormCache {
-    /// Returns the content of a body in Prometheus' format, if it shares the form of the last
-    /// body with this beginning. `None` if not, although another form may fit.
+    /// Returns the content of a body in Prometheus' format if the body shares the form of the last
+    /// body with this beginning. Returns `None` if the guess is wrong; [`BodyFormCache::read`] may
+    /// still find another form.
     pub(super) fn guess(&self, body: &[u8], grouping: &Grouping) -> Option<Content> {
         let form = self.table().last(self.place(body))?;
         form.content(body, grouping)
     }
 
-    /// Reads a whole body in Prometheus' format, by its form if this is known. If a similar
-    /// body was read before, the form is cached.
+    /// Parses a whole body in Prometheus' format, or uses its cached form. Caches the form if the
+    /// same body, apart from its values, was parsed before.
     ///
     /// # Errors
     /// Returns a [`PushError`] for an invalid body.
@@ -114,7 +117,7 @@ impl BodyFormCache {
         hasher.finish()
     }
 
-    /// Returns the place of the form of bodies with the same beginning.
+    /// Returns the index in [`Table::last`] for bodies with this beginning.
     fn place(&self, body: &[u8]) -> usize {
         // The remainder fits into `usize`.
         (self.hashes.hash_one(&body[..body.len().min(BEGINNING)]) % BEGINNINGS as u64) as usize
@@ -139,24 +142,24 @@ impl Default for BodyFormCache {
     }
 }
 
-/// Returns whether a group has one label fewer than its path.
+/// Returns whether an empty `instance` in the path makes the group's labels fewer than the path's.
 fn has_fewer_labels(grouping: &Grouping) -> bool {
     grouping.value("instance").is_some_and(str::is_empty)
 }
 
 impl Table {
-    /// Returns the form with this hash, and remembers it as the last one at this place.
+    /// Returns the form with this hash, and stores it as the last form for this beginning.
     fn find(&mut self, hash: u64, place: usize) -> Option<Arc<BodyForm>> {
         self.last[place] = hash;
         self.used(hash)
     }
 
-    /// Returns the form that was last found at this place.
+    /// Returns the last form for this beginning.
     fn last(&mut self, place: usize) -> Option<Arc<BodyForm>> {
         self.used(self.last[place])
     }
 
-    /// Returns the form with this hash, and marks it as used.
+    /// Returns the form with this hash, and marks it as recently used.
     fn used(&mut self, hash: u64) -> Option<Arc<BodyForm>> {
         if let Some(form) = self.newer.get(&hash) {
             return form.clone();
@@ -175,7 +178,7 @@ impl Table {
         self.newer.insert(hash, form);
     }
 
-    /// Returns whether a body with this hash was read before but has no form yet. Remembers the
+    /// Returns whether a body with this hash was parsed before without caching its form. Stores the
     /// hash.
     fn is_repeated(&mut self, hash: u64) -> bool {
         if self.newer.contains_key(&hash) || self.older.contains_key(&hash) {
@@ -187,24 +190,25 @@ impl Table {
     }
 }
 
-/// The approximate size of a generation of forms in bytes.
+/// The maximum size of one generation, approximately, in bytes.
 const MAX_BYTES: usize = if cfg!(test) { 1 << 20 } else { 16 << 20 };
-/// The maximum number of hashes of bodies that were pushed once. If many more forms rotate, most
-/// are not cached, because caching a form that is dropped before its use would waste time.
+/// The number of hashes of bodies that were pushed once. If a sender rotates through many more
+/// forms, most are never cached. This is intended, because caching a form that is dropped before
+/// its next use wastes time.
 const ONCE: usize = 4096;
-/// The number of places for the beginnings of bodies, and the length of a beginning in bytes, which
-/// covers a part of the first line.
+/// The number of beginnings for which the last form is stored.
 const BEGINNINGS: usize = 64;
+/// The length of the beginning of a body in bytes. This covers a part of the first line.
 const BEGINNING: usize = 64;
 
 impl BodyForm {
-    /// Derives the form of a body that was read, with values at these positions. `None` if bodies
-    /// of this form must be parsed in the usual way.
+    /// Creates the form of a parsed body, with values at these positions. Returns `None` if such
+    /// bodies must always be parsed.
     ///
-    /// This reads the body once more, with numbers in place of its values, so each number that is
-    /// found shows which value belongs there. This works because readers use values only to refuse
-    /// them, or to store them. If a reader did more with some values, the result would contain a
-    /// number that is not in the list, or a number twice.
+    /// This parses the body again, with the numbers 1, 2, 3, ... in place of its values, so each
+    /// number in the result shows which value belongs there. This works because the parser only
+    /// validates and stores values. If the parser did more with some values, the result would
+    /// contain a number that is not in the list, or a number twice.
     fn from_body(
         body: &[u8],
         at: &[Range<usize>],
@@ -222,7 +226,7 @@ impl BodyForm {
         })?;
         let template = Template::new(body, at);
         let has_start = values.series.iter().any(|value| value.start.is_some());
-        // If a value is not a number, it was part of a label.
+        // A value that is not a number was part of a label.
         let is_usable = !has_start && template.read(body, |_| {});
         (is_usable && families.is_same(&content.families)).then(|| Self {
             number: next_number(),
@@ -234,8 +238,8 @@ impl BodyForm {
         })
     }
 
-    /// Returns the content of a push of a body to a group. `None` if the body does not have this
-    /// form, or if one of its values is unreadable or impossible.
+    /// Returns the content of a push of a body with this form. Returns `None` if the body has
+    /// another form, or if a value is unreadable or impossible.
     fn content(self: Arc<Self>, body: &[u8], grouping: &Grouping) -> Option<Content> {
         let names = grouping.labels().map(|(name, _)| name);
         if !names.eq(self.names.iter().map(|name| &**name)) || has_fewer_labels(grouping) {
@@ -253,29 +257,28 @@ impl BodyForm {
         Some(Content { job, families, values, form: Some(self) })
     }
 
-    /// Returns the unique number of the form.
+    /// Returns the unique identifier of the form.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns the destinations of the values; empty if they are unknown.
+    /// Returns the families of the values; empty before [`BodyForm::set_destinations`].
     pub(super) fn destinations(&self) -> &[Destination] {
         self.destinations.get().map_or(&[], |destinations| destinations)
     }
 
-    /// Sets the destinations of the values, unless they are known.
+    /// Stores the families of the values. Later calls have no effect.
     pub(super) fn set_destinations(&self, destinations: Vec<Destination>) {
         self.destinations.get_or_init(|| destinations.into());
     }
 
-    /// Returns the approximate size in bytes, including the destinations.
+    /// Returns the approximate size in bytes.
     fn bytes(&self) -> usize {
         let values = self.values.series.len() + self.values.points.len();
         size_of::<Self>() + 4 * self.template.len() + 256 * values
     }
 }
 
-/// Returns the number of a new form.
 fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -1,5 +1,6 @@
-//! The index of groups, with the families and series of each group. The index is only in memory,
-//! and the values are in the segment. [`super::restore`] rebuilds the index when the daemon starts.
+//! The index of groups: for each group, its families with their series, and the times of its
+//! pushes. The values are not here; they are in the segment. The index is only in memory, and
+//! [`super::restore`] rebuilds it from the segment when the daemon starts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use super::names::NameTypes;
 use super::packed::{self, SeriesSet};
 use super::spots::Spots;
 
-/// The identity of a group: its packed labels. See [`super::path::Grouping::key`].
+/// The identity of a group: its packed labels (see [`super::path::Grouping::key`]).
 pub(super) type Key = Arc<[u8]>;
 
 /// Nanoseconds since 1970.
@@ -23,11 +24,11 @@ pub(super) type Nanos = u64;
 pub(super) struct Groups {
     groups: HashMap<Key, Group, SeededState>,
     names: NameTypes,
-    /// The sets of label names in use.
+    /// The distinct sets of label names that groups use. See [`Groups::rival`].
     shapes: Vec<Shape>,
-    /// The times when groups expire.
+    /// The groups that will expire, by time.
     deadlines: BTreeSet<(Nanos, Key)>,
-    /// The times when the kept groups expired.
+    /// The groups that have expired and keep their totals, by time of expiry.
     expired: BTreeSet<(Nanos, Key)>,
 }
 
@@ -44,12 +45,12 @@ pub(super) struct Group {
     /// The time when the group expires or expired.
     deadline: Option<Nanos>,
     is_expired: bool,
-    /// Whether pushes were added up.
+    /// Whether any push was added to the current values, instead of replacing them.
     pub(super) adds: bool,
-    /// The identifiers of the last added pushes, as hashes, each with the message about refused
-    /// series in its response; the oldest first.
+    /// The identifiers of the last added pushes, as hashes, with the error message of each
+    /// response; the oldest first. They detect repeated pushes.
     ids: Vec<(u64, Option<Box<str>>)>,
-    /// The spots of the group's series.
+    /// The cached handles of the group's series.
     spots: Option<Spots>,
 }
 
@@ -58,14 +59,14 @@ pub(super) struct Group {
 pub(super) struct GroupFamily {
     pub(super) name: Arc<str>,
     pub(super) kind: Kind,
-    /// The time of the push.
+    /// The time of the last push that contained the family.
     pub(super) time: Nanos,
-    /// The labels of the series, without the grouping labels. Groups that receive pushes of the
-    /// same [form](super::forms) share them.
+    /// The labels of the series, without the labels of the group. Groups that receive bodies with
+    /// the same [form](super::forms) share this set.
     pub(super) series: Arc<SeriesSet>,
 }
 
-/// A set of label names.
+/// A set of label names that several groups use.
 #[derive(Debug)]
 struct Shape {
     names: Vec<Box<str>>,
@@ -73,37 +74,35 @@ struct Shape {
 }
 
 impl Groups {
-    /// The number of groups.
+    /// Returns the number of groups.
     pub(super) fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Returns a group.
     pub(super) fn group(&self, key: &[u8]) -> Option<&Group> {
         self.groups.get(key)
     }
 
-    /// Returns a group, for changing fields without an index.
+    /// Returns a group for changes of fields that no index depends on.
     pub(super) fn group_mut(&mut self, key: &[u8]) -> Option<&mut Group> {
         self.groups.get_mut(key)
     }
 
-    /// Returns the identities of all groups.
     pub(super) fn keys(&self) -> Vec<Key> {
         self.groups.keys().cloned().collect()
     }
 
-    /// Returns the types of all names.
     pub(super) fn names(&self) -> &NameTypes {
         &self.names
     }
 
-    /// Returns whether there can be a group with these label names.
+    /// Returns whether a group with these label names can be added, within the limit on distinct
+    /// sets of label names.
     pub(super) fn has_room_for_shape(&self, key: &[u8]) -> bool {
         self.shapes.len() < MAX_SHAPES || self.shapes.iter().any(|shape| shape.is_of(key))
     }
 
-    /// Creates a group, unless it exists.
+    /// Returns the group, and creates it if it does not exist.
     pub(super) fn create(&mut self, key: &Key) -> &mut Group {
         if !self.groups.contains_key(key) {
             match self.shapes.iter_mut().find(|shape| shape.is_of(key)) {
@@ -137,7 +136,7 @@ impl Groups {
         Some(group.families)
     }
 
-    /// Puts a family into a group. Returns the replaced family with the same name.
+    /// Adds a family to a group. Returns the family that it replaces, if any.
     pub(super) fn put(&mut self, key: &[u8], mut family: GroupFamily) -> Option<GroupFamily> {
         let group = self.groups.get_mut(key)?;
         family.name = self.names.add(&family.name, family.kind);
@@ -155,7 +154,7 @@ impl Groups {
         before
     }
 
-    /// Removes series from a family. A family without series is removed.
+    /// Removes series from a family, and the family itself if no series remain.
     pub(super) fn forget(&mut self, key: &[u8], name: &str, series: &SeriesSet) {
         let Some(group) = self.groups.get_mut(key) else { return };
         let Some(family) = group.family_mut(name) else { return };
@@ -165,7 +164,7 @@ impl Groups {
         }
     }
 
-    /// Removes the families of a group that are not kept, and returns them.
+    /// Keeps only the families for which `is_kept` returns true, and returns the others.
     pub(super) fn retain(
         &mut self,
         key: &[u8],
@@ -180,7 +179,7 @@ impl Groups {
         gone
     }
 
-    /// Sets the time when a group expires. Until then, it is not expired.
+    /// Sets the time when a group expires, and makes an expired group active again.
     pub(super) fn set_deadline(&mut self, key: &Key, deadline: Option<Nanos>) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.is_expired = false;
@@ -194,31 +193,30 @@ impl Groups {
         }
     }
 
-    /// Returns the group with the earliest expiry, if this has passed.
+    /// Returns the group with the earliest deadline, if this deadline has passed.
     pub(super) fn next_to_expire(&self, now: Nanos) -> Option<Key> {
         self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone())
     }
 
-    /// Marks a group as expired.
     pub(super) fn expire(&mut self, key: &Key) {
         let Some(group) = self.groups.get_mut(key) else { return };
         let Some(deadline) = group.deadline else { return };
         group.is_expired = true;
-        // Free the spots, because the group may be kept for long.
+        // We free the spots, because an expired group may stay in memory for long.
         group.spots = None;
         let place = (deadline, key.clone());
         self.deadlines.remove(&place);
         self.expired.insert(place);
     }
 
-    /// Returns the group that expired first.
+    /// Returns the group that expired first, as the first candidate for removal.
     pub(super) fn oldest_expired(&self) -> Option<Key> {
         self.expired.first().map(|(_, key)| key.clone())
     }
 
-    /// Looks for another group that contains a series with these labels. `key` is the group that
-    /// the labels belong to, and `labels` are all labels of the series, by name, without an empty
-    /// `instance`.
+    /// Finds another group that already contains a series with these labels. `key` is the group of
+    /// the pushed series, and `labels` are all labels of the series, sorted by name, without an
+    /// empty `instance`.
     pub(super) fn rival(&self, key: &[u8], name: &str, labels: &[(&str, &str)]) -> Option<Key> {
         let mut packed = Vec::new();
         for shape in &self.shapes {
@@ -236,13 +234,13 @@ impl Groups {
         None
     }
 
-    /// Returns whether other groups can contain a series of this group. If not, [`Groups::rival`]
-    /// finds none. Groups with the same label names never share a series.
+    /// Returns whether [`Groups::rival`] can find a group at all. Groups with the same label names
+    /// never share a series, so this returns false if all groups use the label names of this group.
     pub(super) fn has_rivals(&self, key: &[u8]) -> bool {
         self.shapes.iter().any(|shape| !shape.is_of(key))
     }
 
-    /// Returns the group of a series: the matching group with the most labels.
+    /// Returns the group of a series from the segment: the matching group with the most labels.
     pub(super) fn owner(&self, labels: &[(&str, &str)]) -> Option<Key> {
         let mut packed = Vec::new();
         let mut shapes: Vec<&Shape> = self.shapes.iter().collect();
@@ -255,22 +253,21 @@ impl Groups {
 }
 
 impl Group {
-    /// Returns whether the group has expired, and is only kept for its totals.
+    /// Returns whether the group has expired, and stays only because of its totals.
     pub(super) fn is_expired(&self) -> bool {
         self.is_expired
     }
 
-    /// Returns the families.
     pub(super) fn families(&self) -> &[GroupFamily] {
         &self.families
     }
 
-    /// Returns the families for changes, except of names and types.
+    /// Returns the families for changes. Do not change names and types, because the index of names
+    /// would then be wrong.
     pub(super) fn families_mut(&mut self) -> &mut [GroupFamily] {
         &mut self.families
     }
 
-    /// Returns the family with this name.
     pub(super) fn family(&self, name: &str) -> Option<&GroupFamily> {
         self.families.iter().find(|family| *family.name == *name)
     }
@@ -280,24 +277,25 @@ impl Group {
         self.families.iter_mut().find(|family| *family.name == *name)
     }
 
-    /// Returns the known spots of the series, for a push of the form with this number.
+    /// Returns the cached spots for a push of this form; empty if the last push had another form.
     pub(super) fn spots(&self, form: u64) -> Spots {
         let known = self.spots.clone().filter(|spots| spots.is_of(form));
         known.unwrap_or_else(|| Spots::new(form))
     }
 
-    /// Stores the spots that a push found, if any.
+    /// Stores new spots, if any.
     pub(super) fn keep_spots(&mut self, found: Option<Spots>) {
         self.spots = found.or(self.spots.take());
     }
 
-    /// Finds an added push by its identifier. Returns the message about refused series, if any were
-    /// refused.
+    /// Finds an earlier push with this identifier. Returns the error message of its response, if
+    /// series were refused.
     pub(super) fn find_fault(&self, id: u64) -> Option<Option<&str>> {
         self.ids.iter().find(|(other, _)| *other == id).map(|(_, fault)| fault.as_deref())
     }
 
-    /// Remembers the identifier of a push, and the message about refused series.
+    /// Stores the identifier of a push, and the error message of its response. Drops the oldest one
+    /// beyond [`MAX_IDS`].
     pub(super) fn remember(&mut self, id: u64, fault: Option<String>) {
         if self.ids.len() == MAX_IDS {
             self.ids.remove(0);
@@ -315,8 +313,8 @@ impl Shape {
         packed::unpack(key).map(|(name, _)| name).eq(self.names.iter().map(|name| &**name))
     }
 
-    /// Returns the identity of the group of this shape that can contain a series with these labels,
-    /// sorted by name.
+    /// Returns the key of the only group with these label names that can contain a series with
+    /// these labels, sorted by name. Returns `None` if a label is missing.
     fn key<'p>(&self, labels: &[(&str, &str)], packed: &'p mut Vec<u8>) -> Option<&'p [u8]> {
         packed.clear();
         let mut labels = labels.iter();
@@ -328,10 +326,10 @@ impl Shape {
     }
 }
 
-/// The number of push identifiers that a group remembers.
+/// The number of push identifiers that a group stores.
 pub(super) const MAX_IDS: usize = 64;
 
-/// The maximum number of sets of label names. A push looks for contradicting groups once in each
+/// The maximum number of distinct sets of label names. A push looks for conflicting groups once per
 /// set, so its duration does not depend on the number of groups.
 pub(super) const MAX_SHAPES: usize = 256;
 

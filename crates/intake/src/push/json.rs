@@ -1,4 +1,4 @@
-//! The JSON of Pushgateway's API: `GET /api/v1/metrics` and `GET /api/v1/status`.
+//! The JSON responses of Pushgateway's API: `GET /api/v1/metrics` and `GET /api/v1/status`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,7 +19,8 @@ use super::values;
 use quipu_http::{Response, text};
 use quipu_process::memory;
 
-/// The response to `GET /api/v1/metrics`, built group by group.
+/// The response to `GET /api/v1/metrics` under construction. A step adds a few series, because a
+/// response with all groups can take long.
 #[derive(Debug)]
 pub(super) struct Listing {
     keys: Vec<Key>,
@@ -27,13 +28,13 @@ pub(super) struct Listing {
     body: Vec<u8>,
 }
 
-/// The group that is being listed, in its state when its turn began.
+/// The group that is being written, copied when its turn began.
 #[derive(Debug)]
 struct CurrentGroup {
     key: Key,
-    /// The remaining families; the next one is the last.
+    /// The remaining families in reverse order; the next one is at the end.
     families: Vec<GroupFamily>,
-    /// The position of the next series of this family.
+    /// The byte position of the next series of the current family.
     at: usize,
 }
 
@@ -43,7 +44,7 @@ impl Listing {
         Self { keys, group: None, body: br#"{"status":"success","data":["#.to_vec() }
     }
 
-    /// Reserves memory for a step. Returns false if there is no memory.
+    /// Reserves memory for the next step. Returns false if there is not enough.
     pub(super) fn reserve(&mut self) -> bool {
         memory::reserve(&mut self.body, STEP_BYTES)
     }
@@ -56,7 +57,7 @@ impl Listing {
             + families * size_of::<GroupFamily>()
     }
 
-    /// Adds some series. Returns the body after the last one.
+    /// Adds some series. Returns the complete body after the last series.
     pub(super) fn step(&mut self, groups: &Groups, intake: &mut Intake) -> Option<Vec<u8>> {
         let mut left = SERIES;
         loop {
@@ -76,7 +77,7 @@ impl Listing {
                     current.at = 0;
                 }
             }
-            // Count a group like a series, because it can be empty.
+            // We count a group like a series, because an empty group takes time, too.
             if left == 0 {
                 return None;
             }
@@ -115,7 +116,7 @@ pub(super) fn status(
     respond(json!({ "status": "success", "data": data }).to_string().into_bytes(), reader)
 }
 
-/// Writes the labels and times of a group, and leaves the object open for the families.
+/// Writes the labels and times of a group. Leaves the JSON object open for its families.
 fn put_group(body: &mut Vec<u8>, key: &Key, group: &Group) {
     let labels: Map<String, Value> =
         packed::unpack(key).map(|(name, value)| (name.to_owned(), value.into())).collect();
@@ -135,12 +136,12 @@ fn put_group(body: &mut Vec<u8>, key: &Key, group: &Group) {
         object.insert(name.into(), family);
     }
     put(body, &object.into());
-    // The families follow.
+    // We remove the closing brace, because the families follow.
     body.pop();
 }
 
-/// Writes a series, with the beginning of its family before the first, and the end of its family
-/// after the last. Returns the position of the next series, or [`DONE`].
+/// Writes a series. The first series of a family also begins the family, and the last one ends it.
+/// Returns the position of the next series, or [`DONE`].
 fn put_series(
     body: &mut Vec<u8>,
     key: &Key,
@@ -225,8 +226,8 @@ fn put_sample(metric: &mut Map<String, Value>, sample: &Sample<'_>) {
     }
 }
 
-/// Formats classic buckets by bound with cumulative counts, or native buckets like Prometheus' API:
-/// the inclusive bounds, the bounds, and the count.
+/// Formats classic buckets as an object from bounds to cumulative counts, and native buckets like
+/// Prometheus' API: which bounds are inclusive, both bounds, and the count.
 fn buckets(histogram: &HistogramValue<'_>) -> Value {
     if let Some(native) = histogram.native.filter(|_| histogram.buckets.is_empty()) {
         return native_buckets(&native);
@@ -258,8 +259,8 @@ fn native_buckets(native: &Native<'_>) -> Value {
     buckets.into()
 }
 
-/// Returns the upper bound of a bucket of positive values: `2^(index / 2^schema)`. Whole powers of
-/// two are split off, because these bounds should be exact.
+/// Returns the upper bound of a native bucket: `2^(index / 2^schema)`. The integer part of the
+/// exponent is applied separately, because powers of two should be exact.
 fn upper_bound(schema: i8, index: i32) -> f64 {
     if schema < 0 {
         return 2_f64.powi(index.saturating_mul(1 << -schema.max(-8)));
@@ -270,8 +271,8 @@ fn upper_bound(schema: i8, index: i32) -> f64 {
     part * 2_f64.powi(index >> schema)
 }
 
-/// Formats a number like Go (`%v`): with the shortest digits, and with an exponent below -4 or from
-/// 6 on.
+/// Formats a number like Go's `%v`: the shortest digits that identify it, with an exponent below
+/// 1e-4 and from 1e6 on.
 fn float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -301,8 +302,8 @@ pub(super) fn options(reader: Option<HeaderValue>) -> Response {
     response
 }
 
-/// Returns a response with the headers of Pushgateway's API. Besides pages of the daemon itself,
-/// only a page of the given origin can read it, although Pushgateway allows all pages.
+/// Returns a response with the headers of Pushgateway's API. Pushgateway allows all web pages to
+/// read it; we allow only the daemon's own pages and the `reader` origin.
 pub(super) fn respond(body: Vec<u8>, reader: Option<HeaderValue>) -> Response {
     let mut response = text(StatusCode::OK, body);
     let headers = response.headers_mut();
@@ -326,7 +327,7 @@ const CORS: [(&str, &str); 3] = [
 
 /// The number of series and groups per step, which takes about 100 us.
 const SERIES: usize = 64;
-/// More than most steps add.
+/// The memory to reserve per step in bytes, which is more than most steps add.
 const STEP_BYTES: usize = 256 << 10;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The types of each name in all groups. You can use this index to check in constant time whether a
-//! push contradicts the families of other groups.
+//! Counts the types of each metric name over all groups. With this index, a push is checked for
+//! conflicts with other groups in constant time per family.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use quipu_segment::hash::SeededState;
 
 use super::builder::Kind;
 
-/// The names of all families, with the number of groups for each type.
+/// The number of groups that contain a family, by name and type.
 #[derive(Debug, Default)]
 pub(super) struct NameTypes(HashMap<Arc<str>, [u32; Kind::ALL.len()], SeededState>);
 
 impl NameTypes {
-    /// Adds a family of a group. Returns the name, shared by all groups.
+    /// Adds a family of a group. Returns the name as a string that all groups share.
     pub(super) fn add(&mut self, name: &Arc<str>, kind: Kind) -> Arc<str> {
         let shared = match self.0.get_key_value(name) {
             Some((shared, _)) => shared.clone(),
@@ -37,7 +37,7 @@ impl NameTypes {
         self.all(name)[kind as usize]
     }
 
-    /// Returns the numbers of groups that contain a family with this name, by type.
+    /// Returns the number of groups that contain a family with this name, for each type.
     pub(super) fn all(&self, name: &str) -> [u32; Kind::ALL.len()] {
         self.0.get(name).copied().unwrap_or_default()
     }

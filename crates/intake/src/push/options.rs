@@ -1,4 +1,5 @@
-//! The options of pushes: the settings of the daemon, and the query of a push.
+//! The options of pushes: the settings of the daemon ([`Settings`]), and the query parameters and
+//! headers of one push ([`Options`]).
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -22,13 +23,13 @@ pub struct Settings {
     pub admin: bool,
     /// The maximum number of groups.
     pub groups: usize,
-    /// The mode of pushes, if neither the push nor its job sets one.
+    /// The default mode of pushes, unless the push or its job sets one.
     pub mode: Mode,
-    /// The effect of added pushes on gauges, if the push sets none.
+    /// The default effect of an added push on gauges.
     pub gauges: Gauges,
-    /// The jobs whose pushes are added up, where `*` stands for any string.
+    /// Patterns for jobs whose pushes are added up; `*` matches any string.
     pub add_jobs: Vec<String>,
-    /// The time after which a group expires, if its pushes set none.
+    /// The default time after which a group expires.
     pub expiry: Option<Duration>,
 }
 
@@ -50,13 +51,13 @@ pub enum Gauges {
     Set,
     /// The pushed value is added.
     Sum,
-    /// The lesser value stays.
+    /// The minimum of both values is stored.
     Min,
-    /// The greater value stays.
+    /// The maximum of both values is stored.
     Max,
 }
 
-/// The header that identifies a repeated push.
+/// The header with the identifier of a push. A push with the same identifier is a repetition.
 const ID: &str = "quipu-push-id";
 
 /// The options of one push.
@@ -66,12 +67,12 @@ pub(super) struct Options {
     pub(super) gauges: Gauges,
     /// The time after which the group expires; zero for never.
     pub(super) ttl: Option<Duration>,
-    /// A hash of the identifier of the push.
+    /// The hash of the identifier, if any.
     pub(super) id: Option<u64>,
 }
 
 impl Options {
-    /// Reads the query of a push to this group. The settings are the defaults.
+    /// Parses the query parameters and headers of a push to this group.
     ///
     /// # Errors
     /// Returns a message that names the parameter and the remedy.
@@ -102,7 +103,7 @@ impl Options {
         Ok(Self { mode, gauges, ttl: ttl.map(|ttl| ttl.0), id })
     }
 
-    /// Returns whether the push is added to the current values.
+    /// Returns whether the push is added to the current values, instead of replacing them.
     pub(super) fn adds(&self) -> bool {
         self.mode == Mode::Add
     }
@@ -116,7 +117,7 @@ fn choice<T: ValueEnum>(name: &str, value: &str) -> Result<T, String> {
     })
 }
 
-/// Returns whether a string matches a pattern, where `*` stands for any string.
+/// Returns whether a string matches a pattern, where `*` matches any string.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(first) else { return false };

@@ -1,5 +1,6 @@
-//! Parses the body of a push into a [`ContentBuilder`], in steps. The header `Content-Type` selects
-//! text 0.0.4, OpenMetrics, or protobuf. Like in Pushgateway, one fault refuses the whole push.
+//! Parses the body of a push into a [`ContentBuilder`], piece by piece. The header `Content-Type`
+//! selects Prometheus' text format, OpenMetrics, or protobuf. Like in Pushgateway, one syntax error
+//! refuses the whole push.
 
 use quipu_wire::remote::exposition::text::{
     Item, Options, Stream, TextFormat, TextLineError, TextReader,
@@ -10,19 +11,19 @@ use super::builder::{ContentBuilder, PushError};
 use super::content::Content;
 use quipu_client::media::Media;
 
-/// A parser of a body.
+/// A parser of a body. Pass all pieces to [`Parser::push`], and then call [`Parser::finish`].
 pub(super) struct Parser(ParserState);
 
 enum ParserState {
     Text(Box<(Stream, Families)>, TextFormat),
-    /// The beginning of an incomplete family, and the number of bytes before it.
+    /// The bytes of an incomplete family, and their offset in the body.
     Protobuf(Vec<u8>, usize),
     Done,
 }
 
 impl Parser {
-    /// Creates a parser for a body of this content type. Any type except OpenMetrics and protobuf
-    /// means text 0.0.4.
+    /// Creates a parser for a content type. Any type except OpenMetrics and protobuf selects the
+    /// text format.
     pub(super) fn new(media: Media<'_>) -> Self {
         let text = |format| {
             let families = Families::new(format, exposition::Limits::default());
@@ -41,12 +42,12 @@ impl Parser {
         Self(state)
     }
 
-    /// Returns whether the body is in Prometheus' format.
+    /// Returns whether the body is in Prometheus' format, the only one whose forms are cached.
     pub(super) fn is_text(&self) -> bool {
         matches!(self.0, ParserState::Text(_, TextFormat::Prometheus))
     }
 
-    /// Parses a piece of the body into the builder.
+    /// Parses the next piece of the body.
     ///
     /// # Errors
     /// Returns [`PushError::Malformed`] for an unreadable body.
@@ -74,7 +75,7 @@ impl Parser {
         }
     }
 
-    /// Parses the last line and the last family.
+    /// Parses the last line and the last family, after all pieces.
     ///
     /// # Errors
     /// Returns [`PushError::Malformed`] for an unreadable body.
@@ -93,8 +94,8 @@ impl Parser {
     }
 }
 
-/// Parses a whole body in Prometheus' format. If it `is_numbered`, the values of its samples
-/// are replaced by 1, 2, 3, ...
+/// Parses a whole body in the text format. If `is_numbered`, the values of its samples are replaced
+/// by 1, 2, 3, ...
 ///
 /// # Errors
 /// Returns a [`PushError`] for an invalid body.
@@ -123,7 +124,7 @@ fn options(format: TextFormat) -> Options {
     Options::new(format).max_line(MAX_LINE)
 }
 
-/// Parses families that begin at this offset of the body.
+/// Parses families. `offset` is the position of the first one in the body, for error messages.
 fn read_protobuf(
     bytes: &[u8],
     offset: usize,
@@ -141,7 +142,7 @@ fn read_protobuf(
     fault.map_or(Ok(()), Err)
 }
 
-/// Adds lines to a builder, up to the first fault.
+/// Collects lines into families, up to the first error.
 struct Lines<'a> {
     families: &'a mut Families,
     builder: &'a mut ContentBuilder,
@@ -200,8 +201,8 @@ impl Lines<'_> {
     }
 }
 
-/// Returns the number of leading bytes that are complete families. If a length is impossible,
-/// returns all bytes, because the reader then finds the fault.
+/// Returns the number of leading bytes that are complete families. Returns all bytes if a length is
+/// impossible, because the parser then reports the error.
 fn complete(bytes: &[u8]) -> usize {
     let mut end = 0;
     loop {
@@ -227,9 +228,9 @@ fn complete(bytes: &[u8]) -> usize {
     }
 }
 
-/// The maximum size of a family in protobuf, in bytes.
+/// The maximum size of a protobuf family in bytes.
 const MAX_FAMILY: usize = 64 << 20;
-/// The maximum length of a line, in bytes.
+/// The maximum length of a line in bytes.
 const MAX_LINE: usize = 1 << 20;
 
 #[cfg(test)]

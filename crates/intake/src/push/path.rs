@@ -16,6 +16,7 @@ use super::packed;
 
 /// The labels that all series of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
+/// The grouping labels of Pushgateway's API, which all series of a group share.
 pub(super) struct Grouping {
     /// The labels by name, including the job.
     labels: BTreeMap<String, String>,

@@ -1,8 +1,8 @@
 //! Rebuilds the index of groups from the series in the segment, when the daemon starts.
 //!
-//! Each group contains a series `push_time_seconds` with exactly its labels, plus an empty
-//! `instance` if there is no other. Any other series belongs to the matching group with the most
-//! labels.
+//! Each group contains a series `push_time_seconds` whose labels are the labels of the group, plus
+//! an empty `instance` if there is no other. Any other series belongs to the group with the most
+//! labels among all groups whose labels it contains.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) fn restore(
         (group.pushed, group.failed) = (pushed, own(FAILURE_TIME).unwrap_or_default());
         group.ttl = own(EXPIRY).map(Duration::from_nanos);
         let group_failed = group.failed;
-        // Assume this, because the mode of earlier pushes is unknown.
+        // We assume that pushes were added, because the mode of earlier pushes is unknown.
         group.adds = true;
         if let Some(ttl) = group.ttl.or(expiry).filter(|ttl| !ttl.is_zero()) {
             let last = if pushed == 0 { group_failed } else { pushed };
@@ -49,7 +49,7 @@ pub(super) fn restore(
     Ok(groups)
 }
 
-/// Puts all series of a name into their groups.
+/// Assigns all series of a name to their groups.
 fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
     let mut of_groups: HashMap<Key, SeriesSet> = HashMap::new();
     for packed in list {
@@ -57,8 +57,8 @@ fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
         let key = match groups.owner(&labels) {
             Some(key) => key,
             None => {
-                // The group has no time although its time is stored first, because the daemon ended
-                // during the first push, or because the state was full.
+                // The group has no time although this time is stored first: the state was full, or
+                // the daemon ended during the first push.
                 let job = labels.iter().copied().filter(|label| label.0 == "job");
                 let key: Key = packed::pack(job).into();
                 groups.create(&key);
@@ -79,12 +79,12 @@ fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
     }
 }
 
-/// The series of groups in the segment.
+/// The series of all groups in the segment.
 #[derive(Default)]
 struct StoredGroups {
-    /// The type and the packed labels of the series, without an empty instance, by name.
+    /// The type and the packed labels of all series, without an empty `instance`, by name.
     series: HashMap<String, (Kind, Vec<Vec<u8>>)>,
-    /// The gateway's own series, by name and packed labels, in nanoseconds.
+    /// The values of the gateway's own series in nanoseconds, by name and packed labels.
     own: HashMap<(&'static str, Vec<u8>), Nanos>,
 }
 
@@ -101,7 +101,7 @@ impl StoredGroups {
         let packed = packed::pack(labels);
         let own = OWN.into_iter().find(|name| *name == taken.name);
         if let (Some(name), Value::Gauge(seconds)) = (own, taken.value) {
-            // Impossible times become the nearest possible time.
+            // The cast saturates at impossible times.
             self.own.insert((name, packed.clone()), (seconds.as_f64() * 1e9) as Nanos);
         }
         match self.series.get_mut(taken.name) {

@@ -1,4 +1,4 @@
-//! The routes of Pushgateway's API, and the part that all threads share.
+//! The HTTP routes of Pushgateway's API, and [`PushGateway`], the state that all threads share.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -33,7 +33,7 @@ use quipu_client::media::Media;
 use quipu_http::routing::Path;
 use quipu_http::{Access, Reply, Request, Response, Steps};
 
-/// The routes.
+/// The routes, for the list of inputs.
 pub const ROUTES: &[Route] = &[
     Route { has_body: true, ..route("/metrics/job/", "{job}", CHANGES, group) },
     Route { has_body: true, ..route("/metrics/job@base64/", "{job}", CHANGES, group) },
@@ -58,26 +58,26 @@ const fn route(
     Route { path, has_body: false, is_on: |shared| shared.push.settings.enabled, respond }
 }
 
-/// The part of Pushgateway's API that all threads share.
+/// The state of Pushgateway's API, shared by all threads: the settings, and the index of groups.
 #[derive(Debug)]
 pub struct PushGateway {
     settings: Settings,
-    /// The web pages that can read the values of groups.
+    /// Determines which web pages may read the groups.
     access: Access,
     groups: Mutex<Groups>,
     forms: BodyFormCache,
     started: SystemTime,
-    /// The settings of the daemon by name, for `/api/v1/status`.
+    /// The flags of the daemon by name, for `/api/v1/status`.
     flags: BTreeMap<String, String>,
-    /// An update whose client left.
+    /// An update whose client closed the connection before the end. Other requests complete it.
     parked: Mutex<Option<ExclusiveUpdate>>,
-    /// Whether the index contains the groups that were in the segment at the start.
+    /// Whether the index was restored from the segment.
     is_ready: AtomicBool,
 }
 
 impl PushGateway {
-    /// Creates a gateway without groups. Requests for groups wait until the end of
-    /// [`PushGateway::restore`].
+    /// Creates a gateway without groups. Requests for groups wait until [`PushGateway::restore`]
+    /// has finished.
     pub fn new(settings: Settings, access: Access, flags: BTreeMap<String, String>) -> Self {
         Self {
             settings,
@@ -91,8 +91,8 @@ impl PushGateway {
         }
     }
 
-    /// Starts a thread that restores the groups in the segment. The daemon is ready before this
-    /// ends, because a scrape does not need the index.
+    /// Restores the index from the segment, in a new thread. Scrapes need not wait for this,
+    /// because they do not use the index.
     ///
     /// # Errors
     /// Fails if the system cannot create a thread.
@@ -104,19 +104,20 @@ impl PushGateway {
         thread::Builder::new().name("groups".into()).spawn(restore).map(drop)
     }
 
-    /// Restores the groups in the segment.
+    /// Restores the index from the segment, in this thread.
     pub fn restore_now(&self, intake: &mut Intake) {
         match restore::restore(intake, self.settings.expiry) {
             Ok(groups) => *self.groups() = groups,
             Err(error) => warn!(%error, "cannot read the groups of pushed metrics"),
         }
-        // Release: a thread that sees this also sees the groups.
+        // Release: a thread that sees this also sees the restored groups.
         self.is_ready.store(true, Ordering::Release);
     }
 
-    /// Returns whether requests for groups can be served. If not, waits for a moment.
+    /// Returns whether the index was restored. If not, sleeps for a moment, because the caller then
+    /// tries again.
     pub(super) fn is_ready(&self) -> bool {
-        // Acquire: see `restore`.
+        // Acquire: pairs with the store in `restore_now`.
         let is_ready = self.is_ready.load(Ordering::Acquire);
         if !is_ready {
             thread::sleep(MOMENT);
@@ -124,19 +125,19 @@ impl PushGateway {
         is_ready
     }
 
-    /// Returns the origin of the foreign page that sent a request, if it can read the response.
+    /// Returns the origin of the web page that sent a request, if this page may read the response.
     fn reader(&self, request: &Request) -> Option<HeaderValue> {
         self.access.reader(request.headers()).cloned()
     }
 
-    /// Hides expired groups, if there are any. Call this before a scrape.
+    /// Hides expired groups, if any. Call this before a scrape.
     pub fn expire(&'static self, inputs: &Inputs) -> Option<impl Steps + use<>> {
         let is_due = self.groups().next_to_expire(now()).is_some();
         is_due.then(|| ChangeSteps::new(self, inputs, Change::Expire))
     }
 
-    /// Continues an update whose client left, for about 100 us. The requests that wait for this
-    /// update call this. Returns false if there is none.
+    /// Runs one step of a parked update. Requests that wait for the update call this. Returns false
+    /// if there is none.
     pub fn continue_parked(&self, intake: &mut Intake, refusals: &Refusals) -> bool {
         let Some(mut begun) = self.parked().take() else { return false };
         if begun.update.step(&self.groups, intake, refusals).is_none() {
@@ -145,8 +146,8 @@ impl PushGateway {
         true
     }
 
-    /// Leaves an update to other requests. There is at most one, because the gate is closed until
-    /// it is done.
+    /// Parks an update, for other requests to complete. There is at most one, because the gate
+    /// stays closed until it is complete.
     pub(super) fn park(&self, begun: ExclusiveUpdate) {
         *self.parked() = Some(begun);
     }
@@ -156,18 +157,16 @@ impl PushGateway {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Locks the index, for one step at most.
+    /// Locks the index. Hold the lock for one step at most.
     pub(super) fn groups(&self) -> MutexGuard<'_, Groups> {
         // A poisoned mutex is fine, because the index is consistent between any two changes.
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the unlocked index.
     pub(super) fn index(&self) -> &Mutex<Groups> {
         &self.groups
     }
@@ -198,7 +197,7 @@ fn wipe(inputs: &Inputs, _: &Request) -> Reply {
     begin(ChangeSteps::new(&inputs.shared().push, inputs, Change::Wipe(None)))
 }
 
-/// Handles PUT, POST and DELETE of a group. The path contains its labels.
+/// Handles PUT, POST and DELETE of a group, whose labels are in the path.
 fn group(inputs: &Inputs, request: &Request) -> Reply {
     if request.method() != Method::DELETE {
         return requests::respond::<PushRequest>(inputs, request);
@@ -212,22 +211,22 @@ fn group(inputs: &Inputs, request: &Request) -> Reply {
     }
 }
 
-/// Returns the group that a path names.
+/// Parses the labels of the group in the path.
 fn grouping(request: &Request) -> Result<Grouping> {
     let path = request.path();
     let rest = path.strip_prefix("/metrics/").unwrap_or(path);
     Grouping::parse(rest).map_err(Refusal::bad)
 }
 
-/// A push. Its body is read, and then applied to the group.
+/// A PUT or POST request. The body is parsed first, and then applied to the group.
 struct PushRequest {
     parser: Parser,
     builder: ContentBuilder,
     options: Options,
     removes: bool,
-    /// Whether a piece of the body was read.
+    /// Whether any part of the body was parsed.
     is_begun: bool,
-    /// The change, after the body was read.
+    /// The update of the group, after the body was parsed.
     steps: Option<Box<ChangeSteps>>,
     response: Option<Response>,
 }
@@ -266,7 +265,8 @@ impl BodyInput for PushRequest {
                 self.read(&buffer[..len], is_end, &push.forms)
             }
         };
-        // Count the samples even if the rest of the body is unreadable, or the client leaves.
+        // We count the samples even if the rest of the body is unreadable, or if the client
+        // disconnects.
         context.outcome.hold(self.builder.len() as u64);
         let key = self.builder.grouping().key().into();
         let change = match read {
@@ -309,14 +309,15 @@ impl BodyInput for PushRequest {
 }
 
 impl PushRequest {
-    /// Finds the content of a body that differs from an earlier body only in its values.
+    /// Returns the content of a body that differs from the last body only in its values, without
+    /// parsing.
     fn guess(&self, body: &Pieces, forms: &BodyFormCache) -> Option<Content> {
         let Self { parser, builder, .. } = self;
         let plain = body.plain().filter(|body| body.len() < PIECE && parser.is_text())?;
         forms.guess(plain, builder.grouping())
     }
 
-    /// Reads a piece. Returns the content at the end of the body.
+    /// Parses the next bytes of the body. Returns the content at the end of the body.
     fn read(
         &mut self,
         body: &[u8],
@@ -336,10 +337,10 @@ impl PushRequest {
     }
 }
 
-/// Reads a piece of a body. Returns its length, and whether the body ends with this piece.
+/// Reads the next bytes of the body. Returns their number, and whether the body ends after them.
 fn piece(pieces: &mut Pieces, buffer: &mut [u8]) -> Result<(usize, bool)> {
     let mut len = 0;
-    // Twice, for a short body and its end.
+    // We read twice, because the end of a short body is a piece of its own.
     for _ in 0..2 {
         match pieces.next(&mut buffer[len..])? {
             Piece::Bytes(more) => len += more,
@@ -384,14 +385,12 @@ impl Steps for ListRequest {
     }
 }
 
-/// The message if there is no memory for a listing.
 const NO_MEMORY: &str = "there is no memory for the response: try again, or raise the limit on \
                          address space (ulimit -v)";
 
-/// How long a request waits for the index in one step.
+/// The time that a request sleeps before it tries again to lock the index.
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// Returns the current time.
 pub(super) fn now() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -1,6 +1,17 @@
-//! Applies changes of groups to the segment, in steps: removes series, stores values, and sets the
-//! times of the group. Series are added to the index before their values are stored, and the
-//! [`IndexUpdate`] follows the values. No scrape and no other change runs in between.
+//! Applies a push, a deletion or an expiry to a group in the segment. A large push would block the
+//! other requests of its thread, so an update runs in steps of about 100 us
+//! ([`GroupUpdate::step`]). No scrape and no other update runs between two steps.
+//!
+//! An update runs in this order:
+//!
+//! 1. add the series to the index of groups
+//! 2. store the times of a new group; they are first because a crash must not leave series without
+//!    a group
+//! 3. remove the series of families whose type changes
+//! 4. store the values
+//! 5. remove the other old series
+//! 6. store the times of the push
+//! 7. add the results to the index ([`IndexUpdate`])
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,23 +31,24 @@ use super::values;
 use crate::refusals::Refusals;
 use quipu_process::address::Source;
 
-/// An update of a group that has begun, and must be completed.
+/// An update in progress. Once begun, it must be completed.
 #[derive(Debug, Default)]
 pub(super) struct GroupUpdate {
     /// The first times of a new group. They are stored first, because a crash must not leave series
     /// without a group.
     opening_times: Option<GroupTimes>,
-    /// The series to remove before the values are stored.
+    /// The series to remove before storing the values.
     removals_before: Vec<SeriesRemoval>,
     values: Option<PendingValues>,
-    /// The series to remove after the values were stored.
+    /// The series to remove after storing the values.
     removals_after: Vec<SeriesRemoval>,
     closing_times: Option<GroupTimes>,
     index_update: Option<IndexUpdate>,
     outcome: UpdateOutcome,
 }
 
-/// The times of the last successful push and of the last failed push to a group.
+/// The times of the last successful and the last failed push to a group. They are stored as series
+/// of the group.
 #[derive(Debug)]
 struct GroupTimes {
     key: Key,
@@ -46,54 +58,58 @@ struct GroupTimes {
     ttl: Option<Duration>,
 }
 
-/// The removal of series from the exposition.
+/// A removal of series, in progress.
 #[derive(Debug)]
 struct SeriesRemoval {
     key: Key,
     name: Arc<str>,
     series: Arc<SeriesSet>,
-    /// The position of the remaining series.
+    /// The byte position of the next series in `series`.
     at: usize,
-    /// Whether the series are hidden and keep their values for their return.
+    /// Whether the series are only hidden. A hidden series keeps its value, and continues from it
+    /// when it returns.
     keeps: bool,
 }
 
-/// The values of a push that are being stored.
+/// The values of a push, in progress.
 #[derive(Debug)]
 struct PendingValues {
     key: Key,
     content: Content,
     options: Options,
-    /// The number of the next series, and its position, unless a form knows the position.
+    /// The index of the next series in the push.
     number: usize,
+    /// The position of the next series in `content.families`. Unused if a cached form contains the
+    /// position.
     position: SeriesPosition,
-    /// The destinations of a new form that were found so far.
+    /// The destinations of the series so far, to be cached in a new form.
     destinations: Vec<Destination>,
-    /// The spots of the series of a push with a form, and whether any spot is new.
+    /// The spots of the series, if the body has a form.
     spots: Option<Spots>,
+    /// Whether `spots` contains any spot that the group's index does not.
     has_new_spots: bool,
     /// See [`IndexUpdate::absent`].
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
 
-/// The last change of the index, after the values are stored: the identifier and the handles.
+/// The changes of the index that depend on the result of storing the values.
 #[derive(Debug)]
 struct IndexUpdate {
     key: Key,
-    /// The identifier of an added push.
+    /// The identifier of a push whose values were added up, to detect a repetition.
     id: Option<u64>,
     /// The spots of the series, if any spot is new.
     spots: Option<Spots>,
-    /// The refused series that do not exist.
+    /// Refused series that were not in the segment before either.
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
 
-/// The numbers of accepted and refused series, and the first refusal.
+/// The number of accepted and refused series of an update, and the first refusal.
 #[derive(Debug, Default)]
 pub(super) struct UpdateOutcome {
     pub(super) taken: u64,
     pub(super) refused: u64,
-    /// Whether a value was refused because the state is full, which can change.
+    /// Whether a value was refused because the state is full. The client can retry later.
     pub(super) is_full: bool,
     /// The name of the first refused series, and the reason.
     pub(super) first: Option<(Arc<str>, String)>,
@@ -105,7 +121,7 @@ pub(super) struct ParsedPush {
     pub(super) key: Key,
     pub(super) content: Content,
     pub(super) options: Options,
-    /// Whether families that the push lacks are removed (PUT).
+    /// Whether families that are not in the push are removed (PUT).
     pub(super) removes: bool,
     pub(super) now: Nanos,
     /// The default time after which groups expire.
@@ -113,7 +129,7 @@ pub(super) struct ParsedPush {
 }
 
 impl GroupUpdate {
-    /// Begins a push.
+    /// Begins a push: updates the index, and collects the removals and the values for the steps.
     pub(super) fn push(groups: &mut Groups, push: ParsedPush) -> Self {
         let ParsedPush { key, content, options, removes, now, expiry } = push;
         let mut update = Self::default();
@@ -149,7 +165,7 @@ impl GroupUpdate {
         update
     }
 
-    /// Begins to record that a push failed.
+    /// Begins to store the time of a failed push.
     pub(super) fn fail(
         groups: &mut Groups,
         key: Key,
@@ -167,7 +183,7 @@ impl GroupUpdate {
         Self { closing_times: Some(times), ..Self::default() }
     }
 
-    /// Begins to remove a group, if it exists.
+    /// Begins to remove a group. Does nothing if it does not exist.
     pub(super) fn delete(groups: &mut Groups, key: &Key) -> Self {
         let Some(families) = groups.remove(key) else { return Self::default() };
         let families = families.into_iter().map(|family| SeriesRemoval::family(key, family, false));
@@ -176,8 +192,8 @@ impl GroupUpdate {
         Self { removals_after: families.chain(times).collect(), ..Self::default() }
     }
 
-    /// Begins to hide an expired group. If its pushes were never added up, the group is removed,
-    /// because there are no totals to keep.
+    /// Begins to hide an expired group. The group is removed instead if its pushes were never added
+    /// up, because it then contains no totals that must continue later.
     pub(super) fn expire(groups: &mut Groups, key: &Key) -> Self {
         let Some(group) = groups.group(key) else { return Self::default() };
         if !group.adds {
@@ -196,14 +212,14 @@ impl GroupUpdate {
         Self { removals_after, ..Self::default() }
     }
 
-    /// Puts the removals of another update before this update.
+    /// Runs the removals of `other` before this update.
     pub(super) fn after(mut self, other: Self) -> Self {
         self.removals_before
             .splice(..0, other.removals_before.into_iter().chain(other.removals_after));
         self
     }
 
-    /// Runs a part of the update, for about 100 us. Returns the outcome at the end.
+    /// Runs one step of about 100 us. Returns the outcome after the last step.
     pub(super) fn step(
         &mut self,
         index: &Mutex<Groups>,
@@ -233,7 +249,8 @@ impl GroupUpdate {
         Some(std::mem::take(&mut self.outcome))
     }
 
-    /// Adds the series of a push to the index.
+    /// Adds the families of a push to the index, and keeps the existing ones (a push with
+    /// `mode=add`).
     fn add(&mut self, groups: &mut Groups, key: &Key, content: &Content, now: Nanos) {
         for family in content.families.iter() {
             let group = groups.group_mut(key);
@@ -258,7 +275,8 @@ impl GroupUpdate {
         }
     }
 
-    /// Replaces families in the index with the families of a push.
+    /// Replaces the families in the index that the push contains. Their old series are removed
+    /// later.
     fn replace(&mut self, groups: &mut Groups, key: &Key, content: &Content, now: Nanos) {
         // Most pushes contain the families of the previous push, in the same order.
         let same = groups.group_mut(key).map_or(0, |group| {
@@ -284,7 +302,8 @@ impl GroupUpdate {
     }
 }
 
-/// Records that a family of the index is pushed again, if it contains the same series.
+/// Updates the time of a family that was pushed again with exactly the same series. Returns false
+/// if the series differ.
 fn renew(
     before: &mut groups::GroupFamily,
     family: &PushFamily,
@@ -300,18 +319,17 @@ fn renew(
     is_same
 }
 
-/// Converts a family of a push to a family of the index.
 fn to_group_family(family: &PushFamily, now: Nanos) -> groups::GroupFamily {
     let PushFamily { name, kind, series, .. } = family;
     groups::GroupFamily { name: name.clone(), kind: *kind, time: now, series: Arc::clone(series) }
 }
 
-/// Returns the time that is `ttl` later.
+/// Returns `now` plus `ttl`, saturating.
 pub(super) fn after(now: Nanos, ttl: Duration) -> Nanos {
     now.saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Removes series until no operations are left. Returns `None` if some series remain.
+/// Removes series, at most `left`. Returns `None` if some series remain for the next step.
 fn step_removals(
     list: &mut Vec<SeriesRemoval>,
     intake: &mut Intake,
@@ -329,7 +347,7 @@ impl SeriesRemoval {
         Self { key: key.clone(), name: family.name, series: family.series, at: 0, keeps }
     }
 
-    /// Returns the removal of one of the gateway's own series of a group.
+    /// Creates the removal of one of the group's own metrics, for example `push_time_seconds`.
     fn own(key: &Key, name: &str, keeps: bool) -> Self {
         let mut series = SeriesSet::default();
         series.insert(&[]);
@@ -354,7 +372,6 @@ impl SeriesRemoval {
 }
 
 impl PendingValues {
-    /// Prepares the values of a push. `spots` are the group's spots for the form of the content.
     fn new(key: Key, content: Content, options: Options, spots: Option<Spots>) -> Self {
         let (position, destinations, absent) = (SeriesPosition::default(), Vec::new(), Vec::new());
         Self {
@@ -403,14 +420,15 @@ impl PendingValues {
         Some(())
     }
 
-    /// Prefetches a series, by its number.
+    /// Prefetches the memory of a series.
     fn prefetch(&self, number: usize, series: &Destination) {
         if let (Some(handle), Some(spots)) = (&series.handle, &self.spots) {
             handle.prefetch(spots.get(number));
         }
     }
 
-    /// Stores the value of the next series at its spot. Returns true if this changed the series.
+    /// Stores the value of the next series through its cached spot, without a lookup. Returns true
+    /// on success; otherwise, use [`Self::take_next`].
     fn take_at_spot(&self, series: &Destination, intake: &Intake) -> Option<bool> {
         let (handle, spots) = (series.handle.as_ref()?, self.spots.as_ref()?);
         let family = self.content.families.at(series.position.family)?;
@@ -420,8 +438,8 @@ impl PendingValues {
         Some(self.content.values.with_given(family.kind, value, take))
     }
 
-    /// Stores the value of the next series in the usual way. A form knows the position of the
-    /// series, unless the form is new. `labels` is reused memory.
+    /// Stores the value of the next series by its name and labels. `series` is the cached
+    /// destination, if the form is known; `labels` is a reused buffer.
     fn take_next<'a>(
         &mut self,
         series: Option<&Destination>,
@@ -477,7 +495,8 @@ impl PendingValues {
         IndexUpdate { key: self.key, id, spots, absent: self.absent }
     }
 
-    /// Returns the mode for storing a value. `None` if it depends on the current value.
+    /// Returns the mode of the intake for a value; `None` if the result depends on the current
+    /// value (`gauges=min` and `gauges=max`).
     fn mode(&self, family: &PushFamily, value: &SeriesValue) -> Option<Mode> {
         let is_plain =
             matches!(family.kind, Kind::Gauge | Kind::Untyped) && !is_total(family, value);
@@ -506,7 +525,7 @@ impl PendingValues {
         })
     }
 
-    /// Sets a value to the lesser or the greater of the pushed value and the current value.
+    /// Sets a gauge to the minimum or the maximum of the pushed value and the current value.
     fn bounded(
         &self,
         intake: &mut Intake,
@@ -531,13 +550,12 @@ impl PendingValues {
     }
 }
 
-/// Returns whether an untyped value is a total by its name.
+/// Returns whether an untyped value is a counter, judging by the suffix `_total`.
 fn is_total(family: &PushFamily, value: &SeriesValue) -> bool {
     let is_count = value.value >= 0.0 && value.value.is_finite();
     family.kind == Kind::Untyped && family.name.ends_with("_total") && is_count
 }
 
-/// Returns the metric of a family, for the intake.
 fn metric_of(family: &PushFamily) -> Metric<'_> {
     let PushFamily { name, help, unit, .. } = family;
     Metric { help, unit, grouped: true, ..Metric::new(name) }
@@ -547,8 +565,7 @@ impl GroupTimes {
     fn set(self, intake: &mut Intake, outcome: &mut UpdateOutcome) {
         let mut labels = Vec::new();
         full_labels(&self.key, &[], &mut labels);
-        // Set the source, because the intake of the thread still holds the source of earlier
-        // samples.
+        // The intake of this thread may still hold the source of other samples.
         let job = labels.iter().find(|(name, _)| *name == "job");
         intake.set_source(&Source::Job(job.map_or("", |(_, job)| job)));
         let seconds = |nanos: Option<Nanos>| nanos.map(|nanos| nanos as f64 / 1e9);
@@ -567,7 +584,7 @@ impl GroupTimes {
     }
 }
 
-/// Records a series that does not exist.
+/// Adds a series to a list of missing series, grouped by name.
 fn note_absent(absent: &mut Vec<(Arc<str>, SeriesSet)>, name: &Arc<str>, labels: &[u8]) {
     match absent.last_mut().filter(|(last, _)| last == name) {
         Some((_, series)) => _ = series.insert(labels),
@@ -598,7 +615,7 @@ impl IndexUpdate {
 }
 
 impl UpdateOutcome {
-    /// Returns the message about refused series.
+    /// Returns the error message about the refused series, if any.
     pub(super) fn fault(&self) -> Option<String> {
         let (name, refused) = self.first.as_ref()?;
         let all = self.taken + self.refused;
@@ -616,8 +633,8 @@ impl UpdateOutcome {
     }
 }
 
-/// Fills `labels` with all labels of a series, sorted by name: the group's labels, its own, and an
-/// empty `instance` if there is none.
+/// Writes all labels of a series to `labels`, sorted by name: the labels of the group (`key`), the
+/// labels of the series (`own`), and an empty `instance` if neither contains one.
 pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'a str, &'a str)>) {
     labels.clear();
     labels.extend(packed::unpack(key).chain(packed::unpack(own)));
@@ -627,8 +644,8 @@ pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'
     labels.sort_unstable_by_key(|label| label.0);
 }
 
-/// The number of series per step, which takes about 100 us.
+/// The maximum number of series per step. A step then takes about 100 us.
 const OPERATIONS: usize = 256;
 
-/// The distance from the current series to the series that is prefetched.
+/// The number of series by which prefetching is ahead of storing.
 const AHEAD: usize = 12;

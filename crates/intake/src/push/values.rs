@@ -1,4 +1,4 @@
-//! Reads single values from the segment.
+//! Reads single values of groups from the segment.
 
 use quipu::intake::{Intake, StoredSeries};
 use quipu::snapshot::Value;
@@ -10,7 +10,7 @@ pub(super) fn read(
     labels: &[(&str, &str)],
     mut act: impl FnMut(&StoredSeries<'_>),
 ) {
-    // We ignore the error, because an inconsistent segment is refused when it is opened.
+    // We ignore the error, because an inconsistent segment is already refused at the start.
     let _ = intake.read(name, labels, |taken| {
         if taken.grouped {
             act(taken);

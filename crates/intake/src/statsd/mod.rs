@@ -1,4 +1,5 @@
-//! StatsD and DogStatsD: lines of metrics over UDP, TCP and unix sockets.
+//! The StatsD and DogStatsD input: lines over UDP, TCP and unix sockets, for example
+//! `page.views:1|c|#country:fr`.
 
 mod forms;
 mod metrics;
@@ -17,7 +18,7 @@ pub use settings::StatsdFlags;
 
 const STATSD: Protocol = Protocol { name: "StatsD", flag: "statsd" };
 
-/// The row of StatsD in the list of inputs.
+/// The row in the list of inputs.
 pub(super) const LINES: LineInput =
     LineInput { protocol: STATSD, options: |options| &options.statsd, start };
 
@@ -31,7 +32,7 @@ fn start(
     listeners.start(intake, shared, registry, |scope| prepare(scope, shared))
 }
 
-/// Handles packets without a socket.
+/// Handles packets without a socket, for fuzzing.
 #[doc(hidden)]
 pub fn lines(
     intake: &Intake,
@@ -41,7 +42,7 @@ pub fn lines(
     listeners::lines(STATSD, intake, shared, registry, |scope| prepare(scope, shared))
 }
 
-/// Registers the metrics. The result creates the reader of a listener.
+/// Registers the metrics. Returns a function that creates the reader of a listener.
 fn prepare(
     scope: &Scope<'_>,
     shared: &'static Shared,

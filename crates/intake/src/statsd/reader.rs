@@ -1,9 +1,9 @@
-//! Reads StatsD lines for a listener: resolves their names and labels, and stores their values in
-//! the intake.
+//! Handles the StatsD lines of a listener: converts their names and tags to metric names and
+//! labels, and stores their values in the intake.
 //!
-//! There is a fast path for lines whose [form](Forms) is cached, and a slow path for all others.
-//! Both store the same values in the same series. With rules, all lines take the slow path, because
-//! a rule can depend on the values of labels, and counts its actions.
+//! A line whose [form](super::forms) is cached takes a fast path. Both paths store the same values
+//! in the same series. If there are rules, all lines take the slow path, because a rule can depend
+//! on label values, and counts its actions.
 
 use std::mem;
 
@@ -19,7 +19,7 @@ use crate::list::Input;
 use crate::listeners::mapping::{MetricClass, scaled};
 use crate::listeners::{Common, NameResolver, Reader, Report, put_labels, recycle};
 
-/// Stores the samples from the lines of one listener.
+/// The state of a listener's reader.
 pub(super) struct StatsdReader {
     names: NameResolver,
     /// The cache of forms; `None` if there are rules.
@@ -27,7 +27,7 @@ pub(super) struct StatsdReader {
     metrics: StatsdCounters,
     /// The counts since the last flush.
     counts: StatsdCounts,
-    /// The labels of a line. Empty between lines, and kept to reuse its memory.
+    /// A reused buffer for the labels of a line, empty between lines.
     labels: Vec<(&'static str, &'static str)>,
 }
 
@@ -77,7 +77,7 @@ impl StatsdReader {
         }
     }
 
-    /// Handles a line with a cached form.
+    /// Stores the values of a line with a cached form. Returns the rest for the slow path.
     #[inline]
     fn take_known(
         &mut self,
@@ -113,7 +113,7 @@ impl StatsdReader {
         Remainder::Nothing
     }
 
-    /// Handles the remainder of a line.
+    /// Stores the remaining values of a line, without the cache.
     #[inline(never)]
     fn take_any(
         &mut self,
@@ -137,8 +137,8 @@ impl StatsdReader {
         let mut last = None;
         for value in sample.values().skip(done) {
             let taken = match value {
-                // The mapping or a rule can remove labels, but it cannot remove labels that were
-                // not read.
+                // The mapping or a rule can remove labels, but not labels beyond the limit, which
+                // were not read.
                 Ok(_) if tags.are_cut => Err(ValueError::Refused(Rejection::Labels)),
                 Ok(value) => given(sample, value, treatment.scale).and_then(|(given, mode)| {
                     let taken = shared.take(intake, metric, &labels, &given, mode, None);
@@ -168,13 +168,13 @@ impl StatsdReader {
     }
 }
 
-/// The part of a line that the fast path has not handled.
+/// The part of a line that the fast path left to the slow path.
 enum Remainder {
-    /// Every value was accepted or refused.
+    /// No value: every value was accepted or refused.
     Nothing,
-    /// The whole line, because its form is not cached.
+    /// All values, because the form is not cached.
     New,
-    /// The values from this one on.
+    /// The values from this index on.
     From(usize),
 }
 
@@ -182,16 +182,16 @@ enum Remainder {
 enum ValueError {
     /// A counter cannot decrease.
     Negative,
-    /// The sample rate is so small, or a number so large, that the result would not be finite or
-    /// useful.
+    /// The sample rate is so small, or a value so large, that the result would be infinite or
+    /// meaningless.
     Rate,
-    /// The `scale` of the mapping makes the value infinite.
+    /// The value becomes infinite when it is multiplied by the `scale` of the mapping.
     Scale,
     /// The intake refused the value.
     Refused(Rejection),
 }
 
-/// Converts the value of a line to the value of its series, multiplied by `scale`.
+/// Converts the value of a line, multiplied by `scale`, for the intake.
 #[inline]
 fn given(
     sample: &StatsdSample<'_>,
@@ -215,8 +215,7 @@ fn given(
             (InputValue::Gauge(to_scale(value.number)?), mode)
         }
         kind => {
-            // Convert the unit, because StatsD uses milliseconds for durations, and Prometheus uses
-            // seconds.
+            // We convert milliseconds to seconds, the units of durations in StatsD and Prometheus.
             let unit = if kind == StatsdType::Timer { 1000.0 } else { 1.0 };
             let weight = sample.rate.recip();
             if weight > MAX_WEIGHT {
@@ -255,7 +254,7 @@ fn report_error(
     }
 }
 
-/// Returns the class of a type; sets have none.
+/// Returns the mapping class of a type; `None` for sets.
 #[inline]
 fn class(kind: StatsdType) -> Option<MetricClass> {
     match kind {
@@ -268,5 +267,5 @@ fn class(kind: StatsdType) -> Option<MetricClass> {
     }
 }
 
-/// The maximum number of observations that one line can stand for.
+/// The maximum number of observations that a line with a sample rate can represent.
 const MAX_WEIGHT: f64 = 4_294_967_296.0;

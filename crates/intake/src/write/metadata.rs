@@ -1,7 +1,6 @@
-//! A cache of the metadata of families, because remote write 1.0 sends it separately from the
-//! samples.
-//!
-//! The cache is only in memory, because Prometheus repeats the metadata every minute.
+//! A cache of family metadata (type, help and unit), because remote write 1.0 sends metadata
+//! separately from samples. The cache is only in memory, because Prometheus repeats the metadata
+//! every minute.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,9 +25,9 @@ pub(super) struct OwnedMetadata {
     pub(super) unit: Box<str>,
 }
 
-/// The maximum number of families, and the maximum size of a family's metadata in bytes. Anything
-/// beyond these limits is not cached.
+/// The maximum number of families in the cache. Others are not cached.
 const MAX_FAMILIES: usize = 20_000;
+/// The maximum size of a family's metadata in bytes. Larger metadata is not cached.
 const MAX_BYTES: usize = 1024;
 
 impl MetadataCache {
@@ -57,16 +56,17 @@ impl MetadataCache {
         };
         let mut families = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         families.insert(family.name.into(), Arc::new(known));
-        // Increment under the lock, because a thread that sees the number must find the family.
+        // We increment under the lock, because a thread that reads the new number must find the
+        // family.
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of changes of the cache.
+    /// Returns the number of changes so far, to detect outdated copies.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Finds the metadata of the family that a series of this name belongs to.
+    /// Returns the metadata of the family that a series with this name belongs to.
     pub(super) fn find(&self, name: &str) -> Option<Arc<OwnedMetadata>> {
         let families = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         if families.is_empty() {

@@ -1,14 +1,14 @@
-//! `POST /api/v1/write`: Prometheus remote write, 1.0 and 2.0.
+//! Prometheus remote write 1.0 and 2.0: `POST /api/v1/write`. You can find the specifications at
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>.
 //!
-//! You can find the specifications at <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
-//! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>. The valid part of a request is
-//! accepted. If a part is invalid, the response is a 400, because the sender should then not repeat
-//! it, or a 503 if the state is full. The response of 2.0 contains the numbers of written values. A
-//! sender can repeat a request: it counts only once, because totals are followed, and other values
-//! replace the current values.
+//! The valid part of a request is accepted. If a part is invalid, the response is 400, because the
+//! sender should then not retry, or 503 if the state is full. The response of 2.0 contains the
+//! numbers of written samples. A request that is repeated counts only once, because the sender's
+//! totals are stored instead of added, and other values replace the current values.
 //!
 //! A body can be compressed with Snappy, like in the specification, or with zstd, for example by
-//! VictoriaMetrics' agents and other daemons.
+//! VictoriaMetrics' agents and other quipu daemons.
 
 mod metadata;
 mod progress;
@@ -31,8 +31,8 @@ use progress::{WriteProgress, WriteStep, WrittenCounts};
 /// The maximum size of a request after decompression, like in Prometheus.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Returns the version that the content type names; 1.0 for a type without parameters, and without
-/// a type.
+/// Returns the version that the content type names. A type without parameters means 1.0, and so
+/// does a missing type.
 fn version(request: &Request) -> Result<WriteVersion> {
     if !request.headers().contains_key(CONTENT_TYPE) {
         return Ok(WriteVersion::One);
@@ -53,7 +53,7 @@ fn unsupported(detail: &str) -> Box<Refusal> {
 }
 
 self_cell! {
-    /// A request and its reader.
+    /// The body of a request, and its reader.
     struct RequestReader {
         owner: Bytes,
         #[covariant]
@@ -61,15 +61,15 @@ self_cell! {
     }
 }
 
-/// A request of remote write.
+/// A remote write request, in progress.
 pub struct RemoteWriteRequest {
     version: WriteVersion,
-    /// The reader, after the body was expanded.
+    /// The reader, after the body was decompressed.
     reading: Option<RequestReader>,
     progress: WriteProgress,
 }
 
-/// The number of series and values between two checks of the time.
+/// The number of series and values between two checks of the clock.
 const WORK_PER_LOOK: usize = 32;
 
 impl BodyInput for RemoteWriteRequest {
@@ -127,7 +127,7 @@ impl BodyInput for RemoteWriteRequest {
         })
     }
 
-    /// Returns the response. Only 2.0 gets the numbers of written samples.
+    /// Returns the response. In 2.0, its headers contain the numbers of written samples.
     fn finish(
         &mut self,
         outcome: &RequestOutcome,
@@ -150,7 +150,7 @@ impl BodyInput for RemoteWriteRequest {
     }
 }
 
-/// Handles the next entry of a request. Returns the amount of work; `None` after the last entry.
+/// Stores the next entry of a request. Returns the amount of work; `None` after the last entry.
 fn take_next(reader: &mut WriteReader<'_>, progress: &mut WriteStep<'_>) -> Option<usize> {
     let taken = match reader.next_known(|series| progress.find(series)) {
         Some(Ok(Entry::Known { series, samples, metadata })) => {
@@ -165,7 +165,7 @@ fn take_next(reader: &mut WriteReader<'_>, progress: &mut WriteStep<'_>) -> Opti
     take(reader.reread(), taken, progress)
 }
 
-/// Handles an entry, without the first `taken` samples of a series.
+/// Stores an entry. `taken` is the number of leading samples that were already stored.
 fn take(
     entry: Option<Result<Entry<'_, '_>, quipu_wire::Error>>,
     taken: usize,
@@ -180,7 +180,7 @@ fn take(
             progress.family(&family);
             Some(1)
         }
-        // An `Entry::Skipped`, which can contain many fields.
+        // An `Entry::Skipped` can contain many fields.
         Ok(_) => Some(WORK_PER_LOOK),
         Err(error) => {
             progress.refuse_request(&error);

@@ -1,4 +1,5 @@
-//! Converts the series of a request to values of the daemon's families.
+//! Stores the series of a remote write request as values of the daemon's families. Series in the
+//! cache take a fast path, without parsing their labels.
 
 use std::cell::RefMut;
 use std::sync::Arc;
@@ -17,24 +18,25 @@ use crate::series_cache::{self, NameType, SeriesCache, TimedValue, Version};
 use crate::types::{self, SampleType};
 use crate::{Inputs, Shared};
 
-/// The progress of a request.
+/// The state of a request between two steps.
 pub(super) struct WriteProgress {
     version: WriteVersion,
     written: WrittenCounts,
-    /// The number of the series in the request, starting at 1.
+    /// The index of the current series in the request, starting at 1, for error messages.
     number: u64,
-    /// The name of the last series, and the metadata of its family, which are reused because series
-    /// with the same name are usually adjacent.
+    /// The name of the last series. It is reused with the fields below, because series with the
+    /// same name are usually adjacent.
     last_name: String,
+    /// The metadata of the family of `last_name`.
     known: Option<Arc<OwnedMetadata>>,
-    /// The type of the daemon's family of this name.
+    /// The type of the daemon's family with this name.
     existing_type: SeriesType,
     buckets: Buckets,
-    /// Reused memory for the bytes of labels.
+    /// A reused buffer for encoded labels.
     bytes: Vec<u8>,
 }
 
-/// The numbers of written values, for the response of 2.0.
+/// The numbers of written values, for the headers of a 2.0 response.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct WrittenCounts {
     pub(super) samples: u64,
@@ -42,7 +44,7 @@ pub(super) struct WrittenCounts {
     pub(super) exemplars: u64,
 }
 
-/// Reused memory for the buckets of a histogram.
+/// Reused buffers for the buckets of a histogram.
 #[derive(Default)]
 struct Buckets {
     negative: Vec<(i32, u64)>,
@@ -50,18 +52,18 @@ struct Buckets {
     classic: Vec<(f64, f64)>,
 }
 
-/// A few series, during which the intake is borrowed.
+/// One step over a few series. It borrows the intake of the thread.
 pub(super) struct WriteStep<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
-    /// The cache of series by the bytes of their labels.
+    /// The cache of series, by the bytes of their labels.
     cache: RefMut<'t, SeriesCache>,
     moment: Moment,
     outcome: &'t mut RequestOutcome,
     progress: &'t mut WriteProgress,
 }
 
-/// A series with its name, type and metric.
+/// A series with its name, its type, and its metric.
 struct NamedSeries<'s> {
     name: &'s str,
     labels: &'s [(&'s str, &'s str)],
@@ -69,7 +71,7 @@ struct NamedSeries<'s> {
     metric: Metric<'s>,
 }
 
-/// The reason why a value was refused: a word, and a message.
+/// The reason of a refused value: the value of the label `reason`, and a message.
 type Fault = (&'static str, String);
 
 impl WriteProgress {
@@ -86,35 +88,34 @@ impl WriteProgress {
         }
     }
 
-    /// Begins to handle a few series.
+    /// Begins a step.
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> WriteStep<'t> {
         let (inputs, intake) = (context.inputs, context.intake());
         let (cache, moment, outcome) = (inputs.write_cache(), Moment::now(), &mut *context.outcome);
         WriteStep { inputs, intake, cache, moment, outcome, progress: self }
     }
 
-    /// Returns the numbers of written values.
     pub(super) fn written(&self) -> WrittenCounts {
         self.written
     }
 }
 
 impl WriteStep<'_> {
-    /// Refuses the unreadable rest of a request.
+    /// Refuses the rest of a request, which is unreadable.
     pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
         let number = self.progress.number;
         self.outcome.refuse("malformed", format_args!("{error}, after {number} series"));
     }
 
-    /// Caches the metadata of a family from a 1.0 sender.
+    /// Caches the metadata of a family, from a 1.0 sender.
     pub(super) fn family(&mut self, family: &FamilyMetadata<'_>) {
         self.inputs.shared().metadata.put(family);
-        // We forget this, because the metadata of the last series may be different now.
+        // The metadata of the last series may have changed.
         self.progress.last_name.clear();
     }
 
-    /// Finds the cached series whose labels are at the beginning of these bytes. Returns the number
-    /// of its bytes, and its number.
+    /// Finds the cached series whose labels are a prefix of these bytes. Returns the length of the
+    /// labels, and the index of the series.
     #[inline]
     pub(super) fn find(&mut self, bytes: &[u8]) -> Option<(usize, u32)> {
         let is_end = |rest: &[u8]| rest.first() != Some(&LABEL);
@@ -156,7 +157,7 @@ impl WriteStep<'_> {
         taken
     }
 
-    /// Caches the series of an accepted value, if this is possible.
+    /// Caches the series of an accepted value, if possible.
     fn keep(
         &mut self,
         bytes: &[u8],
@@ -168,8 +169,8 @@ impl WriteStep<'_> {
         if shared.rules.is_some() || !self.cache.has_room(bytes) {
             return;
         }
-        // Look up the type now, because the family exists only now. A type that the series states
-        // does not apply to other series.
+        // Look up the type only now, because the value may have created the family. A type that the
+        // request declares does not apply to other requests.
         let (version, kind) = match stated {
             Some(series_type) => ([u64::MAX; 2], NameType { series_type, has_help: false }),
             None => {
@@ -191,7 +192,7 @@ impl WriteStep<'_> {
         }
     }
 
-    /// Stores the samples of a series after the first `taken` samples, and its histograms and
+    /// Stores a series without the cache: its samples from index `taken` on, its histograms and its
     /// exemplars.
     pub(super) fn series(&mut self, series: &Series<'_, '_>, taken: usize) {
         self.progress.number += 1;
@@ -205,7 +206,7 @@ impl WriteStep<'_> {
             self.outcome.refuse("name", detail);
             return;
         };
-        // The label of the name sorts before labels in lower case.
+        // `__name__` sorts before labels in lower case.
         let others: Vec<_>;
         let labels = match series.labels {
             [(NAME, _), labels @ ..] => labels,
@@ -218,7 +219,8 @@ impl WriteStep<'_> {
         let known = self.progress.known.clone();
         let mut metadata = known.as_ref().map_or(series.metadata, |known| known.metadata());
         if metadata.series_type == SeriesType::Unknown {
-            // We use the type of this family, because 1.0 sends types less often than samples.
+            // The daemon's family may be known although its metadata is not, because 1.0 sends
+            // metadata less often than samples.
             metadata.series_type = self.progress.existing_type;
         }
         let metric = Metric {
@@ -257,7 +259,7 @@ impl WriteStep<'_> {
         }
     }
 
-    /// Stores the exemplars of a series, after its values.
+    /// Stores the exemplars of a series. Call this after storing its values.
     fn exemplars(&mut self, series: &Series<'_, '_>, named: &NamedSeries<'_>) {
         let (shared, intake) = (self.inputs.shared(), &mut *self.intake);
         let mut kept = 0;
@@ -270,9 +272,8 @@ impl WriteStep<'_> {
             kept += u64::from(shared.exemplify(intake, named.name, named.labels, &exemplar));
         }
         self.progress.written.exemplars += kept;
-        // In 2.0, a series must contain a sample or a histogram. Prometheus sends exemplars after
-        // the samples of their series, in a separate series. Also, a rule may have dropped the
-        // samples.
+        // A 2.0 series must contain a sample or a histogram. However, Prometheus sends exemplars in
+        // a separate series, after the samples. Also, a rule may have dropped the samples.
         let is_alone = series.samples.is_empty() && series.histograms().next().is_none();
         if kept == 0
             && is_alone
@@ -287,7 +288,7 @@ impl WriteStep<'_> {
         }
     }
 
-    /// Looks up the metadata and the type of the family that a series of this name belongs to.
+    /// Looks up the metadata and the type of the family for a series with this name.
     fn look_up(&mut self, name: &str) {
         if self.progress.last_name == name {
             return;
@@ -300,7 +301,7 @@ impl WriteStep<'_> {
         self.progress.existing_type = types::existing_type(&mut self.intake, name);
     }
 
-    /// Counts a value. Returns whether it was accepted.
+    /// Counts a value as written or refused. Returns whether it was accepted.
     fn count(&mut self, named: &NamedSeries<'_>, taken: Result<(), Fault>) -> bool {
         match taken {
             Ok(()) => self.outcome.count_taken(1),
@@ -315,7 +316,7 @@ impl WriteStep<'_> {
 
     fn sample(&mut self, named: &NamedSeries<'_>, sample: &Sample) -> Result<(), Fault> {
         let has_bound = named.labels.iter().any(|label| label.0 == "le");
-        // Use zero, because an end marker has no value to derive the type from.
+        // We use zero, because the value of a staleness marker does not determine a type.
         let value = if sample.is_stale() { 0.0 } else { sample.value };
         let sample_type = types::sample_type(named.series_type, named.name, has_bound, value);
         if sample.is_stale() {
@@ -335,7 +336,7 @@ impl WriteStep<'_> {
         histogram: &HistogramSample<'_>,
     ) -> Result<(), Fault> {
         if histogram.is_stale() {
-            // Like a total, this series stays until it expires.
+            // Like a total, a histogram stays until it expires.
             return Ok(());
         }
         let is_gauge = histogram.reset_hint == ResetHint::Gauge
@@ -384,7 +385,7 @@ impl OwnedMetadata {
 }
 
 impl Buckets {
-    /// Converts a histogram to the form of the intake. Fractional counts are rounded.
+    /// Converts a histogram for the intake. Fractional counts are rounded.
     fn given(&mut self, histogram: &HistogramSample<'_>) -> InputValue<'_> {
         let whole = |side: &[(i32, f64)], out: &mut Vec<(i32, u64)>| {
             out.clear();
@@ -416,8 +417,8 @@ impl Buckets {
     }
 }
 
-/// Returns the encoded labels of a series in remote write 1.0, if they can be encoded. `room` is
-/// reused memory for the conversion from 2.0.
+/// Returns the labels of a series in the encoding of remote write 1.0, if possible. `room` is a
+/// reused buffer for the conversion from 2.0.
 fn encoded_labels<'b>(
     series: &Series<'_, 'b>,
     version: WriteVersion,
@@ -431,20 +432,20 @@ fn encoded_labels<'b>(
     Some(room)
 }
 
-/// Returns the type that a 2.0 series states.
+/// Returns the type that a 2.0 series declares.
 fn stated(metadata: &Metadata<'_>) -> Option<SeriesType> {
     Some(metadata.series_type).filter(|series_type| *series_type != SeriesType::Unknown)
 }
 
-/// Returns numbers that change if the type of a name may have changed, for series that state no
-/// type.
+/// Returns counters that change whenever the type of a name may have changed, for series that
+/// declare no type.
 fn version(shared: &Shared, intake: &Intake, version: WriteVersion) -> Version {
     let is_one = version == WriteVersion::One;
     let families = if is_one { shared.metadata.changes() } else { u64::MAX };
     [intake.version(), families]
 }
 
-/// Returns the type of the series of a name that state no type.
+/// Returns the type of a name, for series that declare no type.
 fn name_type(shared: &Shared, intake: &mut Intake, version: WriteVersion, name: &str) -> NameType {
     let is_one = version == WriteVersion::One;
     let known = is_one.then(|| shared.metadata.find(name)).flatten();
@@ -456,18 +457,18 @@ fn name_type(shared: &Shared, intake: &mut Intake, version: WriteVersion, name: 
     NameType { series_type, has_help: known.is_some_and(|known| !known.help.is_empty()) }
 }
 
-/// Returns the end of the labels at the beginning of a series.
+/// Returns the end of the labels at the beginning of an encoded series.
 fn labels_end(bytes: &[u8]) -> Option<usize> {
     let mut end = 0;
     while bytes.get(end) == Some(&LABEL) {
-        // Longer labels are parsed in the usual way.
+        // Longer labels are not cached.
         let length = *bytes.get(end + 1).filter(|length| **length < 0x80)?;
         end += 2 + usize::from(length);
     }
     Some(end)
 }
 
-/// The tag of a label in a series of remote write 1.0.
+/// The protobuf tag of a label in a 1.0 series.
 const LABEL: u8 = 0x0a;
 /// The label that contains the name of the metric.
 const NAME: &str = "__name__";

@@ -1,4 +1,4 @@
-//! The keys of a mapping file: the keys of statsd_exporter 0.31, and the keys of earlier versions
+//! The YAML schema of a mapping file: the keys of statsd_exporter 0.31 and of earlier versions
 //! (`timer_type`, `buckets`, `quantiles`). An unknown key is an error.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_saphyr::Spanned;
 
-/// A string, with its place in the file.
+/// A string with its position in the file, for error messages.
 pub(super) type Text = Spanned<String>;
 
 /// The whole file.
@@ -19,7 +19,7 @@ pub(super) struct File {
     pub(super) mappings: Option<Vec<Rule>>,
 }
 
-/// The defaults of rules.
+/// The default settings of all rules.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Defaults {
@@ -35,7 +35,7 @@ pub(super) struct Defaults {
     pub(super) quantiles: Option<Spanned<Vec<Quantile>>>,
 }
 
-/// A mapping.
+/// A rule: an entry of `mappings`.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Rule {
@@ -59,7 +59,7 @@ pub(super) struct Rule {
     pub(super) scale: Option<Spanned<f64>>,
 }
 
-/// The kind of metric for observations.
+/// The metric type for observations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Observer {
@@ -77,7 +77,7 @@ pub(super) enum MatchType {
     Regex,
 }
 
-/// The action on a metric that a rule matches.
+/// The action of a rule on the lines that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Action {
@@ -86,7 +86,7 @@ pub(super) enum Action {
     Drop,
 }
 
-/// A class of types, to which a rule can be limited: `match_metric_type`.
+/// A class of line types. A rule can be limited to one class by `match_metric_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricClass {
@@ -99,8 +99,8 @@ pub enum MetricClass {
     Observer,
 }
 
-/// Options of a summary. The options of statsd_exporter's algorithm have no effect, for example the
-/// errors of quantiles, the number of ages, and the capacity of its buffer.
+/// The options of a summary. Options of statsd_exporter's algorithm are accepted but have no
+/// effect: the errors of quantiles, the number of age buckets, and the size of the buffer.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Summary {
@@ -112,7 +112,7 @@ pub(super) struct Summary {
     _buf_cap: Option<u32>,
 }
 
-/// Options of a histogram.
+/// The options of a histogram.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Histogram {

@@ -1,16 +1,16 @@
-//! Patterns with `*` for parts of names. They form a tree with one level for each part, so looking
-//! up a name costs the same with 10 rules as with 10,000.
+//! A lookup tree for glob patterns such as `web.*.hits`, with one level for each part of a name.
+//! Looking up a name costs the same with 10 rules as with 10,000.
 
 use std::collections::HashMap;
 
 use super::file::MetricClass;
 
-/// The patterns of all rules.
+/// The glob patterns of all rules.
 #[derive(Debug)]
 pub(super) struct Globs {
     nodes: Vec<Node>,
-    /// Whether the order of the rules decides. Otherwise, the more specific pattern wins, from left
-    /// to right.
+    /// Whether the order of the rules determines the winner. Otherwise, the most specific pattern
+    /// wins, compared from left to right.
     is_ordered: bool,
 }
 
@@ -18,13 +18,13 @@ pub(super) struct Globs {
 struct Node {
     exact: HashMap<Box<str>, usize>,
     any: Option<usize>,
-    /// The first rule that ends at this node, for each class.
+    /// The first rule whose pattern ends at this node, for each class of metrics.
     rules: [Option<usize>; 3],
-    /// The first of the rules at this node and below it.
+    /// The index of the first rule at this node or below, to skip a subtree that cannot win.
     first: usize,
 }
 
-/// A rule, and the parts of the name that its asterisks matched.
+/// The index of the matching rule, and the parts of the name that its asterisks matched.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GlobMatch<'a> {
     pub(super) rule: usize,
@@ -36,7 +36,7 @@ impl Globs {
         Self { nodes: vec![Node::new()], is_ordered }
     }
 
-    /// Adds the pattern of a rule. The rules must be added in order.
+    /// Adds the pattern of a rule. Call this in the order of the rules.
     pub(super) fn add(&mut self, pattern: &str, class: Option<MetricClass>, rule: usize) {
         let mut at = 0;
         self.nodes[at].first = self.nodes[at].first.min(rule);
@@ -65,7 +65,7 @@ impl Globs {
         }
     }
 
-    /// Returns the rule for a name.
+    /// Returns the rule that wins for a name.
     pub(super) fn find<'a>(&self, name: &'a str, class: MetricClass) -> Option<GlobMatch<'a>> {
         let mut search = Search { globs: self, class, captures: Vec::new(), best: None };
         search.visit(0, Some(name));
@@ -73,7 +73,8 @@ impl Globs {
     }
 }
 
-/// A walk through the tree. This visits each node at most once, because each node has one path.
+/// A search in the tree. This visits each node at most once, because there is only one path to each
+/// node.
 struct Search<'g, 'a> {
     globs: &'g Globs,
     class: MetricClass,
@@ -120,8 +121,8 @@ impl Node {
     }
 }
 
-/// Returns whether a pattern is valid. Each part consists of letters, digits, underscores and
-/// dashes, or is an asterisk, and the first part does not begin with a digit.
+/// Returns whether a pattern is valid: each part is an asterisk, or consists of letters, digits,
+/// underscores and dashes, and the first part does not begin with a digit.
 pub(super) fn is_pattern(pattern: &str) -> bool {
     let is_part = |part: &str| {
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -135,7 +136,7 @@ pub(super) fn is_pattern(pattern: &str) -> bool {
         && pattern.split('.').all(is_part)
 }
 
-/// The maximum length of a pattern, which bounds the depth of a search.
+/// The maximum length of a pattern in bytes, which limits the recursion of a search.
 const MAX_PATTERN: usize = 1024;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The mapping file of statsd_exporter, which graphite_exporter uses too. You can use its rules to
-//! assign names and labels to metrics.
+//! The mapping file of statsd_exporter, which graphite_exporter uses as well. Its rules convert the
+//! names of lines to metric names and labels. For example, `match: "*.requests"` with `name:
+//! requests` and `labels: {job: "$1"}` converts `web.requests` to `requests{job="web"}`.
 //!
-//! A rule with a glob matches a name part by part. A rule with a regular expression is tried after
-//! all globs, in the order of the file. The first matching rule wins. Names without a rule do not
-//! change.
+//! A glob rule matches a name part by part. The rules with regular expressions are tried after all
+//! globs, in the order of the file, and the first matching rule wins. A name without a matching
+//! rule does not change.
 
 mod file;
 mod glob;
@@ -24,30 +25,30 @@ use file::{Action, Defaults, File, GoDuration, Histogram, MatchType, Observer, Q
 use glob::Globs;
 use template::Template;
 
-/// The rules of a file.
+/// The parsed rules of a file.
 #[derive(Debug)]
 pub struct Mapping {
     globs: Globs,
     rules: Vec<Rule>,
-    /// The regular expressions in file order, with their rules.
+    /// The regular expressions in the order of the file, each with the index of its rule.
     expressions: Vec<(Regex, usize)>,
     unmapped: Treatment,
 }
 
-/// The properties of a metric that the mapping sets.
+/// The properties of a metric that a rule or the defaults can set.
 #[derive(Debug, Clone)]
 pub struct Treatment {
     /// The help, which can be empty.
     pub help: String,
-    /// The shape that counts observations.
+    /// The metric type for observations: a histogram or a summary.
     pub shape: Shape,
     /// The time after which an unchanged series is hidden.
     pub expiry: Option<Duration>,
-    /// The factor of each value.
+    /// The factor to multiply each value by.
     pub scale: Option<f64>,
 }
 
-/// The match of a name with a rule.
+/// The rule that matched a name, and the resulting metric name and labels.
 #[derive(Debug)]
 pub struct RuleMatch {
     /// The name of the metric, from the rule.
@@ -57,13 +58,13 @@ pub struct RuleMatch {
     rule: usize,
 }
 
-/// The error of an unusable mapping file.
+/// The error of an unreadable or invalid mapping file.
 #[derive(Debug)]
 pub struct Error {
     /// The flag of the protocol.
     flag: &'static str,
     path: PathBuf,
-    /// The number of the line, and its contents.
+    /// The line number and the line, if the error is in a line.
     line: Option<(u64, String)>,
     detail: String,
 }
@@ -77,8 +78,8 @@ struct Rule {
     treatment: Treatment,
 }
 
-/// The name and the labels of a rule. The syntax of their references depends on the kind of
-/// pattern.
+/// The templates of a rule's name and labels. Globs and regular expressions use different syntax
+/// for references.
 #[derive(Debug)]
 enum RuleTemplates {
     Glob { name: Template, labels: Vec<(String, Template)> },
@@ -86,7 +87,7 @@ enum RuleTemplates {
 }
 
 impl Default for Treatment {
-    /// Returns the treatment of a metric without a rule, in a daemon without a mapping file.
+    /// Returns the defaults for metrics without a rule, if the daemon has no mapping file.
     fn default() -> Self {
         let shape = Shape::Summary(QUANTILES.to_vec(), MAX_AGE);
         Self { help: String::new(), shape, expiry: None, scale: None }
@@ -103,10 +104,10 @@ pub fn scaled(value: f64, scale: Option<f64>) -> Option<f64> {
 }
 
 impl Mapping {
-    /// Reads a file, for a protocol with this flag.
+    /// Reads and parses a file, for the protocol with this flag.
     ///
     /// # Errors
-    /// Returns an [`Error`] that contains the line and names the key.
+    /// Returns an [`Error`] that names the line and the key.
     pub fn read(path: &Path, flag: &'static str) -> Result<Self, Error> {
         let error = |detail: String| Error { flag, path: path.into(), line: None, detail };
         let length = path.metadata().map_err(|e| error(e.to_string()))?.len();
@@ -125,7 +126,7 @@ impl Mapping {
         })
     }
 
-    /// Finds the rule for a name.
+    /// Returns the first rule that matches a name.
     pub fn find(&self, name: &str, class: MetricClass) -> Option<RuleMatch> {
         if let Some(glob_match) = self.globs.find(name, class) {
             let rule = &self.rules[glob_match.rule];
@@ -162,22 +163,22 @@ impl Mapping {
         })
     }
 
-    /// Returns the treatment of the metrics of a rule.
+    /// Returns the properties that the rule sets for its metrics.
     pub fn treatment(&self, rule_match: &RuleMatch) -> &Treatment {
         &self.rules[rule_match.rule].treatment
     }
 
-    /// Returns whether the rule drops its metrics.
+    /// Returns whether the rule drops the lines that it matches.
     pub fn drops(&self, rule_match: &RuleMatch) -> bool {
         self.rules[rule_match.rule].is_dropped
     }
 
-    /// Returns whether a tag overrides the rule's label of the same name.
+    /// Returns whether a tag overrides a label of the rule with the same name.
     pub fn honors_labels(&self, rule_match: &RuleMatch) -> bool {
         self.rules[rule_match.rule].honors_labels
     }
 
-    /// Returns the treatment of metrics without a rule.
+    /// Returns the properties of metrics without a matching rule.
     pub fn unmapped(&self) -> &Treatment {
         &self.unmapped
     }
@@ -273,7 +274,7 @@ impl Mapping {
     }
 }
 
-/// The number of the line, and the fault.
+/// A line number, and an error message.
 type Fault = (Option<u64>, String);
 
 fn fault<T, R>(place: &Spanned<T>, key: &str, detail: &str) -> Result<R, Fault> {
@@ -305,7 +306,8 @@ impl RuleTemplates {
     }
 }
 
-/// Returns the shape of observations: from the rule, or else from the defaults, or else a summary.
+/// Returns the metric type for observations: from the rule, or else from the defaults, or else a
+/// summary.
 fn shape(defaults: &Defaults, rule: Option<&file::Rule>) -> Result<Shape, Fault> {
     let summary = rule.and_then(|rule| rule.summary_options.as_ref());
     let histogram = rule.and_then(|rule| rule.histogram_options.as_ref());
@@ -338,8 +340,8 @@ fn shape(defaults: &Defaults, rule: Option<&file::Rule>) -> Result<Shape, Fault>
 }
 
 /// Creates a histogram from the first options that are not empty. Options with buckets create a
-/// classic histogram. Options with only a factor or a number of native buckets create a native
-/// histogram.
+/// classic histogram. Options with only a growth factor or a maximum number of native buckets
+/// create a native histogram.
 fn histogram_shape(
     options: [Option<&Spanned<Histogram>>; 2],
     old: [Option<&Spanned<Vec<f64>>>; 2],
@@ -350,7 +352,7 @@ fn histogram_shape(
         let buckets = new.or(old.map(|buckets| (&buckets.value, buckets.referenced)));
         if let Some((buckets, place)) = buckets.filter(|(buckets, _)| !buckets.is_empty()) {
             let mut bounds = buckets.clone();
-            // Remove the last bucket, because it is added anyway.
+            // We remove the infinite bucket, because every histogram ends with it.
             bounds.pop_if(|last| *last == f64::INFINITY);
             let ascend = bounds.windows(2).all(|pair| pair[0] < pair[1]);
             if !ascend || bounds.is_empty() || !bounds.iter().all(|bound| bound.is_finite()) {
@@ -375,7 +377,7 @@ fn histogram_shape(
     Ok(Shape::Classic(BUCKETS.to_vec()))
 }
 
-/// Returns the coarsest schema whose buckets grow by at most this factor, like client_golang.
+/// Returns the coarsest native schema whose growth factor is at most `factor`, like client_golang.
 fn schema(factor: f64) -> i8 {
     let exponent = factor.log2().log2().floor();
     (-exponent).clamp(-4.0, 8.0) as i8
@@ -430,14 +432,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The defaults of statsd_exporter, which are the defaults of client_golang.
+/// The defaults of statsd_exporter, which are also the defaults of client_golang.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const MAX_AGE: Duration = Duration::from_secs(600);
-/// The minimum age, because a summary divides its window into five ages of whole milliseconds.
+/// The minimum age of a summary. Its window is divided into five ages of whole milliseconds.
 const MIN_AGE: Duration = Duration::from_millis(5);
 
-/// The maximum size of a mapping file.
+/// The maximum size of a mapping file in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]

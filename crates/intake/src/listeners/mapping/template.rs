@@ -1,7 +1,7 @@
-//! Templates with references to the parts that a pattern matched: `$1`, `${1}`, and `$0` for the
-//! whole name.
+//! Templates for names and labels, with references to the parts of the name that a pattern matched:
+//! `$1`, `${1}`, or `$0` for the whole name.
 
-/// A template of a glob rule.
+/// A parsed template of a glob rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Template(Vec<Piece>);
 
@@ -16,8 +16,8 @@ enum Piece {
 
 impl Template {
     /// Parses a template. Like in statsd_exporter, a reference includes all following letters,
-    /// digits, underscores and dollar signs. If it is not a number, or larger than the number of
-    /// asterisks, it is replaced by an empty string.
+    /// digits, underscores and dollar signs. A reference that is not a number, or that exceeds the
+    /// number of asterisks, becomes an empty string.
     pub(super) fn read(text: &str, captures: usize) -> Self {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -37,7 +37,7 @@ impl Template {
                     Ok(n) if n <= captures => pieces.push(Piece::Capture(n - 1)),
                     _ => {}
                 }
-                // A brace after the reference belongs to it, even without an opening brace.
+                // We consume a closing brace after the reference, even without an opening one.
                 end += usize::from(rest[end..].starts_with('}'));
             }
             rest = &rest[end..];
@@ -48,7 +48,7 @@ impl Template {
         Self(pieces)
     }
 
-    /// Returns the string for a name.
+    /// Returns the template with its references replaced.
     pub(super) fn expand(&self, name: &str, captures: &[&str]) -> String {
         let pieces = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => text,
@@ -59,8 +59,8 @@ impl Template {
     }
 }
 
-/// Returns whether a template can name a metric: letters, digits and underscores, no leading digit,
-/// and references to numbers.
+/// Returns whether a template always produces a valid metric name: letters, digits, underscores and
+/// numeric references, without a leading digit.
 pub(super) fn is_name(text: &str) -> bool {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -83,7 +83,7 @@ pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty()
 }
 
-/// Returns whether a string can name a label.
+/// Returns whether a string is a valid label name.
 pub(super) fn is_label(text: &str) -> bool {
     !text.starts_with(|c: char| c.is_ascii_digit()) && is_name(text) && !text.contains('$')
 }
