@@ -1,5 +1,5 @@
-//! Records are reused, but never while a thread may still write there. For example, the thread can
-//! be stopped or killed, fork, or keep handles.
+//! Checks that records are reused, but never while a thread may still write there. For example, the
+//! thread can be stopped or killed, fork, or keep handles.
 
 #![cfg(not(miri))]
 #![allow(clippy::unwrap_used)]
@@ -389,7 +389,7 @@ mod processes {
         });
     }
 
-    /// Handles that are dropped after a fork, by the parent or in the child, don't either.
+    /// Handles that are dropped after a fork, by the parent or in the child, leave none either.
     #[test]
     fn handles_that_children_inherit_keep_no_record() {
         alone("processes::handles_that_children_inherit_keep_no_record", || {

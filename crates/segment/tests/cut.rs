@@ -1,5 +1,5 @@
-//! Files that are truncated while this process has them mapped. These tests are a separate program,
-//! because the handler affects the whole process.
+//! Truncates files while this process has them mapped. These tests are a separate program, because
+//! the handler affects the whole process.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -53,7 +53,7 @@ fn what_is_gone_reads_as_zeros() {
     let _ = segment.find(KIND, "");
     assert_eq!((sum(&others), other.was_cut()), (CELLS as u64, false));
     drop((segment, cells));
-    // Others can reuse its place in the table.
+    // Other files can reuse its entry in the handler's table.
     let (segment, cells) = made(&home.path().join("c.quipu"));
     assert_eq!((sum(&cells), segment.was_cut()), (CELLS as u64, false));
 }

@@ -1,6 +1,6 @@
-//! A death at every store. These tests take the states of a shared file after each store of an
-//! operation, and let another process that uses the file continue, as if the storing process died
-//! there. Then a third process opens the file.
+//! Simulates a death at every store. These tests record the state of a shared file after each store
+//! of an operation, and let another process that uses the file continue from there, as if the
+//! storing process had died. Then a third process opens the file.
 //!
 //! The operation runs in a child where the file is read-only, so each store faults. The handler
 //! allows the store, lets the processor execute this single instruction, and records the state of

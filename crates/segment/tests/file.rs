@@ -1,4 +1,5 @@
-//! Segments in files: which states survive, and which files are refused, with which message.
+//! Creates, reopens and damages segment files, and checks which files are refused, with which
+//! error.
 
 #![cfg(all(unix, not(miri)))]
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! The effects of a fork on families, in private memory and in a file.
+//! Forks a process that uses families, in private memory and in a file.
 //!
 //! Each test starts this program again, because no other test may run in a process that forks.
 

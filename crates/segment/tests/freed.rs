@@ -1,5 +1,5 @@
-//! Families that are freed, and new families in their memory. No test in this program starts
-//! another process, because a process that has forked frees no families. You find the kills in
+//! Frees families, and creates new ones in their memory. No test in this program starts another
+//! process, because a process that has forked frees no families. The tests with kills are in
 //! `freed_kills.rs`.
 
 #![cfg(all(unix, not(miri)))]

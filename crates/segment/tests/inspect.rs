@@ -1,5 +1,5 @@
-//! Inspecting a file from outside shows the contents of the segment. For any bytes, it ends with a
-//! report.
+//! Inspects files from outside: a report shows the contents of the segment, and for any bytes, the
+//! inspection ends with a report.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]

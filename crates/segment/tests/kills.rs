@@ -1,4 +1,4 @@
-//! Processes that count in one shared file while others of them are killed.
+//! Kills processes while they and others count in one shared file.
 //!
 //! The processes are instances of this test program that run the test `worker`.
 

@@ -1,7 +1,7 @@
-//! Every interleaving of these operations: publishing a record, adding to stripes, adding while a
-//! slab earns lanes, using a family's index and records, reading the flight recorder while a chunk
-//! starts over, and copying a file while a value is folded into another, a sum is reset or a
-//! sequence lock is written.
+//! Runs these operations in every interleaving: publishing a record, adding to stripes, adding
+//! while a slab earns lanes, using a family's index and records, reading the flight recorder while
+//! a chunk starts over, and copying a file while a value is folded into another, a sum is reset or
+//! a sequence lock is written.
 //!
 //! You can run it with `RUSTFLAGS="--cfg loom" cargo test --release -p quipu-segment --test loom`.
 

@@ -1,4 +1,4 @@
-//! Nonsense that another process writes into a file while this one uses it.
+//! Writes invalid words into a file while another process uses it.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -38,8 +38,9 @@ fn nonsense_of_a_neighbour_ends_nobody_and_keeps_nobody() {
 const LANES: usize = 1;
 const OVERFLOW: usize = 4;
 const FIRST_BLOCK: usize = 16;
-/// The header's words for the size and the bytes in use, by their offsets.
+/// The byte offset of the segment's size in the header.
 const SIZE: u64 = 64;
+/// The byte offset of the cursor, the end of the bytes in use.
 const CURSOR: u64 = 72;
 
 /// A file that is shorter than its mapping, and a neighbour's access to the file.

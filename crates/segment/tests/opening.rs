@@ -1,5 +1,5 @@
-//! Opening a file in any state: another process opens it, uses it, was killed while opening it, or
-//! refuses it. And closing a file while children of forks count.
+//! Opens a file in any state: another process is opening it, uses it, was killed while opening it,
+//! or refused it. Other tests close a file while children of forks still count.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]

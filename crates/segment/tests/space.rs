@@ -1,4 +1,4 @@
-//! A segment without room for more bytes: this only causes an error.
+//! Runs out of space: a full disk, a file size limit, or a truncated file only causes an error.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]

@@ -19,8 +19,9 @@ use quipu_segment::series::{
 };
 use quipu_segment::{Options, Segment};
 
-/// The word of a family's lock, and the offset of the growth lock in the header.
+/// The index of the lock word in a family's head.
 const LOCK: usize = 8;
+/// The byte offset of the growth lock in the header.
 const GROWING: u64 = 184;
 /// Enough for some of the waits, but not for one in each update, because these would take 100 s.
 const SOON: Duration = Duration::from_secs(20);

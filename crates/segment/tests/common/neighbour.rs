@@ -1,5 +1,6 @@
-//! A process that uses the same file and writes nonsense into it, while this one counts, removes,
-//! scrapes and registers. None of its stores may end this process, or delay it for long.
+//! Simulates a hostile neighbour: a process that uses the same file and writes invalid words into
+//! it, while this one counts, removes, scrapes and registers. None of its stores may end this
+//! process, or delay it for long.
 //!
 //! A program is a string of bytes: which words to change, and the operations in between. The tests
 //! and the fuzz target run the same programs.

@@ -1,5 +1,5 @@
-//! Copies of a file where others count, remove, reuse and reset: at every moment of the copying,
-//! and from threads that do so all the time.
+//! Copies a file where others count, remove, reuse and reset: at every moment of the copying, and
+//! from threads that do so all the time.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! The flight recorder: a reader gets what was recorded, after any fate of the recorder, and ends
-//! for any bytes.
+//! Tests the flight recorder: a reader gets all recorded ticks, even if the recorder was killed or
+//! replaced, and finishes for any bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

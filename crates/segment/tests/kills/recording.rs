@@ -1,5 +1,5 @@
-//! Processes that record are killed and stopped: you can read their recording, and the next process
-//! continues.
+//! Kills and stops processes that record. Their recording stays readable, and the next process
+//! continues it.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

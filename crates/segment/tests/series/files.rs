@@ -1,4 +1,4 @@
-//! Families in files: the state after reopening, and after a power loss.
+//! Reopens files with families after a clean close, a kill and a power loss.
 
 use std::fs;
 use std::path::{Path, PathBuf};

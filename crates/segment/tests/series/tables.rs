@@ -1,5 +1,5 @@
-//! The faults of other tables of series, which must not occur here while series are added, removed,
-//! moved, and reused.
+//! Tests for known faults of other series tables, while series are added, removed, moved, and
+//! reused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-//! A family and its twin, a model made of a list and a map. Random sequences of operations change
-//! both alike.
+//! Compares a family with its twin, a simple model made of a list and a map. Random sequences of
+//! operations change both, and must lead to the same series.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
