@@ -1,4 +1,5 @@
-//! quipu's hottest operations, built with the default release profile, like most programs.
+//! The cells that count the instructions of quipu's hottest operations. They are built with the
+//! default release profile, because most programs are.
 //!
 //! Each entry function runs one operation on prepared inputs, in a loop of three or four
 //! instructions. The first runs are not counted, because they register threads and fill caches.
@@ -16,21 +17,21 @@ use quipu_wire::{Decoder, Framing, Kind as MessageKind, Quipu, StreamSeries, Str
 
 use crate::Cell;
 
-/// The number of operations of an entry function, unless its comment gives another one.
+/// The number of operations of an entry function, unless its comment states another one.
 const TURN: usize = 4096;
 
-/// The series of the family with many series.
+/// The number of series of the family with many series.
 const SERIES: usize = 18_000;
 
 /// The number of families that are created in the warm-up, and then counted.
 const FAMILIES: usize = 1000;
 
-/// The series of a family of two enums of ten values each.
+/// The number of series of a family of two enums of ten values each.
 const ENUMS: usize = 100;
 
 macro_rules! cells {
     ($($name:ident: $operations:expr;)*) => {
-        /// All operations.
+        /// Returns all operations.
         pub fn cells() -> Vec<Cell> {
             vec![$(Cell {
                 name: stringify!($name).to_owned(),
@@ -212,13 +213,13 @@ impl Random {
         routes[self.below(6)]
     }
 
-    /// A number from 0.0005 to 0.256.
+    /// Returns a number from 0.0005 to 0.256.
     fn seconds(&mut self) -> f64 {
         0.0005 * 2_f64.powf(9.0 * self.below(1 << 20) as f64 / f64::from(1 << 20))
     }
 }
 
-/// `TURN` inputs.
+/// Returns `TURN` inputs.
 fn inputs<T>(mut input: impl FnMut(&mut Random) -> T) -> Vec<T> {
     let mut random = Random::new();
     (0..TURN).map(|_| input(&mut random)).collect()
@@ -229,13 +230,13 @@ fn routes() -> [&'static str; 6] {
     ROUTES.map(|route| &*route.to_owned().leak())
 }
 
-/// The names of users: from 14 to 26 bytes.
+/// Returns the name of a user, which is 14 to 26 bytes long.
 fn user(number: usize) -> &'static str {
     let padding = &"Rosalind Zimmerman"[..8 + number * 7919 % 11];
     format!("{padding} {number:05}").leak()
 }
 
-/// A family of `SERIES` series, and random labels of them.
+/// Returns a family of `SERIES` series, and random labels of them.
 fn users(registry: &Registry) -> (CounterFamily<Users<'static>>, Vec<Users<'static>>) {
     let description = errors().values("route", ROUTES);
     let family = registry.register::<CounterFamily<Users>>(description).expect("a new registry");
@@ -244,7 +245,7 @@ fn users(registry: &Registry) -> (CounterFamily<Users<'static>>, Vec<Users<'stat
     (family, inputs(|random| labels[random.below(SERIES)]))
 }
 
-/// The labels of different series.
+/// Returns the labels of `count` different series.
 fn labels(count: usize) -> Vec<Users<'static>> {
     let (mut random, routes) = (Random::new(), routes());
     let labels = (0..count).map(|number| Users {
@@ -263,7 +264,7 @@ fn seconds() -> Description {
     Description::new("http_request", "Time to respond.").unit("seconds")
 }
 
-/// 1 ms to 128 ms.
+/// The bounds of the buckets: 1 ms to 128 ms.
 const BOUNDS: [f64; 8] = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128];
 
 cell! { counter(counter: Counter, _input: ()) { counter.inc() } {
@@ -412,7 +413,7 @@ impl<T> Created<T> {
         Self { registry: Registry::new(), families, names: names.collect() }
     }
 
-    /// The description of the next family.
+    /// Returns the description of the next family.
     #[inline(always)]
     fn next(&mut self) -> Description {
         let name = self.names.pop().expect("a name for each family");
@@ -447,8 +448,8 @@ fn encode((registry, page): &mut (Registry, Vec<u8>)) {
     registry.scrape().append_to(page);
 }
 
-/// Returns a registry whose only family contains a series for each pair of values, and the buffer
-/// of a page. `record` adds a number from 0 to 99,999 to a series.
+/// Returns a registry and the buffer of a page. The only family of the registry contains a series
+/// for each pair of values. `record` adds a number from 0 to 99,999 to a series.
 fn enums<F>(
     registry: Registry,
     family: Result<F, quipu::Error>,
@@ -488,7 +489,7 @@ cell! { encode_histogram_enums(page: (Registry, Vec<u8>), _input: ()) { encode(p
     (enums(registry, family, observe), [()])
 } }
 
-/// A writer, and its series of `SERIES` ids.
+/// Returns a writer, and its series of `SERIES` ids.
 fn writer() -> (StreamWriter, Vec<StreamSeries>) {
     let mut writer = StreamWriter::default();
     let mut series = |number| writer.series(MessageKind::Counter, user(number).as_bytes());

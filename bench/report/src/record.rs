@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// A figure: the case, the subject and the metric, and the values over all runs.
+/// A figure: the case, the subject and the metric, with the median and the range of all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -83,7 +83,7 @@ pub struct Label {
 }
 
 impl Label {
-    /// A label for one thread.
+    /// Creates a label for one thread.
     pub fn new(case: &str, subject: &str, metric: &str, unit: &str) -> Label {
         Label {
             case: case.into(),
@@ -94,12 +94,12 @@ impl Label {
         }
     }
 
-    /// The same label for another number of threads.
+    /// Returns the same label for another number of threads.
     pub fn threads(self, threads: u32) -> Label {
         Label { threads, ..self }
     }
 
-    /// The record of the values of all runs.
+    /// Returns the record of the values of all runs.
     ///
     /// # Panics
     ///

@@ -1,8 +1,9 @@
 //! Generates `docs/benchmarks/NAME.md` and its plots from the records and a template, and compares
 //! the pages of a checkout with the generated ones.
 //!
-//! The template is `bench/reports/NAME.md`: Markdown with placeholders, which can be anywhere in a
-//! line. You quote a word with spaces; in a case, `*` matches any characters.
+//! A template is `bench/reports/NAME.md`: Markdown with placeholders, which can be anywhere in a
+//! line, for example `{{value counter/add}}`. Quote a word that contains spaces. In the name of a
+//! case, `*` matches any characters.
 //!
 //! | placeholder | becomes |
 //! |---|---|
@@ -25,21 +26,21 @@
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
 //! | `{{goal CASE at_most="2.5 ns" subject=S peer=P threads=N metric=M}}` | four cells, see below |
 //!
-//! If the best of our figures is worse than the peer's, it is marked as lost. Below a table, the
-//! page names the processor and the cost of a locked addition.
+//! If a peer is better than the best of our figures, our figure is marked as lost. Below a table,
+//! the page names the processor and the cost of a locked addition.
 //!
 //! Options and their defaults:
 //!
 //! - `peer` of a table: by default, there are no ratios.
-//! - `threads`: 1.
-//! - `metric`: any metric; `plot`, `ratio` and `value` require that there is only one. You can give
-//!   a table several metrics, separated by commas.
+//! - `threads`: 1. For `plot`, the default is all; you can list several numbers, separated by
+//!   commas.
+//! - `metric`: any metric; `plot`, `ratio` and `value` require that there is only one. You can pass
+//!   several metrics to a table, separated by commas.
 //! - `subject`: quipu. The subject or the peer `best` is the best of all foreign ones; its value
 //!   includes its name.
 //! - `by`: a row of a table is a case; with `by=subject` it is a subject.
-//! - `bars`: the greatest number of bars of a case; by default, a plot has about 12 bars.
+//! - `bars`: the maximum number of bars of a case; by default, a plot has about 12 bars.
 //! - `along` and `up`: the titles of the axes; by default, `up` is the metric.
-//! - `threads` of a plot: all; you can give several numbers, separated by commas.
 //! - `only=S`, for all but `versus`: restricts the subjects to a list separated by commas. There,
 //!   `*` matches any characters.
 //!
@@ -59,8 +60,8 @@
 //! this case was not measured.
 //!
 //! The cells of a goal are its bound, the median, whether the goal is reached, and the peer's
-//! median. Give a goal either `at_most` or `at_least`. You can use `*` in its subject and its peer;
-//! the first match is used.
+//! median. Pass either `at_most` or `at_least` to a goal. You can use `*` in its subject and its
+//! peer; the first match is used.
 
 mod axis;
 pub mod format;
@@ -85,7 +86,7 @@ use crate::{Error, Result, counts, output};
 use goal::Bound;
 use template::{Part, Placeholder};
 
-/// The files of a report, and its folder.
+/// A report: its template, its records, and its folder.
 pub struct Report {
     name: String,
     template: PathBuf,
@@ -93,13 +94,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of a benchmark of this checkout.
+    /// Returns the report of a benchmark of this checkout.
     pub fn of(name: &str) -> Report {
         let template = texts().join(format!("{name}.md"));
         Report { name: name.into(), template, folder: output::default_folder() }
     }
 
-    /// All reports of this checkout, by name.
+    /// Returns all reports of this checkout, by name.
     pub fn all() -> Result<Vec<Report>> {
         let mut texts = files(&texts(), &["md"])?;
         texts.sort();
@@ -117,7 +118,7 @@ impl Report {
         Report { template: template.into(), ..self }
     }
 
-    /// Returns its name, for errors.
+    /// Returns the name of the report, for errors.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -204,7 +205,7 @@ fn texts() -> PathBuf {
     crate::root().join("bench/reports")
 }
 
-/// The files of a folder with one of these extensions.
+/// Returns the files of a folder with one of these extensions.
 fn files(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).map_err(Error::file("read", folder))?;
     let mut files = Vec::new();
@@ -222,7 +223,7 @@ fn files(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
 const READMES: [(&str, &str); 2] =
     [("readme", "README.md"), ("arena-readme", "crates/arena/README.md")];
 
-/// The subject that stands for the best of all foreign ones.
+/// The name for the best of all foreign subjects.
 const BEST: &str = "best";
 
 /// The prefix of the cases with link-time optimisation.
@@ -255,7 +256,7 @@ struct Source {
     machine: Option<Machine>,
 }
 
-/// The replacement of a placeholder: a string, and possibly a file with this name and content.
+/// The replacement of a placeholder: a string, and possibly a file with a name and content.
 struct Filled {
     text: String,
     file: Option<(String, String)>,

@@ -1,5 +1,5 @@
-//! The instructions of an increment, with a watcher and without: a program counts in a segment
-//! under callgrind, while the daemon reads it for ten scrapes a second.
+//! Counts the instructions of an increment, with a watcher and without: a program counts in a
+//! segment under callgrind, while the daemon reads it for ten scrapes a second.
 //!
 //! Valgrind does not support restartable sequences, so the program takes the path for machines
 //! without them.

@@ -1,5 +1,5 @@
-//! The flight recorder: its cost for 1,000 series, its memory, and whether you can read its history
-//! after a SIGKILL.
+//! Measures the flight recorder: its cost for 1,000 series, its memory, and whether you can read
+//! its history after a SIGKILL.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,9 @@
-//! Remote write of many series, compared to vmagent: its cost, and its behaviour when the receiver
-//! is down for ten minutes.
+//! Measures remote write of many series, compared to vmagent: its cost, and its behaviour when the
+//! receiver is down for ten minutes.
 //!
 //! All senders run at the same time, each with a separate receiver, because an outage then takes
 //! its time only once. The cost of each is its own processor time. quipu reads the segments of the
-//! programs; vmagent scrapes the same values from a target, and so does one of the variants of
-//! quipu.
+//! programs. vmagent and one of the variants of quipu scrape the same values from a target instead.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +24,7 @@ use crate::{Error, Result};
 
 /// The pause between two changes of all series.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause between two looks at the receivers.
+/// The pause between two checks of the receivers.
 const LOOK: Duration = Duration::from_millis(50);
 /// The time limit for senders to catch up: their pauses between attempts are up to a minute.
 const MOST_TO_CATCH_UP: Duration = Duration::from_secs(240);
@@ -39,7 +38,7 @@ struct Sender {
     own: tempfile::TempDir,
 }
 
-/// Measures both.
+/// Measures the cost and the outage.
 pub(super) fn sending(bench: &Bench) -> Result<Outcome> {
     let folder = folder(Path::new(MEMORY))?;
     let programs = Arc::new(Programs::create(folder.path(), bench.plan.programs)?);
@@ -156,7 +155,7 @@ fn measure(bench: &Bench, senders: &[Sender], series: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The use and progress of a sender at a moment.
+/// The resource use and the progress of a sender at a moment.
 struct Mark {
     cpu: Duration,
     tally: Tally,

@@ -1,6 +1,5 @@
-//! The times of increments while the daemon reads the segment for ten scrapes a second, and without
-//! the daemon. The second case is measured twice, because the difference between these two is
-//! noise.
+//! Measures increments while the daemon reads the segment for ten scrapes a second, and without the
+//! daemon. The second case is measured twice, because the difference between these two is noise.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

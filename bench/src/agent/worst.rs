@@ -1,9 +1,10 @@
-//! The worst case of an increment, in segments in memory and on a busy disk.
+//! Measures the worst case of an increment, in segments in memory and on a busy disk.
 //!
-//! One thread adds to a series in each place in rotation, and times each addition. This way, other
-//! work of the machine disturbs all places alike, and a subject that only reads the clock shows
-//! this disturbance. Another thread writes files to the same disk at full speed, because the kernel
-//! then writes dirty pages back all the time, and slows down the threads that dirty more pages.
+//! One thread adds to a series in each segment in rotation, and times each addition. This way,
+//! other work of the machine disturbs all segments alike, and a subject that only reads the clock
+//! shows this disturbance. Another thread writes files to the same disk at full speed, because the
+//! kernel then writes dirty pages back all the time, and slows down the threads that dirty more
+//! pages.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,11 +23,11 @@ use crate::record::Label;
 use crate::turns::Outcome;
 use crate::{Error, Result};
 
-/// The number of series of each place: they take some hundred pages.
+/// The number of series of each segment, which take some hundred pages.
 const SERIES: usize = 10_000;
 /// The number of names in the sequence of additions.
 const NAMES: usize = 1 << 16;
-/// The pause between two syncs of a place, if it is synced: the same as in the daemon.
+/// The pause between two syncs of a segment, if it is synced: the same as in the daemon.
 const SYNC: Duration = Duration::from_millis(500);
 /// The number of files that are written at the same time, and the bytes of each.
 const FILES: usize = 8;
@@ -37,7 +38,7 @@ const BLOCK: usize = 1 << 20;
 const QUANTILES: [(&str, f64); 4] =
     [("median", 0.5), ("99 %", 0.99), ("99.99 %", 0.9999), ("99.9999 %", 0.999_999)];
 
-/// Measures all places.
+/// Measures all segments.
 pub(super) fn worst(bench: &Bench) -> Result<Outcome> {
     let mut rounds: Vec<Vec<(String, Times)>> = Vec::new();
     let mut progress = Progress::new(bench.plan.runs as usize);
@@ -63,14 +64,14 @@ pub(super) fn worst(bench: &Bench) -> Result<Outcome> {
     Ok(Outcome { records, failures: Vec::new() })
 }
 
-/// A place to count in.
+/// A segment to count in.
 struct Place {
     subject: &'static str,
     family: Option<CounterFamily<[&'static str; 1]>>,
     times: Times,
 }
 
-/// All places, each with the number of additions and their times.
+/// Measures all segments once. Returns the times of the additions for each of them.
 fn one_round(bench: &Bench) -> Result<Vec<(String, Times)>> {
     let in_memory = folder(Path::new(MEMORY))?;
     let on_disk = folder(&bench.disk)?;
@@ -117,7 +118,7 @@ fn one_round(bench: &Bench) -> Result<Vec<(String, Times)>> {
     Ok(counting.into_iter().map(|place| (place.subject.to_owned(), place.times)).collect())
 }
 
-/// Adds in all places until the time is over.
+/// Adds in all segments until the time is over.
 fn count(places: &mut [Place], order: &[&'static str], time: Duration) {
     let begun = Instant::now();
     let mut names = order.iter().cycle();

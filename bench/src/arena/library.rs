@@ -1,5 +1,5 @@
-//! The libraries under one interface, each used like its documentation recommends. To add one, you
-//! implement [`Library`] and [`Vector`].
+//! A common interface for the arena libraries, each used like its documentation recommends. To add
+//! a library, implement [`Library`] and [`Vector`].
 
 use blink_alloc::Blink;
 use bump_scope::settings::BumpSettings;
@@ -10,16 +10,16 @@ use super::version;
 
 /// A bump allocator for one thread.
 pub(super) trait Library {
-    /// Its best vector.
+    /// The best vector that the library provides.
     type Vector<'a, T: Copy + 'a>: Vector<'a, T>
     where
         Self: 'a;
 
-    /// The name of the subject.
+    /// Returns the name of the subject.
     fn name() -> String;
-    /// An arena with the library's default settings.
+    /// Creates an arena with the library's default settings.
     fn new() -> Self;
-    /// Returns an arena whose first chunk can hold this number of bytes.
+    /// Creates an arena whose first chunk can hold this number of bytes.
     fn with_room(bytes: usize) -> Self;
     /// Allocates a value.
     fn value<T: Copy>(&self, value: T) -> &T;
@@ -39,7 +39,7 @@ pub(super) trait Library {
 pub(super) trait Vector<'a, T> {
     /// Adds a value at the end.
     fn push(&mut self, value: T);
-    /// The values, for as long as the arena is borrowed.
+    /// Returns the values, for as long as the arena is borrowed.
     fn finish(self) -> &'a [T];
 }
 

@@ -1,4 +1,4 @@
-//! Measures the sliding windows, compared to the Go packages.
+//! Measures quipu's sliding windows, compared to Go packages.
 //!
 //! `cargo run --profile default-release -p quipu-bench --bin rates`
 
@@ -86,10 +86,10 @@ fn run(arguments: &Arguments) -> Result<()> {
 const WINDOW: Duration = Duration::from_secs(60);
 const ACCURACY: Duration = Duration::from_millis(200);
 const EVENTS: u64 = 1_000_000;
-/// The calls that a loop makes between two updates of the time.
+/// The number of calls that a loop makes between two updates of the time.
 const TURN: u64 = 1024;
 
-/// One round of all cases.
+/// Measures one round of all cases.
 fn ours(options: &Options, scratch: &Path) -> Vec<Record> {
     let mut records = Vec::new();
     for threads in [1, 2] {
@@ -188,7 +188,7 @@ fn constant(options: &Options, threads: usize) -> Vec<Record> {
     records
 }
 
-/// The time stamp counter, for machines with synchronized counters.
+/// A clock that reads the time stamp counter, for machines with synchronized counters.
 struct StampCounter {
     clock: quanta::Clock,
     start: quanta::Instant,
@@ -217,7 +217,7 @@ fn fill<C: Clock>(clock: C, now: u64) -> ExactWindow<C> {
     counter
 }
 
-/// The times of a million events in the minute before `now`, with exponential intervals.
+/// Returns the times of a million events in the minute before `now`, with exponential intervals.
 fn minute(now: u64) -> impl Iterator<Item = u64> {
     let mut random = 88_172_645_463_325_252_u64;
     let mut time = (now - WINDOW.as_nanos() as u64 + 1_000_000_000) as f64;
@@ -316,7 +316,7 @@ fn keyed(options: &Options, threads: usize) -> Vec<Record> {
         .run(options)
 }
 
-/// 300 filled buckets, to a file and back.
+/// Measures writing 300 filled buckets to a file, and reading them back.
 fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let path = scratch.join("buckets.json");
     let clock = TestClock::from_nanos(1_700_000_000_000_000_000);
@@ -353,7 +353,7 @@ fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
     records
 }
 
-/// A million events, to a file and back.
+/// Measures writing a million events to a file, and reading them back.
 fn exact_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let path = scratch.join("times");
     let now = 1_700_000_000_000_000_000;
@@ -382,7 +382,7 @@ fn cut_and_write(window: &impl SlidingWindow, path: &Path) {
     window.save(&mut file).expect("the file takes the bytes");
 }
 
-/// The slowest addition while a million events are saved.
+/// Measures the slowest addition while a million events are saved.
 fn add_while_saving(scratch: &Path) -> Record {
     let path = scratch.join("times while adding");
     let clock = PreciseClock::new();
@@ -411,7 +411,7 @@ fn add_while_saving(scratch: &Path) -> Record {
         .of(&[worst.as_secs_f64() * 1e3])
 }
 
-/// The heap that a million events take.
+/// Measures the heap of a million events.
 fn memory() -> Vec<Record> {
     let of = |case: &str, bytes: i64| Label::new(case, "quipu", "memory", "B").of(&[bytes as f64]);
     let now = 1_700_000_000_000_000_000;

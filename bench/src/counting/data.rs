@@ -139,12 +139,12 @@ impl Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 
-    /// A number in [0, 1).
+    /// Returns a number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -161,7 +161,7 @@ impl Random {
 /// are read in order.
 pub const TURN: usize = 4096;
 
-/// Random kinds and routes.
+/// Returns random kinds and routes.
 pub fn enums(seed: u64) -> Vec<(Kind, Route)> {
     let mut random = Random::new(seed);
     let mut pair = || {
@@ -178,7 +178,7 @@ pub fn pairs(seed: u64) -> Vec<(Kind, &'static str)> {
     enums(seed).into_iter().map(|(kind, route)| (kind, copies[route as usize])).collect()
 }
 
-/// Random observations in seconds, spread over all nine buckets.
+/// Returns random observations in seconds, spread over all nine buckets.
 pub fn observations(seed: u64) -> Vec<f64> {
     let mut random = Random::new(seed);
     (0..TURN).map(|_| 0.0005 * 2f64.powf(9.0 * random.unit())).collect()
@@ -201,7 +201,7 @@ struct Key {
 }
 
 impl Keys {
-    /// The keys of the series with these numbers, in this order.
+    /// Creates the keys of the series with these numbers, in this order.
     pub fn new(numbers: impl ExactSizeIterator<Item = usize>) -> Keys {
         let routes = Route::ALL.map(|route| &*route.text().to_owned().leak());
         let mut texts = String::with_capacity(numbers.len() * 26);
@@ -216,7 +216,7 @@ impl Keys {
         Keys { texts, keys, routes }
     }
 
-    /// The keys of the first `count` series, in random order.
+    /// Creates the keys of the first `count` series, in random order.
     pub fn shuffled(count: usize, seed: u64) -> Keys {
         let mut numbers: Vec<usize> = (0..count).collect();
         let mut random = Random::new(seed);
@@ -226,17 +226,17 @@ impl Keys {
         Keys::new(numbers.into_iter())
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// A key's kind, route and user.
+    /// Returns a key's kind, route and user.
     pub fn key(&self, index: usize) -> (Kind, &'static str, &str) {
         let key = self.keys[index];
         let start = key.start as usize;
@@ -244,7 +244,7 @@ impl Keys {
         (key.kind, self.routes[key.route as usize], user)
     }
 
-    /// All keys in order.
+    /// Returns all keys in order.
     pub fn iter(&self) -> impl Iterator<Item = (Kind, &'static str, &str)> {
         (0..self.len()).map(|index| self.key(index))
     }

@@ -1,4 +1,5 @@
-//! Samples by remote write 1.0, and as lines of Prometheus' format: the rate of one core.
+//! Measures the rate of one core for samples by remote write 1.0 and as lines of Prometheus'
+//! format.
 
 use super::Bench;
 use super::exposition::sum;

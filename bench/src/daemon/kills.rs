@@ -1,4 +1,5 @@
-//! Kills under load: the requests with a response, compared with the values after a restart.
+//! Kills the subject under load, and compares the requests with a response to the values after a
+//! restart.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Twice the load that a subject can process: its losses, whether it reports them, and its health.
+//! Measures twice the load that a subject can process: its losses, whether it reports them, and its
+//! health.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

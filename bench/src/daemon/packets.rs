@@ -1,8 +1,9 @@
 //! Datagrams of StatsD lines, and the sender that paces them.
 //!
 //! A line is `checkout.requests_042:1|c|#service:svc-017,route:/api/v1/r00123,code:203`, 74 bytes.
-//! You can find the lines of counters and timers again in a subject's exposition: a counter grows
-//! by 1, and a timer gets one more observation. These lines are *countable*; a gauge shows no loss.
+//! The lines of counters and timers are *countable*, because a subject's exposition shows how many
+//! arrived: a counter grows by 1, and a timer contains one more observation. A lost gauge is not
+//! visible there.
 
 use std::io::{IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,12 +22,12 @@ const DATAGRAM: usize = 1432;
 /// The maximum number of datagrams in one system call.
 const BATCH: usize = 64;
 
-/// The number of lines in a datagram.
+/// The number of lines that are packed into a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// 19 or 20, which fill it.
+    /// 19 or 20 lines, which fill the datagram.
     Packed,
-    /// One.
+    /// One line.
     Single,
 }
 

@@ -1,4 +1,4 @@
-//! Searches for the greatest rate of StatsD lines without loss.
+//! Searches for the maximum rate of StatsD lines without loss.
 //!
 //! A rate holds if every countable line is shown afterwards, and if the subject used less processor
 //! time than the load took. The second condition is needed because a long queue would otherwise
@@ -20,10 +20,10 @@ const FIRST_RATE: f64 = 50_000.0;
 /// because another process may have run for a moment.
 const BUSY: f64 = 85.0;
 
-/// The search ends when a rate that holds is within this factor of one that does not.
+/// The search ends when a rate that holds is within this factor of a rate that does not.
 const NEAR: f64 = 1.03;
 
-/// A load, and its result.
+/// A load at one rate, and its result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) sent: Sent,
@@ -74,7 +74,7 @@ impl Probe {
     }
 }
 
-/// Returns the probe with the greatest rate that holds.
+/// Returns the probe with the maximum rate that holds.
 pub(super) fn search(running: &Running, packets: &Packets, plan: &Plan) -> Result<Probe> {
     let first = Probe::take(running, packets, FIRST_RATE, plan.load / 2)?;
     let mut range = Range::new(1e9 / first.cpu_per_line().max(10.0));

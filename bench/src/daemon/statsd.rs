@@ -1,4 +1,4 @@
-//! StatsD over UDP: the greatest rate without loss, and the processor time of a line.
+//! Measures StatsD over UDP: the maximum rate without loss, and the processor time of a line.
 
 use super::packets::{Form, Packets, Sender, Sent};
 use super::search::search;

@@ -1,4 +1,5 @@
-//! The subjects: quipu and its peers, how they are started, and the requests that they support.
+//! The subjects of the daemon benchmark: how quipu and its peers are started, and the requests that
+//! they support.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -230,7 +231,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// The body of a response to a GET.
+    /// Returns the body of a response to a GET.
     pub(super) fn get(&self, target: &str) -> Result<Vec<u8>> {
         server::get(self.http, target, PATIENCE)
             .map_err(|error| self.process.failed(&format!("GET {target}: {error}")))

@@ -1,4 +1,4 @@
-//! The inputs with responses, and requests that can be identified one by one.
+//! The inputs that respond to a request, and requests that can be identified one by one.
 //!
 //! Each request contains a sample of each of 100 series. For totals, the value is the number of the
 //! request; for increments, it is 1. This gives the least and the greatest valid value of a series

@@ -1,5 +1,5 @@
-//! quipu on all cores of a machine: threads that add to one counter or to 2,000 series, a scrape in
-//! the meantime, and threads that create series in one family.
+//! Measures quipu on all cores of a machine: threads that add to one counter or to 2,000 series, a
+//! scrape in the meantime, and threads that create series in one family.
 //!
 //! Each figure is the time of one operation of one core. If this time stays the same with more
 //! threads, the cores do not hinder each other. On a machine with several NUMA nodes, threads fill

@@ -1,5 +1,5 @@
-//! The labels of a series, whose values are strings that are not known in advance: the cost of an
-//! addition to one of a thousand series.
+//! Measures the cost of labels whose values are strings that are not known in advance: an addition
+//! to one of a thousand series.
 
 // The derived code of measured contains functions with an argument for each label.
 #![allow(clippy::too_many_arguments)]

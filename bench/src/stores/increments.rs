@@ -1,4 +1,4 @@
-//! Increments from Rust: by labels and bound, on threads, and in stores with many metrics.
+//! Measures increments from Rust: by labels and bound, on threads, and in stores with many metrics.
 
 use std::cell::Cell;
 

@@ -1,5 +1,4 @@
-//! The time of a scrape with live workers, and after the death of many, each with a thousand
-//! series.
+//! Measures a scrape with live workers, and after the death of many, each with a thousand series.
 
 use std::path::Path;
 use std::process::Command;

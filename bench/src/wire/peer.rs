@@ -1,5 +1,5 @@
-//! Crates that a Rust program would use, each used like its documentation recommends, with one file
-//! per crate.
+//! The peers of the wire benchmark: crates that a Rust program would use, each like its
+//! documentation recommends, with one file per crate.
 //!
 //! Buffers are reused if a crate supports that. A crate's messages own their ids and values, or
 //! borrow the ids if it can read those from the input. They are created before the clock starts.

@@ -1,5 +1,5 @@
-//! Single messages: their sizes, and the times to write and to read one of the four original
-//! messages.
+//! Measures single messages: their sizes, and the times to write and to read one of the four
+//! original messages.
 //!
 //! A message is written to a buffer that is reused, or to a new one each time. It is read into a
 //! message that is reused and owns its id and its values, like in the Go libraries. Or its id stays

@@ -6,16 +6,16 @@ use quipu_wire::{Message, MetricType};
 
 /// A consumer of messages in any form, because the libraries share no structure.
 pub(super) trait Sink {
-    /// Takes a counter.
+    /// Consumes a counter.
     fn counter(&mut self, id: &[u8], value: i64);
 
-    /// Takes a batch timer.
+    /// Consumes a batch timer.
     fn batch_timer(&mut self, id: &[u8], values: impl ExactSizeIterator<Item = f64>);
 
-    /// Takes a gauge.
+    /// Consumes a gauge.
     fn gauge(&mut self, id: &[u8], value: f64);
 
-    /// Takes a union.
+    /// Consumes a union.
     fn union(
         &mut self,
         metric_type: i8,
@@ -25,7 +25,7 @@ pub(super) trait Sink {
         gauge: f64,
     );
 
-    /// Takes a message of quipu.
+    /// Consumes a message of quipu.
     #[inline(always)]
     fn message(&mut self, message: Message<'_>) {
         match message {

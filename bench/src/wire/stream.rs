@@ -1,4 +1,4 @@
-//! A stream like in a monitored system, the same in each run.
+//! Generates a stream like in a monitored system, the same in each run.
 //!
 //! 10,000 ids are used in proportion to 1/rank (Zipf, exponent 1). Each id is of a fixed kind: a
 //! third are counters that grow by 0 to 499 from message to message; a third are gauges, half of

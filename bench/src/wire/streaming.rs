@@ -1,4 +1,4 @@
-//! Streams: the bytes of a message, and the times to write and to read it.
+//! Measures streams: the bytes of a message, and the times to write and to read it.
 //!
 //! A stream is written in blocks of 1,000 messages, each to a buffer that is cleared before. Each
 //! block is passed on whole, and read before the next one is written; the times are the sums over

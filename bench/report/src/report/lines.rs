@@ -1,5 +1,5 @@
-//! Shows how a figure grows with an amount, the number at the end of the cases' names: a plot with
-//! a line for each subject, as SVG, and a table of the steepest steps.
+//! Plots how a figure grows with an amount, the number at the end of the cases' names: an SVG file
+//! with a line for each subject, and a table of the steepest steps.
 //!
 //! A point is a median, with a line from the minimum to the maximum. The scales are logarithmic if
 //! the values differ much. The name of a line is at its right end. Ours have a colour, and the
@@ -21,7 +21,7 @@ const TOP: f64 = 92.0;
 const RADIUS: f64 = 3.5;
 /// The height of a name.
 const LINE: f64 = 17.0;
-/// The space for the names of lines, at most.
+/// The maximum width for the names of lines.
 const NAME_ROOM: f64 = 250.0;
 /// The space between the last point and the names.
 const LEADER: f64 = 26.0;
@@ -131,7 +131,7 @@ impl<'a> Lines<'a> {
         Ok(Lines(subjects(records).into_iter().map(line).collect()))
     }
 
-    /// All amounts, in order.
+    /// Returns all amounts, in order.
     fn amounts(&self) -> Vec<f64> {
         let points = self.0.iter().flat_map(|(_, points)| points);
         let mut amounts: Vec<f64> = points.map(|point| point.amount).collect();

@@ -13,8 +13,8 @@ pub(super) enum Rows {
 }
 
 /// Renders a Markdown table, followed by a line that explains it. With a peer, the cell of every
-/// other subject shows how many times better than this peer it is. [`BEST`] stands for the best
-/// peer of each case; then only the cells of quipu show the ratio.
+/// other subject shows how many times better than this peer it is. If the peer is [`BEST`], each
+/// case is compared to its best peer, and only the cells of quipu show the ratio.
 pub(super) fn render(records: &[&Record], peer: Option<&str>, rows: Rows) -> Result<String> {
     if let Some(peer) = peer.filter(|peer| *peer != BEST)
         && !records.iter().any(|record| record.subject == peer)

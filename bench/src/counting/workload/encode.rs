@@ -1,6 +1,6 @@
-//! All series in a page that is reused from one scrape to the next: the time per series, and the
-//! allocations of a scrape. Families use three labels, one string label, or two enums. Libraries
-//! that can write directly to a reader also do this, in pieces of 64 KiB.
+//! Measures a scrape of all series into a page that is reused: the time per series, and the
+//! allocations. Families use three labels, one string label, or two enums. Libraries that can write
+//! directly to a reader also do this, in pieces of 64 KiB.
 
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};

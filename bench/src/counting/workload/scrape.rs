@@ -1,4 +1,4 @@
-//! The effect of a scrape on counting: one thread adds to series at random, while another
+//! Measures the effect of a scrape on counting: one thread adds to series at random, while another
 //! repeatedly scrapes the whole family.
 //!
 //! The scrape is written to a page that is reused, or to a slow reader: 64 KiB at a time, with a
