@@ -72,7 +72,8 @@ fn main() -> Result<(), Failure> {
     exposition(&corpus)
 }
 
-/// Programs of an arena, one per policy: the checkpoints of the first, the scopes of the second.
+/// Writes programs of an arena, one per policy: the checkpoints of the first, the scopes of the
+/// second.
 fn arena(corpus: &impl Corpus) -> Result<(), Failure> {
     for policy in 0..18_u8 {
         for kind in [0, 129] {
@@ -87,7 +88,7 @@ fn arena(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Segments with windows, keys and families, closed cleanly and not.
+/// Writes segments with windows, keys and families, closed cleanly and not.
 fn segments(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let parts = [
@@ -142,7 +143,7 @@ fn segments(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Words in the header of a family that were once repaired wrongly.
+/// Writes segments where words in the header of a family were once repaired wrongly.
 fn bent_segments(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let bent = [
@@ -165,7 +166,7 @@ fn bent_segments(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure>
     Ok(())
 }
 
-/// Programs of a neighbour, run in sequence and concurrently.
+/// Writes programs of a neighbour, run in sequence and concurrently.
 fn neighbours(corpus: &impl Corpus) -> Result<(), Failure> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for at_once in 0..2 {
@@ -181,7 +182,7 @@ fn neighbours(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Saved windows as JSON.
+/// Writes saved windows as JSON.
 fn buckets(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
     let counter = BucketedWindow::options(MINUTE, Duration::from_millis(200))
         .build_with_clock(clock.clone())?;
@@ -198,7 +199,7 @@ fn buckets(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Saved times of an exact counter.
+/// Writes saved times of an exact counter.
 fn times(corpus: &impl Corpus) -> Result<(), Failure> {
     let clock = TestClock::from_nanos(1_699_999_999_000_000_000);
     let exact = ExactWindow::with_clock(MINUTE, clock.clone())?;
@@ -213,7 +214,7 @@ fn times(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Files of a queue: empty, with records, and with a torn tail.
+/// Writes files of a queue: empty, with records, and with a torn tail.
 fn queue(corpus: &impl Corpus) -> Result<(), Failure> {
     let mut file = records::HEADER.to_vec();
     corpus("queue_records", "empty", &file)?;
@@ -240,7 +241,8 @@ fn queue(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The input for a file that holds only its records, to keep the corpus small.
+/// Closes a segment, and returns the input for a file that holds only its records. This keeps the
+/// corpus small.
 fn close(segment: Segment, path: &Path) -> std::io::Result<Vec<u8>> {
     let used = segment.used();
     drop(segment);
@@ -251,7 +253,7 @@ fn close(segment: Segment, path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A few messages in each format, and two streams of them.
+/// Writes a few messages in each format, and two streams of them.
 fn wire(corpus: &impl Corpus) -> Result<(), Failure> {
     let id = b"name=bulbasaur,trainer=ash,type=grass";
     let timer = &[0.5, -3.0, 1234.567, 1e300];
@@ -289,7 +291,7 @@ fn wire(corpus: &impl Corpus) -> Result<(), Failure> {
             let mut input = vec![index as u8, form, 20];
             let mut encoder = format.encoder(framing);
             for (_, message) in &messages {
-                // Messages that the format cannot represent are left out.
+                // Messages that the format cannot represent are omitted.
                 let _ = encoder.append(&message.to_union().into(), &mut input);
             }
             encoder.flush(&mut input);
@@ -299,8 +301,8 @@ fn wire(corpus: &impl Corpus) -> Result<(), Failure> {
     blocks(corpus)
 }
 
-/// Blocks of a quipu stream, whose checksums the target sets right: all kinds of messages, wide and
-/// narrow columns, decimals whose places change, short and long lists, and a restart.
+/// Writes blocks of a quipu stream: all kinds of messages, wide and narrow columns, decimals of
+/// different precision, short and long lists, and a restart. The target corrects the checksums.
 fn blocks(corpus: &impl Corpus) -> Result<(), Failure> {
     let mut writer = StreamWriter::default();
     let mut input = vec![0, 3 | 0x10, 30];
@@ -328,8 +330,8 @@ fn blocks(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Remote write of both versions: what the writers write, and a native histogram with an exemplar
-/// and metadata, which they do not.
+/// Writes remote write requests of both versions: the output of the writers, and a native histogram
+/// with an exemplar and metadata, which they do not support.
 fn remote_write(corpus: &impl Corpus) -> Result<(), Failure> {
     let (mut one, mut two) = (RemoteWrite1::new(), RemoteWrite2::new());
     for (labels, value) in
@@ -366,7 +368,7 @@ fn remote_write(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lines of each dialect, and of all that a line may have.
+/// Writes lines of each StatsD dialect, with all parts that a line can contain.
 fn statsd(corpus: &impl Corpus) -> Result<(), Failure> {
     let packets: [(&str, &[u8]); 8] = [
         ("framed", b"\x08\0\0\0hits:1|c\x09\0\0\0hits:2|c\n\x28\0\0\0too long"),
@@ -387,7 +389,7 @@ fn statsd(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lines of Graphite, and of all that one may have.
+/// Writes lines of Graphite, with all parts that a line can contain.
 fn graphite(corpus: &impl Corpus) -> Result<(), Failure> {
     let inputs: [(&str, &[u8]); 4] = [
         ("plain", b"a.b.c 1 1700000000\na.b.c -2.5e3 1700000000.25\r\n\n"),
@@ -403,7 +405,7 @@ fn graphite(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lines of InfluxDB, and of all that one may have.
+/// Writes lines of InfluxDB, with all parts that a line can contain.
 fn influx(corpus: &impl Corpus) -> Result<(), Failure> {
     let inputs: [(&str, &[u8]); 6] = [
         (
@@ -424,7 +426,7 @@ fn influx(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A request of OTLP with each type of data, in JSON and in protobuf.
+/// Writes a request of OTLP with each type of data, in JSON and in protobuf.
 fn otlp(corpus: &impl Corpus) -> Result<(), Failure> {
     let json = br#"{"resourceMetrics":[{"resource":{"attributes":[
         {"key":"service.name","value":{"stringValue":"x"}},
@@ -450,7 +452,7 @@ fn otlp(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Programs that bring metrics in by all inputs.
+/// Writes programs that send metrics to all inputs.
 fn exposition(corpus: &impl Corpus) -> Result<(), Failure> {
     for (name, program) in exposition_seeds::programs() {
         corpus("exposition", &name, &program)?;
@@ -458,7 +460,7 @@ fn exposition(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Families of each type in Prometheus' text format and in OpenMetrics, and lines that are wrong.
+/// Writes families of each type in Prometheus' text format and in OpenMetrics, and invalid lines.
 fn text(corpus: &impl Corpus) -> Result<(), Failure> {
     let prometheus = [
         "# HELP hits_total The \\\\ \\n hits.\n# TYPE hits_total counter\nhits_total 7 1700000000123\n",
@@ -492,7 +494,7 @@ fn text(corpus: &impl Corpus) -> Result<(), Failure> {
     families(corpus)
 }
 
-/// Families of each type as quipu exposes them in protobuf.
+/// Writes families of each type as quipu exposes them in protobuf.
 fn families(corpus: &impl Corpus) -> Result<(), Failure> {
     let registry = Registry::new();
     let about = |name: &str| Description::new(name, "Some text.").exemplars();
@@ -525,7 +527,7 @@ fn kind() -> Label {
     Label { name: "kind".into(), values: Some(vec!["x".into(), "y".into()]) }
 }
 
-/// Two families with fixed labels: one of sums, in lanes, and one of values that are set.
+/// Creates two families with fixed labels: one of sums, in lanes, and one of values that are set.
 fn dense(segment: &Segment, clock: &TestClock) -> Result<(), quipu_segment::Error> {
     for (name, additive) in [("sums", true), ("values", false)] {
         let schema = Schema { additive, ..schema(name, vec![kind()]) };
@@ -537,7 +539,7 @@ fn dense(segment: &Segment, clock: &TestClock) -> Result<(), quipu_segment::Erro
     Ok(())
 }
 
-/// Two families that were freed, around one that is used. The target makes one like them.
+/// Creates two families that were freed, around one that is used. The target makes one like them.
 fn freed(segment: &Segment) -> Result<(), quipu_segment::Error> {
     let mut families = Vec::new();
     for name in ["first", "second", "third"] {
@@ -551,7 +553,7 @@ fn freed(segment: &Segment) -> Result<(), quipu_segment::Error> {
     segment.free_families(&families).map(|_| ())
 }
 
-/// A family with dynamic labels, some series of which are removed or hidden.
+/// Creates a family with dynamic labels, and removes or hides some of its series.
 fn keyed(segment: &Segment, clock: &TestClock) -> Result<(), quipu_segment::Error> {
     let user = Label { name: "user".into(), values: None };
     let schema = Schema {

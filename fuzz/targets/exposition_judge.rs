@@ -1,4 +1,5 @@
-//! Asks Prometheus' parsers. They run in a Go program that responds in the order of the requests.
+//! Asks Prometheus' parsers for a verdict on pages. The parsers run in a Go program that responds
+//! in the order of the requests.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

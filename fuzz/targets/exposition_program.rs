@@ -2,8 +2,8 @@
 //!
 //! An input begins with a byte of [`flags`]. The operations follow, and each ends at a NUL. The
 //! first byte of an operation is one of [`op`], the second is its argument, and the rest is its
-//! payload. In a payload, each byte above 0x7f stands for one of [`WORDS`], because a mutation of
-//! one byte can then change a whole word.
+//! payload. In a payload, each byte above 0x7f encodes one of [`WORDS`], because a mutation of one
+//! byte can then change a whole word.
 
 #![allow(dead_code, reason = "the target and the seeds use different parts")]
 

@@ -1,4 +1,4 @@
-//! Looks into arbitrary bytes as a segment file.
+//! Inspects arbitrary bytes as a segment file.
 //!
 //! The first byte selects whether to correct the checksum of the header. This allows any sizes in
 //! the header.

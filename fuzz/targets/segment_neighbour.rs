@@ -1,5 +1,6 @@
-//! A process writes garbage into a segment file while this one counts, removes, sweeps, registers
-//! and scrapes. The program is the same as in `crates/segment/tests/common/neighbour.rs`.
+//! Runs a process that writes garbage into a segment file while this one counts, removes, sweeps,
+//! registers and scrapes. The programs are the same as in
+//! `crates/segment/tests/common/neighbour.rs`.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! The rounds of the storm: faults for the workers, and comparisons with the model.
+//! Runs the rounds of the storm: injects faults into the workers, and compares the counts with the
+//! model.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -39,7 +40,7 @@ struct Count {
     died: u64,
 }
 
-/// The state of the storm.
+/// The workers, the model, and the files of a running storm.
 struct Storm {
     random: SplitMix,
     programs: Programs,
@@ -411,7 +412,7 @@ fn name_of(choice: u64) -> &'static str {
     }
 }
 
-/// Returns the given seed, or draws one if it is 0.
+/// Returns the seed that the user asked for, or draws one if it is 0.
 pub(crate) fn seed(asked: u64) -> u64 {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros());
     if asked == 0 { now() as u64 } else { asked }
