@@ -21,7 +21,7 @@ use crate::segment::{Segment, Source};
 
 /// An instrument that knows whether its series was removed.
 pub trait Held: Instrument {
-    /// Whether the series was removed, in which case its counts are no longer shown.
+    /// Returns whether the series was removed, in which case its counts are no longer shown.
     fn is_removed(&self) -> bool;
 }
 
@@ -39,7 +39,7 @@ impl Held for quipu::ProcessGauge {
     }
 }
 
-/// All series of one metric.
+/// A family whose label values are known only at run time.
 type Many<I> = Family<I, Values<'static>>;
 
 /// The state of a Python object. It is empty until `__init__` has run, and a subclass can call this
@@ -69,7 +69,7 @@ enum Origin<I: Held> {
     Parent { parent: Py<PyAny>, values: Py<PyTuple> },
 }
 
-/// The arguments for making a metric.
+/// The arguments that create a metric.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Made<'py> {
@@ -277,7 +277,7 @@ pub enum About {
 pub trait Metric<I: Held + 'static>:
     PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
 {
-    /// Returns the place where the object keeps its state.
+    /// Returns the slot with the state of the object.
     fn slot(&self) -> &Slot<I>;
 
     /// Prepares a child. This is called once, before any other code can reference the child.

@@ -112,7 +112,6 @@ pub fn add<M: Method>(py: Python<'_>) -> PyResult<()> {
 ///
 /// The same as for a function of a `PyMethodDef` with the flags `METH_FASTCALL | METH_KEYWORDS`, in
 /// a class that is `M::Class`.
-/// that is `M::Class`.
 unsafe extern "C" fn method<M: Method>(
     this: *mut ffi::PyObject,
     values: *const *mut ffi::PyObject,

@@ -26,7 +26,7 @@ pub struct Segment {
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct Source(pub quipu::snapshot::Source);
 
-/// The smallest limit to try for private memory, in bytes of address space.
+/// The minimum limit to try for private memory, in bytes of address space.
 const MIN_LIMIT: u64 = 1 << 20;
 
 #[pymethods]
@@ -116,7 +116,7 @@ impl Segment {
         Self { registry: Registry::from_segment(segment), path }
     }
 
-    /// The families.
+    /// Returns the registry with the families.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }

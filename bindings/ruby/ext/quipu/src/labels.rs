@@ -250,7 +250,7 @@ impl Name {
     }
 }
 
-/// Stands for the preset value of a label.
+/// A placeholder for the preset value of a label.
 pub(crate) const UNDEFINED: VALUE = Qundef as VALUE;
 
 /// # Safety

@@ -1,13 +1,13 @@
 //! A memo of the series that a metric counts in, by the identity of the label values.
 //!
 //! An application mostly passes the same objects again, for example small integers, symbols, or
-//! frozen strings. Such an object never changes, and the memo keeps it alive, so the same reference
-//! means the same string. This finds the series without reading a string. Other values, such as
-//! strings that are not frozen, are not kept.
+//! frozen strings. Such an object never changes, and the memo prevents it from being freed, so the
+//! same reference means the same string. This finds the series without reading a string. Other
+//! values, such as strings that are not frozen, are not cached.
 //!
-//! The memo is a table of fixed size, where values replace other values at the same place. It holds
-//! no claim on a series. If the series was removed, or this process is a new child of a fork, the
-//! series is looked up by its strings again.
+//! The memo is a table of fixed size, where new values replace older ones in the same slot. It
+//! holds no claim on a series. If the series was removed, or this process is a new child of a fork,
+//! the series is looked up by its strings again.
 //!
 //! The GVL protects the memo, because Ruby does not let other Ractors call a library that does not
 //! declare support for Ractors.
@@ -20,11 +20,11 @@ use rb_sys::{RBasic, RSTRING_LEN, SPECIAL_CONST_P, VALUE, rb_sym2str, ruby_fl_ty
 use crate::labels::UNDEFINED;
 use crate::ruby;
 
-/// The number of places: a power of two.
+/// The number of slots: a power of two.
 const PLACES: usize = 1 << PLACES_BITS;
 const PLACES_BITS: u32 = 8;
-/// The maximum length of a kept string, in bytes. Together with the number of places, it bounds the
-/// memory that the memo keeps from being freed.
+/// The maximum length of a cached string, in bytes. Together with the number of slots, this bounds
+/// the memory that the memo prevents from being freed.
 const MAX_LENGTH: i64 = 256;
 /// The table is allocated after this number of calls without it, because an application can make a
 /// view for only a few calls.
@@ -38,13 +38,13 @@ pub(crate) struct Memo {
 }
 
 struct Table {
-    /// The values of each place, one after the other. At first, all are [`UNDEFINED`]: these are
-    /// values, too, because they stand for presets.
+    /// The values of each slot, one after the other. At first, all are [`UNDEFINED`], which is a
+    /// valid value, too, because it represents a preset.
     values: Box<[Cell<VALUE>]>,
     series: Box<[CachedSeries]>,
 }
 
-/// The values in a memo, and the last known place of their series.
+/// The values in a slot of a memo, and the record where their series was last found.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) values: &'a [Cell<VALUE>],
@@ -59,7 +59,7 @@ impl Memo {
         known.values.iter().map(Cell::get).eq(values.iter().copied()).then_some(known)
     }
 
-    /// Keeps values that were not found, but whose strings were read in place, unless one of them
+    /// Caches values that were not found, but whose strings were read in place, unless one of them
     /// can change.
     #[inline(always)]
     pub(crate) fn keep(&self, values: &[VALUE]) {
@@ -68,8 +68,8 @@ impl Memo {
         }
     }
 
-    /// Keeps values without their series. The first call that finds the values looks it up, because
-    /// many values are never used again.
+    /// Caches values without their series. The first call that finds the values looks it up,
+    /// because many values are never used again.
     #[inline(never)]
     fn keep_constants(&self, values: &[VALUE]) {
         if values.iter().any(|&value| is_long(value)) {
@@ -97,7 +97,7 @@ impl Memo {
 }
 
 impl Table {
-    /// Returns the place of these values.
+    /// Returns the slot of these values.
     #[inline(always)]
     fn place(&self, values: &[VALUE]) -> Option<Known<'_>> {
         // The multiplier is the one in rustc's FxHash. The high bits depend on all bits of the

@@ -1,4 +1,5 @@
-//! The used part of Ruby's C interface, with the rules that keep it sound.
+//! Wraps the functions of Ruby's C interface that the gem uses, and explains the rules that keep
+//! them sound.
 //!
 //! Ruby raises by `longjmp`, which leaves frames without running destructors. This is why a frame
 //! must hold only plain data while a function calls Ruby code that may raise. The functions that
@@ -313,7 +314,7 @@ pub(crate) unsafe fn bytes<'a>(object: VALUE) -> &'a [u8] {
     }
 }
 
-/// Returns whether it is a string.
+/// Returns whether the object is a string.
 pub(crate) fn is_string(object: VALUE) -> bool {
     is(object, ruby_value_type::RUBY_T_STRING)
 }
@@ -332,7 +333,7 @@ pub(crate) fn text(object: VALUE) -> Result<String, Raise> {
     Ok(String::from_utf8_lossy(unsafe { bytes(object) }).into_owned())
 }
 
-/// The elements of an array.
+/// Returns the elements of an array.
 pub(crate) fn list(object: VALUE) -> Result<Vec<VALUE>, Raise> {
     if !is(object, ruby_value_type::RUBY_T_ARRAY) {
         return Err(Raise::New(c"TypeError", "wrong argument type: use an Array".into()));
@@ -344,12 +345,12 @@ pub(crate) fn list(object: VALUE) -> Result<Vec<VALUE>, Raise> {
     }
 }
 
-/// An array of strings.
+/// Returns the strings of an array.
 pub(crate) fn texts(object: VALUE) -> Result<Vec<String>, Raise> {
     list(object)?.into_iter().map(text).collect()
 }
 
-/// An array of floats.
+/// Returns the floats of an array.
 pub(crate) fn floats(object: VALUE) -> Result<Vec<f64>, Raise> {
     let float = |object: VALUE| match is(object, ruby_value_type::RUBY_T_FLOAT) {
         // SAFETY: it is a float.

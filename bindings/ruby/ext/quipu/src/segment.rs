@@ -292,7 +292,7 @@ unsafe extern "C" fn reset(this: VALUE) -> VALUE {
     })
 }
 
-/// Frees the name of a family in this registry; returns whether it was taken.
+/// Frees the name of a family in this registry; returns whether it was in use.
 unsafe extern "C" fn forget(this: VALUE, name: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame holds only plain data.
     let this: &Segment = unsafe { ruby::value(this) };

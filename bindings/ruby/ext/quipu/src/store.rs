@@ -1,7 +1,7 @@
 //! `Quipu::DataStore::MetricStore`: a metric with the interface of client_ruby's stores.
 //!
 //! A store learns the label names of a metric from the first Hash that it gets. Later ones nearly
-//! always contain the same names, so one set of names is enough for a usual metric; others are kept
+//! always contain the same names, so a usual metric needs only one set of names. Others are added
 //! next to it.
 
 use std::cell::UnsafeCell;
