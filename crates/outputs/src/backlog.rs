@@ -1,14 +1,14 @@
-//! The backlog: requests on the disk that could not be sent before the next snapshot was due.
+//! The backlog of a shard: requests that wait on the disk because they could not be sent before the
+//! next snapshot was due.
 //!
 //! - **Order.** The requests of a new snapshot are sent first. Between snapshots, the backlog is
-//!   sent in order of age, because receivers expect the samples of a series in order, and because
-//!   the oldest samples are the first that a receiver will find too old.
-//! - **Crashes.** While the receiver fails, we write each snapshot to the disk before the first
+//!   sent, the oldest request first. This order matters because receivers expect the samples of a
+//!   series in order, and refuse samples that are too old.
+//! - **Crashes.** While the receiver fails, each snapshot is written to the disk before the first
 //!   attempt to send it.
-//! - **Slow requests.** A request can take so long that further snapshots become due. In the
-//!   meantime, another thread puts these snapshots into the queue, after the requests of the
-//!   current snapshot.
-//! - **Disk errors.** A request that cannot be written is treated like without a queue.
+//! - **Slow requests.** Further snapshots can become due during a slow request. Another thread
+//!   appends them to the queue, after the requests of the current snapshot.
+//! - **Disk errors.** If a request cannot be written, it is treated as if there were no queue.
 
 use std::mem;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -25,35 +25,35 @@ use super::sender::{Attempt, Course, Sender};
 use super::shards::Standing;
 use super::snapshot::Snapshot;
 
-/// A shard's part of a queue, and the times at which it can be sent.
+/// A shard's view of a queue, and the times when it can send.
 #[derive(Debug)]
 pub(super) struct Backlog {
     queue: Arc<Mutex<Queue>>,
     shard: u8,
     /// The time before which no request is sent.
     pause: Option<Instant>,
-    /// The pause of the backlog. It is separate, because a request that always fails must not delay
-    /// new ones.
+    /// The time before which no request of the backlog is sent. This is separate from `pause`,
+    /// because a request that always fails must not delay new requests.
     own_pause: Option<Instant>,
     own_backoff: Backoff,
-    /// The receiver's count of accepted requests, over all shards, at the time when it refused
-    /// every request of this shard. While this count stays the same, it would refuse the backlog
-    /// too.
+    /// The number of requests that the receiver had accepted, over all shards, when it refused
+    /// every request of this shard. While this number stays the same, the receiver would refuse the
+    /// backlog too, so we don't send it.
     barred: Option<u64>,
-    /// Whether a log message reported refused requests that were dropped, and refused requests that
-    /// wait.
+    /// Whether refused requests that were dropped have been logged.
     is_refusal_logged: bool,
+    /// Whether refused requests that wait have been logged.
     is_wait_logged: bool,
 }
 
-/// The minimum time for a request when the next snapshot is already due, for a working and for a
-/// failing receiver. A failing receiver sometimes gets the maximum, because it may only have become
-/// slow.
+/// The minimum time limit of a request to a working receiver, if the next snapshot is already due.
 const LEAST_WORKING: Duration = Duration::from_secs(5);
+/// The minimum time limit of a request to a failing receiver. Sometimes we use the maximum instead,
+/// because the receiver may only have become slow.
 const LEAST_FAILING: Duration = Duration::from_millis(100);
-/// The interval of these long attempts, in failures.
+/// The number of failures between two attempts with the maximum time limit.
 const FAILURES_PER_LONG: u32 = 8;
-/// How many times in a row status 503 can be unrelated to the request.
+/// The number of consecutive responses with status 503 that are not blamed on the request.
 const MOST_UNAVAILABLE: u32 = 16;
 /// The maximum time limit of a request.
 const MOST: Duration = Duration::from_secs(30);
@@ -78,8 +78,8 @@ impl Backlog {
 }
 
 impl<P: Protocol> Sender<P> {
-    /// Waits until the next snapshot is due. With a queue, no snapshot is skipped because the last
-    /// one took long. A snapshot that another shard has already read is not skipped either.
+    /// Waits until the next snapshot is due. With a queue, no snapshot is skipped because the
+    /// previous one took long, or because another shard has already read it.
     pub(super) fn wait(
         &self,
         last: Option<i64>,
@@ -97,8 +97,8 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Returns the time limit of a request. With a queue, a request without a response rarely
-    /// delays the next snapshot.
+    /// Returns the time limit of a request. With a queue, it is short enough that a request without
+    /// a response rarely delays the next snapshot.
     pub(super) fn timeout(&self, patience: &Patience<'_>) -> Option<Duration> {
         match patience.timeout() {
             None if self.backlog.is_some() => {
@@ -108,8 +108,8 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Puts the requests of a snapshot into the queue, starting at `from`, until a write fails.
-    /// Returns whether the queue contains all requests.
+    /// Appends the requests of a snapshot to the queue, starting at index `from`, until a write
+    /// fails. Returns whether all requests are now in the queue.
     pub(super) fn keep(&self, snapshot: &Snapshot, kept: &mut [Option<Id>], from: usize) -> bool {
         let Some(backlog) = &self.backlog else { return false };
         let mut bodies = snapshot.bodies.iter().zip(kept).skip(from);
@@ -120,8 +120,8 @@ impl<P: Protocol> Sender<P> {
         })
     }
 
-    /// Calls `post`, which sends a request. With a queue, a slow request does not block the
-    /// snapshots that become due in the meantime, because these are put into the queue. Returns the
+    /// Calls `post`, which sends a request. With a queue, another thread appends the snapshots that
+    /// become due in the meantime to the queue, so a slow request does not block them. Returns the
     /// last snapshot that was queued completely.
     pub(super) fn while_keeping<R>(
         &self,
@@ -147,8 +147,8 @@ impl<P: Protocol> Sender<P> {
         })
     }
 
-    /// Puts the snapshots that become due after this one into the queue, until a request ends.
-    /// Returns the last snapshot that was queued completely.
+    /// Appends the snapshots that become due to the queue, until the current request ends. Returns
+    /// the last snapshot that was queued completely.
     fn keep_due(
         &self,
         mut last_ms: i64,
@@ -167,7 +167,7 @@ impl<P: Protocol> Sender<P> {
             };
             last_ms = due_ms;
             if let Some((snapshot, course)) = &mut sending {
-                // Keep the rest of the current snapshot first, to preserve the order.
+                // We queue the rest of the current snapshot first, to preserve the order.
                 self.keep(snapshot, &mut course.kept, course.at);
             }
             let requests = self.noted(self.shards.take(self.shard, Some(due_ms)));
@@ -187,14 +187,14 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Returns whether the requests of a snapshot can be sent now. This waits for the pause if some
-    /// of them are not in the queue.
+    /// Returns whether the requests of a snapshot can be sent now. If some are not in the queue,
+    /// waits for the end of the pause.
     pub(super) fn may_send(&self, kept: &[Option<Id>], patience: &Patience<'_>) -> bool {
         let pause = self.backlog.as_ref().map_or(Duration::ZERO, |backlog| left(backlog.pause));
         pause.is_zero() || kept.iter().any(Option::is_none) && patience.wait(pause)
     }
 
-    /// Stops sending for this time.
+    /// Sends no request for this time.
     pub(super) fn pause(&mut self, time: Duration) {
         if let Some(backlog) = &mut self.backlog {
             backlog.pause = Some(Instant::now() + time);
@@ -208,14 +208,14 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Uses the outcome of a snapshot to decide whether the receiver would accept the backlog.
+    /// Determines from the outcome of a snapshot whether the receiver would accept the backlog.
     pub(super) fn judge_backlog(&mut self, course: &Course) {
         let taken = self.shards.taken();
         let Some(backlog) = &mut self.backlog else { return };
         backlog.barred = match backlog.barred {
             _ if course.is_any_taken || course.refused == Some(false) => None,
-            // A shard without series would never find out. If the receiver accepted a request of
-            // another shard since, try again.
+            // A shard without series cannot find out by itself, so it tries again after the
+            // receiver accepted a request of another shard.
             Some(before) => Some(before).filter(|before| *before == taken),
             None => course.refused.map(|_| taken),
         };
@@ -247,8 +247,8 @@ impl<P: Protocol> Sender<P> {
             let attempt = self.attempt(&body, patience, None);
             let mut is_to_blame = false;
             if let Attempt::Failed { status, asked, text } = &attempt {
-                // Blame this request if the receiver accepted other requests in the meantime, of
-                // this shard or of others.
+                // Blame this request if the receiver accepted other requests, of any shard, in the
+                // meantime.
                 is_to_blame = self.are_others_taken() || !was_failing;
                 is_to_blame &= !is_throttled(*status, *asked, own_failures);
                 if was_failing {
@@ -259,7 +259,7 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Records the outcome of a request from the backlog.
+    /// Applies the outcome of a request from the backlog: removes it, blames it, or starts a pause.
     fn note_backlog(&mut self, id: Id, samples: u64, attempt: Attempt, is_to_blame: bool) {
         let Some(backlog) = &mut self.backlog else { return };
         let metrics = &self.shards.metrics;
@@ -274,7 +274,7 @@ impl<P: Protocol> Sender<P> {
             }
             Attempt::Taken(..) => {}
             Attempt::Refused { status, is_of_sender: true, text } => {
-                // The next snapshot will show whether the receiver accepts anything.
+                // The next snapshot will show whether the receiver accepts any request.
                 backlog.barred = Some(self.shards.taken());
                 backlog.queue().blame(id);
                 if !mem::replace(&mut backlog.is_wait_logged, true) {
@@ -307,9 +307,9 @@ impl<P: Protocol> Sender<P> {
 }
 
 /// Returns whether a request failed because the receiver is overloaded, not because of its
-/// contents. In this case, keeping the samples of a series in order matters more. A proxy can
-/// return status 503 for a request that crashes its receiver, so this status is blamed on the
-/// request after too many failures in a row.
+/// contents. We then keep the order of the samples, and don't send other requests first. A proxy
+/// can also return 503 for a request that crashes its receiver, so after too many failures this
+/// status is blamed on the request.
 fn is_throttled(status: Option<u16>, asked: Option<Duration>, failures: u32) -> bool {
     match status {
         Some(503) => asked.is_some() || failures < MOST_UNAVAILABLE,
@@ -317,7 +317,7 @@ fn is_throttled(status: Option<u16>, asked: Option<Duration>, failures: u32) -> 
     }
 }
 
-/// Returns the minimum time for a request after this many failures in a row.
+/// Returns the minimum time limit of a request after this number of failures.
 fn least(failures: u32) -> Duration {
     match failures {
         0 => LEAST_WORKING,
@@ -326,7 +326,7 @@ fn least(failures: u32) -> Duration {
     }
 }
 
-/// Returns the rest of a pause.
+/// Returns the remaining time of a pause.
 fn left(pause: Option<Instant>) -> Duration {
     pause.map_or(Duration::ZERO, |end| end.saturating_duration_since(Instant::now()))
 }

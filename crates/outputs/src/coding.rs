@@ -1,7 +1,7 @@
-//! The compression of requests.
+//! Compresses and decompresses requests.
 //!
-//! The specification of remote write knows only Snappy. We also support zstd, which needs a
-//! fraction of the bytes, because VictoriaMetrics and other daemons accept it. OTLP uses gzip.
+//! The specification of remote write requires Snappy. We also support zstd, which needs a fraction
+//! of the bytes and is accepted by VictoriaMetrics and other quipu daemons. OTLP uses gzip.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -37,14 +37,14 @@ pub enum Coding {
     Plain = 3,
 }
 
-/// Compresses one request after the other. This reuses its memory for the next request.
+/// A compressor that reuses its memory for the next request.
 #[derive(Default)]
 pub(super) struct Compressor {
     coding: Coding,
     snappy: remote::snappy::Compressor,
-    /// Created for the first request.
+    /// The zstd compressor, created for the first request.
     zstd: Option<bulk::Compressor<'static>>,
-    /// The last request that was compressed with zstd.
+    /// The last compressed request, for zstd.
     block: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The header fields of requests.
+//! Builds the header fields of requests to receivers.
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 
@@ -7,7 +7,8 @@ use super::queue::Form;
 use super::snapshot::Body;
 use quipu_client::via;
 
-/// Returns the header fields of a request. `via` is the path of its samples through daemons.
+/// Returns the header fields of a request. `via` contains the daemons that its samples passed
+/// through.
 pub(super) fn for_request<'v>(body: &Body, via: &'v str) -> Vec<(HeaderName, &'v str)> {
     let (content_type, version) = match body.form {
         Form::Write1 => ("application/x-protobuf", Some("0.1.0")),

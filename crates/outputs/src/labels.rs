@@ -1,4 +1,4 @@
-//! The additions of users to each request: labels of series, and attributes of resources.
+//! The labels and resource attributes that users can add to each request, with their parsers.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,9 @@
-//! The outputs: send everything on `/metrics` to other programs, by remote write and by OTLP.
+//! The outputs of the daemon: they send all series on `/metrics` to other programs, by remote write
+//! and by OTLP.
 //!
-//! Each receiver has a thread, or one per shard. A thread first copies all series into requests,
-//! and then sends the requests. A slow receiver therefore never blocks the daemon, because no lock
-//! is held while a thread waits.
+//! Each receiver is served by one thread per shard. A thread first copies all series into requests,
+//! and then sends the requests. No lock is held while a thread waits for a receiver, so a slow
+//! receiver never blocks the daemon.
 
 mod backlog;
 mod coding;
@@ -49,27 +50,27 @@ pub use remote_write::RemoteWriteFlags;
 use sender::Sender;
 use shards::Shards;
 
-/// A source of the families to send.
+/// The provider of the families to send; implemented by the daemon.
 pub trait Source: Send + Sync {
-    /// Returns the daemons that the samples passed through.
+    /// Returns the daemons that the samples passed through, to detect loops.
     fn via(&self) -> &'static Via;
 
-    /// Passes all families to a sink. A group that is replaced at the same time is seen either
-    /// before or after the replacement.
+    /// Passes all families to a sink. A group that is replaced in the meantime appears either in
+    /// its old or in its new state.
     ///
     /// # Errors
     /// Fails if the families are inconsistent.
     fn visit(&self, sink: &mut dyn Sink) -> Result<(), quipu::Error>;
 }
 
-/// The settings of the outputs.
+/// The options of all outputs.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The receivers of remote write.
     pub receivers: Vec<ReceiverUrl>,
     /// The time between two snapshots.
     pub interval: Duration,
-    /// The number of parallel requests to a receiver.
+    /// The number of shards of each receiver, which send in parallel.
     pub shards: u8,
     /// Whether to send exemplars.
     pub exemplars: bool,
@@ -77,9 +78,10 @@ pub struct Options {
     pub compression: Coding,
     /// The labels to add to all series.
     pub labels: Vec<ExternalLabel>,
-    /// The file with rules for all series. The rules see the added labels too.
+    /// The path of a file with relabelling rules for all series. The rules also see the added
+    /// labels.
     pub relabel: Option<PathBuf>,
-    /// The settings of the queue on the disk, where requests wait while a receiver is unavailable.
+    /// The options of the queue on the disk, where requests wait while a receiver is unavailable.
     pub queue: Option<QueueOptions>,
     /// The additional header fields of remote write requests.
     pub headers: Headers,
@@ -87,7 +89,7 @@ pub struct Options {
     pub otlp: otlp::Options,
 }
 
-/// The settings of the queues on the disk.
+/// The options of the queues on the disk.
 #[derive(Debug, Clone)]
 pub struct QueueOptions {
     /// The directory that contains a folder for each receiver.
@@ -101,19 +103,19 @@ const REMEDY: &str = "give each daemon its own by --remote-write-queue-directory
 /// The reason why the outputs cannot start.
 #[derive(Debug)]
 pub enum Error {
-    /// A receiver requires certificates, but the system provides none.
+    /// HTTPS needs trusted certificates, but the system provides none.
     Certificates(String),
     /// There is not enough memory for the metrics.
     Metrics(quipu::Error),
-    /// The rules are invalid.
+    /// The relabelling rules are invalid.
     Rules(rules::Error),
     /// A queue cannot be used: the protocol, and the error.
     Queue(&'static str, String),
-    /// A thread that could not be started.
+    /// The system cannot create a thread.
     Thread(io::Error),
 }
 
-/// The threads that send.
+/// The running threads of all outputs.
 #[derive(Debug)]
 pub struct Outputs(Vec<Running>);
 
@@ -121,15 +123,15 @@ pub struct Outputs(Vec<Running>);
 struct Running {
     receiver: String,
     stop: mpsc::Sender<()>,
-    /// Disconnected when the thread ends.
+    /// Closed when the thread ends.
     ended: Receiver<()>,
 }
 
-/// The time for sending the last samples while the daemon stops.
+/// The time limit for sending the last samples when the daemon stops.
 const LAST: Duration = Duration::from_secs(5);
 
 impl Outputs {
-    /// Starts to send the families of the source.
+    /// Starts the threads that send the families of the source.
     ///
     /// # Errors
     /// Returns an [`Error`] that names the remedy.
@@ -139,8 +141,8 @@ impl Outputs {
         registry: &Registry,
     ) -> Result<Self, Error> {
         let mut all = Self(Vec::new());
-        // Separate functions, because each contains much code, and a daemon without receivers
-        // should not load it.
+        // We use separate functions because each contains much code, which a daemon without
+        // receivers should not load.
         if !options.receivers.is_empty() {
             all.start_remote_write(options, &source, registry)?;
         }
@@ -243,7 +245,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Starts the thread of a receiver.
+    /// Starts the thread of one shard.
     fn spawn(
         &mut self,
         name: &str,
@@ -263,7 +265,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Lets each thread send the last totals, and waits for a few seconds.
+    /// Stops the threads. Each first sends the last totals; this waits for a few seconds at most.
     pub fn stop(self) {
         let deadline = Instant::now() + LAST;
         // Signal all threads before waiting for the first.
@@ -283,7 +285,7 @@ impl Outputs {
     }
 }
 
-/// Returns the path of the state file with a suffix.
+/// Returns the path of the state file with a suffix, for a neighbouring file.
 fn next_to(state: &Path, end: &str) -> PathBuf {
     let mut path = state.as_os_str().to_owned();
     path.push(end);

@@ -22,16 +22,16 @@ pub(super) struct ReceiverMetrics {
     pub(super) sent: Counter,
     pub(super) retried: Counter,
     failed: CounterFamily<[&'static str; 2]>,
-    /// The samples that cannot be written because a label or a series occurs twice.
+    /// The number of samples that cannot be written because a label or a series occurs twice.
     pub(super) invalid: Counter,
-    /// The requests of a snapshot that was replaced before it was sent.
+    /// The number of requests whose snapshot was replaced before they were sent.
     pub(super) replaced: Counter,
-    /// The time of the last complete snapshot. This has no series before the first one.
+    /// The time of the last completely sent snapshot. There is no series before the first one.
     last_sent: GaugeFamily<[&'static str; 1]>,
 }
 
 impl Metrics {
-    /// Registers the metrics. `name` is the prefix of their names, and `samples` is the word for
+    /// Registers the metrics. `name` is the prefix of their names, and `samples` is the noun for
     /// samples in their help strings.
     pub(super) fn new(
         scope: &Scope<'_>,
@@ -85,7 +85,7 @@ impl ReceiverMetrics {
         self.failed.bind(&[self.receiver.as_str(), status.to_string().as_str()]).inc_by(samples);
     }
 
-    /// Records that all samples of this time were sent.
+    /// Sets the time of the last completely sent snapshot.
     pub(super) fn completed(&self, timestamp_ms: i64) {
         self.last_sent.set(&[self.receiver.as_str()], timestamp_ms as f64 / 1000.0);
     }

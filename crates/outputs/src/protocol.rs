@@ -1,4 +1,5 @@
-//! The differences between the protocols of the outputs.
+//! The interface between the sender and the protocols: remote write and OTLP implement
+//! [`Protocol`].
 
 use std::io;
 use std::sync::MutexGuard;
@@ -13,7 +14,7 @@ use super::snapshot::{Body, Requests, Writer};
 pub(super) trait Protocol: Send + Sync + 'static {
     type Writer: Writer + Send;
 
-    /// The plural noun for the contents of requests.
+    /// The plural noun for samples in log messages.
     const SAMPLES: &'static str;
 
     /// Returns the daemons that the samples passed through.
@@ -21,10 +22,11 @@ pub(super) trait Protocol: Send + Sync + 'static {
         source.via().field()
     }
 
-    /// Begins the requests of a reading at this time.
+    /// Begins the requests of a snapshot with this timestamp.
     fn begin(&self, timestamp_ms: i64) -> Requests<Self::Writer>;
 
-    /// Reads all series into one part per shard. `series` is the size of the previous largest part.
+    /// Reads all series into one set of requests per shard. `series` is the size of the largest
+    /// shard in the previous snapshot.
     ///
     /// # Errors
     /// Fails if the families of the state are inconsistent.
@@ -36,31 +38,32 @@ pub(super) trait Protocol: Send + Sync + 'static {
         series: usize,
     ) -> Result<Vec<Requests<Self::Writer>>, quipu::Error>;
 
-    /// Converts the request to another version, if the receiver only accepts or requested that one.
+    /// Converts a request to another version of the protocol. `None` if the receiver accepts this
+    /// version.
     fn converted(&self, _body: &Body, _is_asked: bool) -> Option<io::Result<Body>> {
         None
     }
 
-    /// Judges the response to a request.
+    /// Interprets the response to a request.
     fn judge(&self, body: &Body, response: &Answer) -> Verdict;
 
-    /// Returns the pending deltas, if snapshots contain the growth since the previous one. Each
-    /// request of such a snapshot is repeated until it is accepted or refused.
+    /// Returns the pending deltas, if the temporality is delta. Each request of a snapshot is then
+    /// repeated until it is accepted or refused.
     fn deltas(&self) -> Option<MutexGuard<'_, Deltas>> {
         None
     }
 }
 
-/// The meaning of a response for its request.
+/// The outcome of a request, according to its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The request was accepted, except for this number of samples, with the reason.
+    /// The request was accepted, except this number of samples. The string contains the reason.
     Taken(u64, String),
-    /// The request was refused for good, except for `written` samples. `is_of_sender` means that
-    /// the sender or the path to the receiver is the reason, and not the samples.
+    /// The request was refused for good, except `written` samples. `is_of_sender` means that the
+    /// sender or the path to the receiver is the reason, and not the samples.
     Refused { written: u64, is_of_sender: bool },
-    /// The request can succeed if it is sent again.
+    /// The same request can succeed later.
     Later,
-    /// The request can succeed in another version.
+    /// The request can succeed in another version of the protocol.
     Other,
 }

@@ -1,4 +1,4 @@
-//! The times of snapshots, and the waits after failures.
+//! Determines when snapshots are sent, and how long to wait after failures.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -6,41 +6,43 @@ use std::time::{Duration, Instant};
 
 use quipu_process::time::now_ms;
 
-/// The signal that the daemon is stopping.
+/// The error of a wait that the stop of the daemon ended.
 #[derive(Debug)]
 pub(super) struct ShutdownSignal;
 
-/// The times of snapshots: the multiples of an interval since 1970.
+/// The schedule of snapshots: the multiples of an interval since 1970.
 #[derive(Debug)]
 pub(super) struct Schedule {
     interval_ms: i64,
 }
 
-/// The time limit for sending a snapshot: until the next one is due or the daemon stops, or for a
-/// fixed time during a stop.
+/// The time limit for sending a snapshot. This is the time when the next snapshot is due or the
+/// daemon stops, or a fixed time during the stop.
 #[derive(Debug)]
 pub(super) struct Patience<'r> {
-    /// The time of the snapshot, and of the next one, in milliseconds since 1970.
+    /// The time of the snapshot in milliseconds since 1970.
     pub(super) last_ms: i64,
+    /// The time of the next snapshot in milliseconds since 1970.
     next_ms: i64,
-    /// The latest end, because the clock can be set back in the meantime; `None` if this is too far
-    /// away.
+    /// The latest end by the monotonic clock, because the wall clock can be set back in the
+    /// meantime; `None` if it is too far away.
     end: Option<Instant>,
-    /// The signal that the daemon stops; `None` during a stop.
+    /// The channel that closes when the daemon stops; `None` during the stop.
     stopped: Option<&'r Receiver<()>>,
 }
 
-/// The waits between attempts.
+/// Exponential backoff: the waits between attempts.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     /// The number of failures since the last success.
     failures: u32,
 }
 
-/// The wait after the first failure, and the longest wait.
+/// The wait after the first failure.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
+/// The longest wait without a request of the receiver.
 const MAX_DELAY: Duration = Duration::from_secs(30);
-/// The longest wait that a receiver can ask for.
+/// The longest wait that a receiver can request.
 const MAX_ASKED: Duration = Duration::from_secs(3600);
 
 impl Schedule {
@@ -48,7 +50,6 @@ impl Schedule {
         Self { interval_ms: millis(interval).max(1) }
     }
 
-    /// Returns the time of the next snapshot after this time.
     fn after(&self, timestamp_ms: i64) -> i64 {
         timestamp_ms.saturating_add(self.interval_ms)
     }
@@ -65,14 +66,14 @@ impl Schedule {
         Patience { last_ms, next_ms, end, stopped: Some(stopped) }
     }
 
-    /// Returns the time of the latest snapshot after `last` that is already due, if there is one.
+    /// Returns the time of the latest snapshot after `last` that is already due, if any.
     pub(super) fn overdue(&self, last: i64) -> Option<i64> {
         let now = now_ms();
         let due = now - now.rem_euclid(self.interval_ms);
         (due > last).then_some(due)
     }
 
-    /// Waits until the next snapshot is due, and at least `least`. Returns the time of this
+    /// Waits until the next snapshot is due, but at least `least`. Returns the time of this
     /// snapshot in milliseconds since 1970.
     pub(super) fn wait(
         &self,
@@ -86,7 +87,7 @@ impl Schedule {
         loop {
             let now = now_ms();
             if now >= next {
-                // After a suspend of the machine, the due time can be long ago.
+                // The due time can be long ago, because the machine was suspended.
                 return Ok(now - now.rem_euclid(self.interval_ms));
             }
             if now < last {
@@ -103,23 +104,23 @@ impl Schedule {
     }
 }
 
-/// The longest time before a change of the clock is noticed.
+/// The longest time until a change of the wall clock is noticed.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Patience<'_> {
-    /// Returns the time limit of a daemon that stops.
+    /// Creates the time limit for the stop of the daemon.
     pub(super) fn at_stop(time: Duration) -> Self {
         let end = Some(Instant::now() + time);
         Self { last_ms: i64::MIN, next_ms: i64::MAX, end, stopped: None }
     }
 
-    /// Returns whether sending must end.
+    /// Returns whether the time is over.
     pub(super) fn is_over(&self) -> bool {
         let is_stopped = |stopped: &Receiver<()>| stopped.try_recv() != Err(TryRecvError::Empty);
         self.left().is_zero() || self.stopped.is_some_and(is_stopped)
     }
 
-    /// Returns the time limit of a request, if it is not the usual one.
+    /// Returns the time limit of a request, if it differs from the default.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.stopped.is_none().then(|| self.left())
     }
@@ -132,8 +133,8 @@ impl Patience<'_> {
         end.map_or(left, |end| end.min(left))
     }
 
-    /// Waits before another attempt. Returns false, possibly without waiting, if the time is too
-    /// short for one.
+    /// Waits before another attempt. Returns false, possibly at once, if there is no time for
+    /// another attempt.
     pub(super) fn wait(&self, delay: Duration) -> bool {
         if delay >= self.left() {
             return false;
@@ -147,19 +148,19 @@ impl Patience<'_> {
 }
 
 impl Backoff {
-    /// Returns the wait after another failure. This wait doubles each time, up to a limit, and is
-    /// reduced by a random part, because many senders should not return at the same moment. It is
-    /// never shorter than the receiver asks for.
+    /// Returns the wait after another failure. This wait doubles each time up to a limit, and is
+    /// never shorter than the receiver requests. A random part is subtracted, because many senders
+    /// should not return at the same moment.
     pub(super) fn fail(&mut self, asked: Option<Duration>) -> Duration {
         let delay = FIRST_DELAY.saturating_mul(1 << self.failures.min(16)).min(MAX_DELAY);
         self.failures = self.failures.saturating_add(1);
-        // A different number each time, because each state uses random keys.
+        // A random number, because each state uses random keys.
         let random = RandomState::new().hash_one(0) % 1000;
         let delay = delay.mul_f64(1.0 - random as f64 / 2000.0);
         delay.max(asked.unwrap_or_default().min(MAX_ASKED))
     }
 
-    /// Records a success.
+    /// Resets the wait after a success.
     pub(super) fn succeed(&mut self) {
         self.failures = 0;
     }

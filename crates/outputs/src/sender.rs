@@ -1,24 +1,22 @@
-//! Sends snapshots to one receiver.
+//! Sends snapshots of all series to one receiver. A [`Sender`] is a single shard: a thread with a
+//! connection and a part of the series. The shards of a receiver (`shards.rs`) send in parallel,
+//! and each retries independently.
 //!
-//! At each multiple of the interval, all series are copied into a snapshot. We send this snapshot
-//! until the next one is due, and drop the rest, because the next snapshot contains later totals of
-//! the same series. After an outage of any length, a receiver therefore gets the current totals,
-//! and the necessary memory depends only on the number of series.
+//! At each multiple of the interval, all series are copied into a snapshot of compressed requests.
+//! The shard sends them until the next snapshot is due, and drops the rest, because the next
+//! snapshot contains newer totals of the same series. After an outage of any length, the receiver
+//! therefore gets the current totals, and the memory depends only on the number of series.
 //!
 //! There are two exceptions, both on the disk (`queue/mod.rs`):
 //!
-//! - With a backlog (`backlog.rs`), unsent requests are kept, and sent between the snapshots.
+//! - With a backlog (`backlog.rs`), unsent requests are stored, and sent between the snapshots.
 //! - A snapshot of deltas (`otlp/deltas.rs`) is sent until each of its requests is accepted or
-//!   refused, whatever time this takes. Only then do we take the next snapshot, which covers the
-//!   time since. If all requests are refused for reasons unrelated to their contents, the next
-//!   snapshot covers their contents too. If the receiver may already know one of them, they are
-//!   sent again instead.
+//!   refused, regardless of the time. Only then do we read the next snapshot, which contains the
+//!   growth since then. If the receiver refuses all requests for reasons unrelated to their
+//!   contents, the next snapshot includes their deltas. If the receiver may already know one of
+//!   them, they are sent again instead.
 //!
 //! A request that is sent again contains the same bytes, or the same samples in another version.
-//!
-//! A receiver is served by one or more shards (`shards.rs`), each with a thread, a connection, and
-//! a part of the series. They send in parallel, and each retries independently. This page describes
-//! a single shard.
 
 use std::borrow::Cow;
 use std::mem;
@@ -38,50 +36,51 @@ use super::snapshot::{Body, Requests, Snapshot};
 use super::{LAST, fields};
 use quipu_client::sender::Client;
 
-/// A shard of a receiver, which sends its part of each snapshot.
+/// One shard of a receiver.
 pub(super) struct Sender<P: Protocol> {
     client: Client,
     pub(super) shards: Arc<Shards<P>>,
-    /// The number of the shard.
+    /// The index of the shard.
     pub(super) shard: usize,
     pub(super) schedule: Schedule,
     pub(super) backoff: Backoff,
-    /// The receiver's count of accepted requests at the last failure, over all shards.
+    /// The number of requests that the receiver had accepted, over all shards, at the last failure.
     taken: u64,
-    /// The series that the receiver knows, in the requests that contained them.
+    /// The last sent snapshot, whose requests contain the labels of all series that the receiver
+    /// knows.
     pub(super) before: Option<Snapshot>,
-    /// The last snapshot that was queued during a request.
+    /// The last snapshot that was queued while a request was sent.
     pub(super) queued: Option<Snapshot>,
-    /// The request to begin a snapshot with: the one after the end of the last snapshot. This
-    /// ensures that a request at which the receiver fails does not block the requests after it
-    /// forever.
+    /// The index of the first request to send of the next snapshot: after the end of the last one.
+    /// Without this rotation, a request at which the receiver fails would block the requests after
+    /// it forever.
     first: usize,
     /// The pending requests on the disk, if there is a queue.
     pub(super) backlog: Option<Backlog>,
-    /// The snapshot of deltas that must be sent before the next one is taken.
+    /// The snapshot of deltas that must be sent before the next one is read.
     owed: Option<(Snapshot, Course)>,
 }
 
-/// The progress of a snapshot: its accepted, refused, kept and skipped requests.
+/// The progress of sending a snapshot.
 #[derive(Debug)]
 pub(super) struct Course {
-    /// The IDs of its requests in the queue.
+    /// The identifiers of the requests in the queue.
     pub(super) kept: Vec<Option<Id>>,
-    /// The index of the current request. The requests before it were accepted or refused.
+    /// The index of the current request. All requests before it are done.
     pub(super) at: usize,
     /// Whether the current request failed.
     has_failed: bool,
-    /// A request that failed while others were accepted. It stays in the queue.
+    /// The index of a request that failed while others were accepted. It stays in the queue.
     skipped: Option<usize>,
     /// Whether any request was accepted.
     pub(super) is_any_taken: bool,
     /// Whether the last refusal was unrelated to the contents of the request.
     pub(super) refused: Option<bool>,
-    /// Whether all refusals were. If so, deltas are not settled.
+    /// Whether all refusals were unrelated to the contents. If so, deltas stay pending.
     is_whole: bool,
-    /// The number of settled deltas.
+    /// The number of deltas that are done.
     settled: usize,
-    /// The worst response, with a message.
+    /// The worst state of the receiver so far, with a message.
     worst: Standing,
     text: String,
     /// The minimum wait before the next snapshot.
@@ -90,7 +89,7 @@ pub(super) struct Course {
 
 /// The outcome of sending a request once.
 pub(super) enum Attempt {
-    /// The request was accepted, possibly without some samples. The string contains the reason.
+    /// The request was accepted, possibly except some samples. The string contains the reason.
     Taken(Standing, String),
     Refused {
         status: u16,
@@ -98,8 +97,8 @@ pub(super) enum Attempt {
         is_of_sender: bool,
         text: String,
     },
-    /// The request must be sent again, possibly after a wait that the receiver asked for. The
-    /// status is set if there was a response.
+    /// The request must be sent again, possibly after a wait that the receiver requests. There is a
+    /// status if there was a response.
     Failed { status: Option<u16>, asked: Option<Duration>, text: String },
     /// The request cannot be sent.
     Invalid,
@@ -156,7 +155,7 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Sends a snapshot at each multiple of the interval, and a last one when the daemon stops.
+    /// Sends a snapshot at each multiple of the interval, and the last one when the daemon stops.
     pub(super) fn run(mut self, stopped: &Receiver<()>) {
         let (mut least, mut last) = (Duration::ZERO, None);
         while let Ok(due_ms) = self.wait(last, least, stopped) {
@@ -174,7 +173,7 @@ impl<P: Protocol> Sender<P> {
             // The queued snapshot is newer than the sent one.
             self.before = self.queued.take().or(self.before.take());
         }
-        // Spend less time on a failing receiver, because the state contains the totals anyway.
+        // Spend less time on a failing receiver, because the state file contains the totals anyway.
         let time = if self.backoff.is_failing() { LAST / 5 } else { LAST * 4 / 5 };
         let patience = Patience::at_stop(time);
         if self.send_owed(&patience).is_none()
@@ -184,7 +183,7 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Returns the requests of a snapshot. If reading failed, logs the reason.
+    /// Returns the requests of a snapshot. Logs an error of reading the series.
     pub(super) fn noted<R>(&self, taken: Result<Option<R>, quipu::Error>) -> Option<R> {
         taken.unwrap_or_else(|error| {
             self.note(Standing::Fails, &error.to_string());
@@ -192,8 +191,8 @@ impl<P: Protocol> Sender<P> {
         })
     }
 
-    /// Sends the rest of the previous snapshot. Returns the minimum wait if no other snapshot can
-    /// be taken now.
+    /// Sends the rest of the previous snapshot of deltas. Returns the minimum wait if it is still
+    /// not done, so no other snapshot can be read.
     fn send_owed(&mut self, patience: &Patience<'_>) -> Option<Duration> {
         let (snapshot, course) = self.owed.take()?;
         let least = self.send_rest(snapshot, course, patience);
@@ -250,7 +249,7 @@ impl<P: Protocol> Sender<P> {
             return least;
         }
         self.keep(&snapshot, &mut course.kept, at);
-        // The requests on the disk are not lost, because they will be sent later.
+        // The requests on the disk count as done, because they will be sent later.
         let kept = &course.kept;
         let done = at + kept[at..].iter().take_while(|kept| kept.is_some()).count();
         let lost = snapshot.bodies.iter().zip(kept).skip(at).filter(|(_, kept)| kept.is_none());
@@ -263,10 +262,10 @@ impl<P: Protocol> Sender<P> {
         least
     }
 
-    /// Keeps a snapshot of deltas that was refused as a whole for reasons unrelated to its
-    /// contents. If the receiver knows none of it, the next snapshot covers its contents too.
-    /// Otherwise, its requests are sent again unchanged, because a receiver can recognize repeated
-    /// requests by their bytes.
+    /// Handles a snapshot of deltas that was refused as a whole, for reasons unrelated to its
+    /// contents. If the receiver knows none of it, the next snapshot includes its deltas.
+    /// Otherwise, its requests are sent again unchanged, because a receiver can recognize a
+    /// repeated request by its bytes.
     fn put_back(&mut self, snapshot: Snapshot) {
         if !self.shards.protocol.deltas().is_some_and(|mut deltas| deltas.take_back()) {
             let course = Course::new(&snapshot, true);
@@ -274,8 +273,7 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Records a failure. Returns whether the receiver accepted a request of any shard since the
-    /// previous failure.
+    /// Returns whether the receiver accepted a request of any shard since the previous failure.
     pub(super) fn are_others_taken(&mut self) -> bool {
         let taken = self.shards.taken();
         mem::replace(&mut self.taken, taken) != taken
@@ -285,13 +283,13 @@ impl<P: Protocol> Sender<P> {
         &self.shards.metrics
     }
 
-    /// Records the state of the receiver.
+    /// Reports the state of the receiver to all shards.
     pub(super) fn note(&self, standing: Standing, text: &str) {
         self.shards.note(self.shard, standing, text);
     }
 
-    /// Sends the requests of a snapshot until the time is over. With a queue, failed requests are
-    /// kept there; otherwise, they are sent again.
+    /// Sends the requests of a snapshot until the time is over. With a queue, failed requests stay
+    /// there; otherwise, they are sent again.
     fn send_all(&mut self, snapshot: &Snapshot, course: &mut Course, patience: &Patience<'_>) {
         let mut is_begun = false;
         while let Some(body) = snapshot.bodies.get(course.at) {
@@ -311,7 +309,7 @@ impl<P: Protocol> Sender<P> {
                         if !course.is_any_taken || course.skipped.is_some() {
                             return self.pause(delay);
                         }
-                        // Only this request may be affected, so continue with the next one.
+                        // We continue with the next request, because only this one may be affected.
                         course.skipped = Some(course.at);
                         course.at += 1;
                         course.has_failed = false;
@@ -349,7 +347,7 @@ impl<P: Protocol> Sender<P> {
         }
     }
 
-    /// Finishes a snapshot, with end marks for the series that are missing since the previous one.
+    /// Completes a snapshot, with end marks for the series that are no longer there.
     pub(super) fn finish(
         &self,
         mut requests: Requests<P::Writer>,
@@ -370,7 +368,7 @@ impl<P: Protocol> Sender<P> {
         snapshot
     }
 
-    /// Sends a request once, and once more if the receiver requires another version.
+    /// Sends a request, and a second time if the receiver requires another version.
     pub(super) fn attempt(
         &mut self,
         body: &Body,

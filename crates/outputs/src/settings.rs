@@ -38,7 +38,7 @@ impl LabelFlags {
     }
 }
 
-/// Parses the URLs of receivers. Each URL may be given only once.
+/// Parses the URLs of receivers. A URL that occurs twice is an error.
 pub(crate) fn receivers(
     flag: &'static str,
     given: Option<&Vec<UrlText>>,

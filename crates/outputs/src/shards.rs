@@ -1,11 +1,11 @@
-//! The shared state of the shards of a receiver.
+//! The shared state of all shards of a receiver.
 //!
-//! - **Snapshots.** The first shard that is ready for a snapshot reads all series, both for itself
-//!   and for the other shards, whose parts are kept until they are ready. The samples of a snapshot
-//!   are therefore from one reading, with the same time in all shards. A part that is not fetched
-//!   before the next reading is replaced.
-//! - **Knowledge.** The version that the receiver accepts, the last logged state, and the snapshots
-//!   that were sent by all shards.
+//! - **Snapshots.** The first shard that is ready for a snapshot reads all series, for itself and
+//!   for the other shards. Their requests wait until they are ready. A snapshot is therefore from
+//!   one reading, with the same time in all shards. If a shard does not fetch its requests before
+//!   the next reading, they are replaced.
+//! - **Receiver.** The version that the receiver accepts, its last logged state, and the last
+//!   snapshot that all shards have sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ pub(super) struct Shards<P: Protocol> {
     interval: Duration,
     reading: Mutex<Reading<Requests<P::Writer>>>,
     standings: Mutex<Standings>,
-    /// The time of the last complete snapshot of each shard.
+    /// The time of the last snapshot that each shard has sent completely.
     completed: Mutex<Vec<Option<i64>>>,
     /// The number of requests that the receiver accepted.
     taken: AtomicU64,
@@ -39,38 +39,37 @@ pub(super) struct Shards<P: Protocol> {
     pub(super) metrics: ReceiverMetrics,
 }
 
-/// The last snapshot that was read, with the parts not yet fetched by their shards.
+/// The last reading of all series, with the requests that shards have not fetched yet.
 struct Reading<R> {
     timestamp_ms: i64,
     at: Instant,
-    /// Whether this is the final snapshot.
+    /// Whether this is the last snapshot before the stop.
     is_last: bool,
     parts: Vec<Option<R>>,
     /// The number of series in the largest part.
     series: usize,
 }
 
-/// The state of a receiver, from best to worst.
+/// The state of a receiver. The order is from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     Unknown,
-    /// The receiver accepts samples in this form.
+    /// The receiver accepts requests of this form.
     Takes(Form),
     Rejects,
     Refuses(u16),
-    /// The receiver refuses all requests of a snapshot of deltas, which is kept.
+    /// The receiver refuses all requests of a snapshot of deltas, which stays pending.
     PutsOff(u16),
     Fails,
 }
 
-/// The state of the receiver by shard, with a message, and the last logged state.
+/// The state of the receiver for each shard, with a message, and the last logged state.
 struct Standings {
     each: Vec<(Standing, String)>,
     logged: Standing,
 }
 
 impl<P: Protocol> Shards<P> {
-    /// Creates the shared state of a receiver.
     pub(super) fn new(
         source: Arc<dyn Source>,
         protocol: P,
@@ -105,10 +104,10 @@ impl<P: Protocol> Shards<P> {
         self.protocol.via(&*self.source)
     }
 
-    /// Returns a shard's part of the snapshot that was due at this time, or of a later snapshot.
-    /// `None` if the shard already fetched this part, for example because the clock was set back,
-    /// or if the final snapshot was already read. Without a due time, this is the final snapshot,
-    /// which is read with the current time.
+    /// Returns a shard's requests of the snapshot that was due at this time, or of a later one.
+    /// Returns `None` if the shard already fetched them (for example, because the clock was set
+    /// back), or after the last snapshot. Without a due time, this is the last snapshot, with the
+    /// current time.
     ///
     /// # Errors
     /// Fails if the families of the state are inconsistent.
@@ -124,8 +123,8 @@ impl<P: Protocol> Shards<P> {
                 self.read(&mut reading, due_ms)?;
             }
             None if !reading.is_last || !reading.has(shard) => {
-                // Use the current time instead of a multiple of the interval, because the totals of
-                // that time may already be sent.
+                // Use the current time instead of a multiple of the interval, because the samples
+                // of this multiple may already be sent.
                 self.read(&mut reading, now_ms())?;
                 reading.is_last = true;
             }
@@ -134,12 +133,12 @@ impl<P: Protocol> Shards<P> {
         Ok(reading.part(shard))
     }
 
-    /// Returns whether an unfetched part is available for a shard.
+    /// Returns whether a shard has requests to fetch.
     pub(super) fn has_part(&self, shard: usize) -> bool {
         lock(&self.reading).has(shard)
     }
 
-    /// Reads all series. Unfetched parts are replaced.
+    /// Reads all series. Replaces requests that were not fetched.
     fn read(
         &self,
         reading: &mut Reading<Requests<P::Writer>>,
@@ -159,7 +158,7 @@ impl<P: Protocol> Shards<P> {
         Ok(())
     }
 
-    /// Judges the response to a request.
+    /// Interprets the response to a request, and counts accepted requests.
     pub(super) fn judge(&self, body: &Body, response: &Answer) -> Verdict {
         let verdict = self.protocol.judge(body, response);
         if matches!(verdict, Verdict::Taken(..)) {
@@ -168,12 +167,12 @@ impl<P: Protocol> Shards<P> {
         verdict
     }
 
-    /// Returns the number of requests that the receiver accepted, over all shards.
+    /// Returns the number of requests that the receiver has accepted, over all shards.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Records that a shard completely sent the snapshot of this time.
+    /// Records that a shard has completely sent the snapshot of this time.
     pub(super) fn complete(&self, shard: usize, timestamp_ms: i64) {
         let mut completed = lock(&self.completed);
         if let Some(completed) = completed.get_mut(shard) {
@@ -184,7 +183,7 @@ impl<P: Protocol> Shards<P> {
         }
     }
 
-    /// Records a shard's view of the receiver, and logs a change of the common state.
+    /// Records the state of the receiver for a shard, and logs a change of the common state.
     pub(super) fn note(&self, shard: usize, standing: Standing, text: &str) {
         let mut standings = lock(&self.standings);
         let Some((standing, text)) = standings.set(shard, standing, text) else { return };
@@ -209,14 +208,15 @@ impl<P: Protocol> Shards<P> {
 }
 
 impl<R> Reading<R> {
-    /// Returns whether this snapshot fits a shard whose next snapshot is due at this time.
+    /// Returns whether this reading is suitable for a shard whose next snapshot is due at this
+    /// time.
     fn is_of(&self, shard: usize, due_ms: i64, interval: Duration) -> bool {
-        // Use the same reading, because two readings at the same time would give a sample two
+        // We use the same reading, because two readings at the same time would give a sample two
         // values.
         if self.timestamp_ms == due_ms {
             return true;
         }
-        // The time of the snapshot can be ahead of the clock, if the clock was set back.
+        // The reading is ahead of the due time if the clock was set back.
         let is_old = self.at.elapsed() > interval.saturating_mul(2);
         self.timestamp_ms > due_ms && !is_old && self.has(shard)
     }
@@ -235,7 +235,7 @@ impl Standings {
         Self { each: vec![(Standing::Unknown, String::new()); count], logged: Standing::Unknown }
     }
 
-    /// Returns the state to log: the worst view of all shards, if it changed.
+    /// Returns the state to log, if it changed: the worst state of all shards.
     fn set(&mut self, shard: usize, standing: Standing, text: &str) -> Option<(Standing, &str)> {
         if let Some(own) = self.each.get_mut(shard) {
             *own = (standing, text.to_owned());

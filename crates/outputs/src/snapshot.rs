@@ -1,9 +1,9 @@
 //! A snapshot of all series, as compressed requests that are ready to be sent.
 //!
-//! We keep the requests of the last sent snapshot, because they contain the labels of all series.
-//! If a series is missing in the next snapshot, these labels are needed to mark its end. A series
-//! therefore costs only a hash and its labels in a compressed request. If a snapshot was only sent
-//! in part, [`Snapshot::merge`] adds the series of the previous one.
+//! The requests of the last sent snapshot stay in memory, because they contain the labels of all
+//! series. If a series is missing in the next snapshot, its labels are needed to mark its end. A
+//! series therefore costs a hash, and its labels in a compressed request. If only a part of a
+//! snapshot was sent, [`Snapshot::merge`] adds the series of the previous one.
 
 use std::collections::HashSet;
 use std::io;
@@ -21,8 +21,9 @@ pub(super) struct Body {
     pub(super) coding: Coding,
     pub(super) bytes: Vec<u8>,
     pub(super) samples: u64,
-    /// The hashes of the series with a sample, and of the series with an end mark.
+    /// The hashes of the series with a sample.
     pub(super) series: Vec<u64>,
+    /// The hashes of the series with an end mark.
     pub(super) ends: Vec<u64>,
 }
 
@@ -32,7 +33,7 @@ pub(super) struct Snapshot {
     /// The time when the snapshot was due, in milliseconds since 1970.
     pub(super) timestamp_ms: i64,
     pub(super) bodies: Vec<Body>,
-    /// The number of samples that cannot be written.
+    /// The number of samples that could not be written.
     pub(super) invalid: u64,
 }
 
@@ -40,12 +41,12 @@ pub(super) struct Snapshot {
 #[derive(Debug)]
 pub(super) struct Requests<W> {
     pub(super) writer: W,
-    /// The hash function for series. It must be the same for all snapshots.
+    /// The hash function for series, the same for all snapshots.
     pub(super) hash: SeededState,
     pub(super) snapshot: Snapshot,
     /// The hashes of all series so far.
     seen: HashSet<u64, SeededState>,
-    /// The samples, series, and ended series of the current request.
+    /// The number of samples, and the hashes of series and ended series, in the current request.
     samples: u64,
     series: Vec<u64>,
     ends: Vec<u64>,
@@ -53,17 +54,17 @@ pub(super) struct Requests<W> {
     compressor: Compressor,
 }
 
-/// Writes requests in the form of a protocol.
+/// A writer of requests for one protocol.
 pub(super) trait Writer: Sized {
     fn form(&self) -> Form;
 
-    /// Returns whether a request with this many samples is full.
+    /// Returns whether a request with this number of samples is full.
     fn is_full(&self, samples: u64) -> bool;
 
-    /// Appends the request to `out`, and begins the next one.
+    /// Appends the encoded request to `out`, and begins the next one.
     fn finish(&mut self, out: &mut Vec<u8>);
 
-    /// Adds an end mark for each series of an earlier request whose hash is accepted by `take`.
+    /// Adds an end mark for each series of an earlier request for whose hash `take` returns true.
     fn mark(
         requests: &mut Requests<Self>,
         form: Form,
@@ -72,10 +73,10 @@ pub(super) trait Writer: Sized {
     );
 }
 
-/// The maximum number of missing series whose end marks could not be sent yet.
+/// The maximum number of ended series whose end marks could not be sent yet.
 const MOST_GONE: u64 = 1 << 20;
-/// The maximum size of a request in bytes. A full request can still contain the labels of one more
-/// series.
+/// The maximum size of a decompressed request in bytes. This is large, because a full request can
+/// still contain the labels of one more series.
 const MOST_EXPANDED: usize = 1 << 30;
 
 impl Body {
@@ -101,7 +102,7 @@ impl<W: Writer> Requests<W> {
         }
     }
 
-    /// Reserves space for the hashes of this many series.
+    /// Reserves memory for this number of series.
     pub(super) fn expecting(mut self, series: usize) -> Self {
         self.seen.reserve(series);
         self
@@ -117,9 +118,9 @@ impl<W: Writer> Requests<W> {
         self.samples + self.snapshot.bodies.iter().map(|body| body.samples).sum::<u64>()
     }
 
-    /// Records a series. Returns false if the series is a repetition, for example because two names
-    /// are the same after escaping. This check is necessary because a receiver would refuse the
-    /// second sample, and maybe the whole request.
+    /// Begins a series. Returns false for a duplicate, for example if two names are the same after
+    /// escaping. This check is necessary because a receiver would refuse the second sample, and
+    /// maybe the whole request.
     pub(super) fn begin(&mut self, id: u64) -> bool {
         let is_new = self.seen.insert(id);
         self.snapshot.invalid += u64::from(!is_new);
@@ -158,14 +159,14 @@ impl<W: Writer> Requests<W> {
     }
 
     /// Adds end marks for the series of the previous snapshot that are missing in this one. Call
-    /// this after all series were added.
+    /// this after adding all series.
     pub(super) fn end_missing(&mut self, before: &Snapshot) {
         let seen = mem::replace(&mut self.seen, HashSet::with_hasher(self.hash.clone()));
         self.mark(before, |id| !seen.contains(&id));
     }
 
-    /// Adds end marks for the missing series of a snapshot. Only the requests that contain such a
-    /// series are decompressed.
+    /// Adds end marks for the missing series of a snapshot. Decompresses only the requests that
+    /// contain such a series.
     fn mark(&mut self, before: &Snapshot, mut is_missing: impl FnMut(u64) -> bool) {
         for body in &before.bodies {
             let missing = body.series.iter().copied().filter(|id| is_missing(*id));
@@ -176,7 +177,7 @@ impl<W: Writer> Requests<W> {
         }
     }
 
-    /// Ends the snapshot.
+    /// Completes the snapshot.
     pub(super) fn finish(mut self) -> Snapshot {
         self.finish_request();
         self.snapshot
@@ -184,11 +185,11 @@ impl<W: Writer> Requests<W> {
 }
 
 impl Snapshot {
-    /// Returns the series that a receiver knows after this snapshot was sent in part, for use as
-    /// the previous snapshot of the next one. The requests before `done` were accepted or refused,
-    /// and the requests before `sent` may have been accepted. `rest` receives the series of the
-    /// snapshot before this one that still need an end mark. A series needs none if it is in this
-    /// snapshot, or if its end mark is in a done request.
+    /// Returns the series that the receiver knows after a part of this snapshot was sent, to be
+    /// used as the previous snapshot of the next one. The requests before index `done` were
+    /// accepted or refused, and the requests before `sent` may have been accepted. `rest` collects
+    /// the series of the snapshot `before` this one that still need an end mark: all that are
+    /// neither in this snapshot nor in an end mark of a done request.
     pub(super) fn merge<W: Writer>(
         mut self,
         before: Option<Self>,
@@ -209,7 +210,7 @@ impl Snapshot {
         let open = self.series();
         let Some(before) = before else { return Some(self) };
         if ended.is_empty() && open.is_subset(&before.series()) {
-            // Common, for example during an outage: the series did not change.
+            // This is common, for example during an outage: the series did not change.
             return Some(before);
         }
         let mut gone = 0;
@@ -218,14 +219,14 @@ impl Snapshot {
             gone += u64::from(!is_settled && !current.contains(&id));
             !is_settled && gone <= MOST_GONE
         });
-        // These requests are kept for their labels, so their series count as present.
+        // These requests are kept for their labels, so their ended series count as existing.
         let mut rest = rest.finish().bodies;
         rest.iter_mut().for_each(|body| body.series = mem::take(&mut body.ends));
         self.bodies.append(&mut rest);
         Some(self)
     }
 
-    /// Returns the hashes of all series that continue.
+    /// Returns the hashes of all series that have not ended.
     fn series(&self) -> HashSet<u64> {
         self.bodies.iter().flat_map(|body| &body.series).copied().collect()
     }

@@ -1,11 +1,10 @@
-//! The state of a receiver of deltas: the totals that it already received, and the pending requests
-//! in a queue.
+//! The state of a receiver with delta temporality: the totals that it already received, and its
+//! pending requests on the disk.
 //!
-//! We write each snapshot to the queue before its first request is sent. After a crash, all
-//! requests that are not settled are sent again with the same bytes. Only the request whose
-//! response was still on its way can be received twice. If a receiver refuses all requests of a
-//! snapshot for reasons unrelated to their contents, none of them is settled, because the snapshot
-//! is then kept as a whole.
+//! Each snapshot is written to the queue before its first request is sent. After a crash, the
+//! requests without an outcome are sent again with the same bytes, so only the request that was in
+//! flight can arrive twice. If a receiver refuses all requests of a snapshot for reasons unrelated
+//! to their contents (for example, status 403), the whole snapshot stays pending.
 
 use std::io;
 use std::path::Path;
@@ -21,34 +20,37 @@ use crate::queue::{DeltaSnapshot, Metrics, Queue, make_folder};
 use crate::snapshot::Snapshot;
 use quipu_process::time::now_ns;
 
+/// The state of one receiver: its totals and its queue.
 pub(crate) struct Deltas {
     queue: Queue,
-    /// The totals that the receiver knows once all pending requests are sent.
+    /// The totals that the receiver knows after all pending requests were sent.
     pub(super) totals: Totals,
-    /// The previous totals, as long as the receiver cannot know any pending request.
+    /// The totals before the last snapshot. `None` once the receiver may have received a request of
+    /// it.
     last: Option<Totals>,
-    /// The requests still pending from an earlier run, and whether they are a whole snapshot.
+    /// The requests that an earlier run left pending, and whether they are a whole snapshot.
     pub(crate) restored: Option<(Snapshot, bool)>,
     /// The start time of this output, in nanoseconds since 1970.
     pub(super) begun_ns: u64,
-    /// Whether the queue was damaged, so the receiver's totals are unknown until the next snapshot.
+    /// Whether the queue was damaged. The receiver's totals are then unknown until the next
+    /// snapshot.
     is_lost: bool,
 }
 
-/// How far a clock can be ahead: a minute.
+/// The maximum time by which a clock can be ahead: a minute.
 const MOST_AHEAD_NS: u64 = 60_000_000_000;
 
 const REMEDY: &str = "correct its permissions, or give another --state";
 
 impl Deltas {
-    /// Opens the queue of a receiver next to the state file. If there is no queue, everything still
-    /// has to be sent.
+    /// Opens the queue of a receiver, in a directory next to the state file. Without an existing
+    /// queue, the receiver knows no totals.
     ///
     /// # Errors
     /// Returns the errors of [`Queue::open`].
     pub(super) fn open(state: &Path, receiver: &str, hash: &SeededState) -> Result<Self, String> {
         let directory = &next_to(state, ".otlp");
-        // These metrics are not shown.
+        // These metrics are needed for the queue, but never shown.
         let metrics = Metrics::new(&Registry::new().prefix("quipu"));
         let metrics = metrics.map_err(|error| error.to_string())?.receiver(receiver);
         let fail =
@@ -81,19 +83,18 @@ impl Deltas {
         time_after(self.totals.time_ns, now_ns())
     }
 
-    /// Replaces the totals with the totals of the snapshot that is kept next.
+    /// Replaces the totals with the totals of the next snapshot.
     pub(super) fn advance(&mut self, totals: Totals) {
         self.last = Some(std::mem::replace(&mut self.totals, totals));
     }
 
-    /// Keeps a snapshot whose requests are sent next.
+    /// Writes a snapshot to the queue, before its requests are sent.
     ///
     /// # Errors
-    /// Fails if the snapshot cannot be written. The next snapshot then covers its contents too.
+    /// Fails if the snapshot cannot be written. The next snapshot then includes its deltas.
     pub(crate) fn keep(&mut self, snapshot: &mut Snapshot) -> Result<(), String> {
         if self.is_lost {
-            // Send nothing, because we don't know which part of these totals the receiver already
-            // counted.
+            // Send nothing, because the receiver may already have counted a part of these totals.
             snapshot.bodies.clear();
         }
         let Totals { time_ns, bodies, .. } = &self.totals;
@@ -106,19 +107,19 @@ impl Deltas {
         })
     }
 
-    /// Records that a request may have reached the receiver.
+    /// Records that a request was sent, so the receiver may know its contents.
     pub(crate) fn may_be_taken(&mut self) {
         self.last = None;
     }
 
-    /// Records that the next `count` requests are settled.
+    /// Removes the next `count` requests from the queue, because they were accepted or refused.
     pub(crate) fn settle(&mut self, count: usize) {
         self.last = None;
         self.queue.finish_next(count);
     }
 
-    /// Revokes the snapshot that was kept. Returns false if the receiver may know one of its
-    /// requests.
+    /// Revokes the last snapshot, so the next one includes its deltas. Returns false if the
+    /// receiver may know one of its requests.
     pub(crate) fn take_back(&mut self) -> bool {
         let Some(last) = self.last.take() else { return false };
         self.totals = last;
@@ -127,9 +128,9 @@ impl Deltas {
     }
 }
 
-/// Returns the time of a snapshot. This is later than the last one even if the clock was set back a
-/// little. If the last time was far ahead, the clock wins, because all times would otherwise be
-/// wrong until then.
+/// Returns the time of a snapshot: the clock, or a time just after the last snapshot if the clock
+/// was set back a little. If the last time is far ahead of the clock, the clock wins, because all
+/// times would otherwise be wrong until then.
 fn time_after(last_ns: u64, now_ns: u64) -> u64 {
     let is_far = last_ns > now_ns.saturating_add(MOST_AHEAD_NS);
     if is_far { now_ns } else { now_ns.max(last_ns.saturating_add(1)) }

@@ -1,9 +1,9 @@
-//! Delta temporality: the growth of the totals since the last snapshot.
+//! Converts cumulative totals to deltas: the growth of each series since the last snapshot.
 //!
-//! If a series began after the last snapshot, or if its total decreased, it counts from zero again.
-//! There is one exception directly after a start of the daemon. Because a power loss can remove the
-//! counts since the last checkpoint from the state, although they were already sent, the total of a
-//! series can be less than before without a new beginning. In this case, we count no growth.
+//! If a series began after the last snapshot, or if its total decreased, its whole total is the
+//! delta. There is one exception, directly after a start of the daemon. A power loss can remove the
+//! counts since the last checkpoint from the state, although they were already sent. The total of a
+//! series is then less than before although the series did not restart, so no growth is sent.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -20,23 +20,23 @@ use crate::coding::Coding;
 use crate::queue::Form;
 use crate::snapshot::{Body, Requests};
 
-/// The totals of series at the time of a snapshot.
+/// The totals of all series at the time of a snapshot.
 #[derive(Debug)]
 pub(super) struct Totals {
     /// The time of the totals, in nanoseconds since 1970; 0 if there are none.
     pub(super) time_ns: u64,
-    /// The totals as requests, with names and labels.
+    /// The totals in requests, which also contain the names and labels of the series.
     pub(super) bodies: Vec<Body>,
     by_series: HashMap<u64, Total, SeededState>,
     /// Whether the totals are from an earlier run of the daemon.
     is_restored: bool,
 }
 
-/// Converts the totals of series to their growth since the last totals, and records the new totals.
+/// Converts totals to deltas since the last totals, and collects the new totals.
 #[derive(Debug)]
 pub(super) struct DeltaConverter<'l> {
     last: &'l Totals,
-    /// The start time of series without a start time.
+    /// The start time of series that specify none.
     begun_ns: u64,
     totals: Requests<Points>,
     now: Totals,
@@ -73,27 +73,27 @@ struct Buckets {
     counts: Vec<u64>,
 }
 
-/// The growth of a series.
+/// The growth of a series since the last snapshot.
 enum Growth {
-    /// By its whole total, because the series counts from zero.
+    /// The whole total, because the series began again from zero.
     Whole,
     By(Value),
-    /// The series did not grow.
+    /// No growth.
     Nothing,
 }
 
-/// The maximum number of ended series whose totals are kept, in case these series return with the
-/// same total.
+/// The maximum number of ended series whose totals are kept. An ended series can return with the
+/// same total, and must not be counted again.
 const MOST_GONE: usize = 100_000;
 
 impl Totals {
-    /// Creates empty totals, so that all series grow from zero.
+    /// Creates empty totals: the whole total of each series is its growth.
     pub(super) fn none(hash: &SeededState) -> Self {
         let by_series = HashMap::with_hasher(hash.clone());
         Self { time_ns: 0, bodies: Vec::new(), by_series, is_restored: false }
     }
 
-    /// Restores the totals from requests.
+    /// Restores the totals from requests on the disk.
     ///
     /// # Errors
     /// Fails if the requests are damaged.
@@ -126,8 +126,8 @@ impl Totals {
 }
 
 impl<'l> DeltaConverter<'l> {
-    /// Creates a converter for the growth since these totals. `begun_ns` is the start time of new
-    /// series without a start time.
+    /// Creates a converter for the growth since `last`. `begun_ns` is the start time of new series
+    /// that specify none.
     pub(super) fn new(last: &'l Totals, time_ns: u64, begun_ns: u64) -> Self {
         let (hash, writer) = (last.hash(), Points::new(Form::Totals, time_ns));
         Self {
@@ -138,14 +138,14 @@ impl<'l> DeltaConverter<'l> {
         }
     }
 
-    /// Returns the totals at this time. Ended series keep their last totals.
+    /// Returns the totals at this time. They include the last totals of ended series.
     pub(super) fn finish(mut self) -> Totals {
         self.remember();
         self.now.bodies = self.totals.finish().bodies;
         self.now
     }
 
-    /// Copies the totals of ended series. If there are too many, only the latest are copied.
+    /// Copies the totals of ended series. If there are too many, only the most recent are kept.
     fn remember(&mut self) {
         let Self { last, now, totals, .. } = self;
         let gone = last.by_series.iter().filter(|(id, _)| !now.by_series.contains_key(id));
@@ -192,30 +192,30 @@ impl<'l> DeltaConverter<'l> {
         }
     }
 
-    /// Begins a metric. Its points follow.
+    /// Begins a metric. Add its points with [`Self::push`].
     pub(super) fn begin(&mut self, name: &str, help: &str, unit: &str) {
         self.totals.begin_metric(name, help, unit);
     }
 
-    /// Adds the growth of a point's series to the requests.
+    /// Adds the growth of a series, given its total, to the requests.
     pub(super) fn push(&mut self, requests: &mut Requests<Points>, id: u64, point: &NewPoint<'_>) {
         let hash = self.last.hash();
         let Some(value) = Value::from_point(&point.value, hash) else {
-            // This value is not a sum, so send all of it, but each exemplar only once.
+            // This value does not add up, so we send all of it, but each exemplar only once.
             let exemplars = exemplars_since(self.last.time_ns, point.exemplars);
             requests.push_point(id, &NewPoint { exemplars: &exemplars, ..*point });
             return;
         };
         if value.is_nan() {
-            // Treat the series as ended, because its growth is unknown, and a receiver's sum would
-            // stay NaN.
+            // We treat the series as ended: its growth is unknown, and a receiver's sum would stay
+            // NaN.
             return;
         }
         self.totals.push_point(id, &NewPoint { exemplars: &[], ..*point });
         let began = point.start_ns;
         let (growth, since) = match self.last.by_series.get(&id) {
             Some(last) => (self.growth(last, point, &value), last.time_ns),
-            // No point of this series was sent so far.
+            // No point of this series has been sent yet.
             None if began != 0 => (Growth::Whole, began),
             None if self.last.time_ns != 0 => (Growth::Whole, self.last.time_ns),
             None => (Growth::Whole, self.begun_ns),
@@ -237,7 +237,7 @@ impl<'l> DeltaConverter<'l> {
 }
 
 impl Value {
-    /// Returns the total of a point; `None` for a value that does not add up.
+    /// Returns the total of a point; `None` for a value that does not add up, such as a gauge.
     fn from_point(value: &PointValue<'_>, hash: &SeededState) -> Option<Self> {
         match value {
             PointValue::Sum { value, monotonic: true, .. } => value.map(Self::Sum),
@@ -257,7 +257,7 @@ impl Value {
         }
     }
 
-    /// Returns the growth since `last`; `None` if this total is less, or of another form.
+    /// Returns the growth since `last`; `None` if the total decreased, or changed its kind.
     fn minus(&self, last: &Self) -> Option<Self> {
         match (self, last) {
             (Self::Sum(now), Self::Sum(last)) => added(*now, *last).map(Self::Sum),
@@ -291,7 +291,7 @@ impl Value {
         }
     }
 
-    /// Adds the point with this growth as its value.
+    /// Adds a point with this delta.
     fn put(&self, id: u64, point: &NewPoint<'_>, requests: &mut Requests<Points>) {
         let temporality = Temporality::Delta;
         let known = |sum: f64| (!sum.is_nan()).then_some(sum);
@@ -316,7 +316,7 @@ impl Value {
                 (grown.positive, grown.negative) = (of.positive.shown(), of.negative.shown());
                 PointValue::Exponential { point: grown, temporality }
             }
-            // Unreachable, because a value has the same form as its point.
+            // Unreachable, because a delta has the kind of its point.
             (Self::Classic { .. }, _) => return,
         };
         requests.push_point(id, &NewPoint { value, ..*point });
@@ -335,8 +335,8 @@ impl Exponential {
         }
     }
 
-    /// Returns the growth since `last`, in the coarser of both scales. You can merge two buckets of
-    /// a scale into one bucket of the next coarser scale.
+    /// Returns the growth since `last`, in the coarser of both scales, because pairs of buckets can
+    /// be merged into buckets of the next coarser scale.
     fn minus(&self, last: &Self) -> Option<Self> {
         if self.zero_threshold.to_bits() != last.zero_threshold.to_bits() {
             return None;
@@ -361,7 +361,7 @@ impl Buckets {
         Self { offset: buckets.offset.into(), counts: buckets.counts.into() }
     }
 
-    /// Merges each `2^times` buckets into one.
+    /// Merges each `2^times` neighbouring buckets into one.
     fn merged(&self, times: i32) -> Self {
         let index = |at: usize| (self.offset + at as i64) >> times.clamp(0, 62);
         let mut merged = Self { offset: index(0), counts: Vec::new() };
@@ -403,14 +403,14 @@ fn added(now: Number, last: Number) -> Option<Number> {
         return (now >= last).then(|| Number::Int(now.wrapping_sub(last)));
     }
     let (now, last) = (now.as_f64(), last.as_f64());
-    // No growth, because the difference to NaN is unknown.
+    // The difference to NaN is unknown, so there is no growth.
     if now.is_nan() || last.is_nan() || now == last {
         return Some(Number::Int(0));
     }
     (now > last).then_some(Number::Double(now - last))
 }
 
-/// Returns the exemplars from this time on.
+/// Returns the exemplars that are not older than this time.
 fn exemplars_since<'p>(start_ns: u64, exemplars: &[NewExemplar<'p>]) -> Vec<NewExemplar<'p>> {
     exemplars.iter().filter(|one| one.time_ns >= start_ns).copied().collect()
 }

@@ -1,15 +1,15 @@
-//! OTLP over HTTP: <https://opentelemetry.io/docs/specs/otlp/>.
+//! The OTLP output, over HTTP: <https://opentelemetry.io/docs/specs/otlp/>.
 //!
 //! With **cumulative** temporality, a snapshot contains totals. With **delta** temporality, it
-//! contains the growth since the last snapshot.
+//! contains the growth of each series since the last snapshot.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `points.rs` | converts families to points |
 //! | `requests.rs` | writes points to requests, and marks the end of series |
-//! | `resources.rs` | selects the labels that become attributes of a resource |
+//! | `resources.rs` | selects the labels that become resource attributes |
 //! | `growth.rs` | computes the growth of totals |
-//! | `deltas.rs` | tracks the state of a receiver of deltas |
+//! | `deltas.rs` | stores a receiver's totals and pending requests |
 //! | `verdict.rs` | interprets responses |
 
 mod deltas;
@@ -44,7 +44,7 @@ use quipu_process::time::now_ns;
 use requests::Points;
 use resources::BaseResource;
 
-/// The settings of the OTLP output.
+/// The options of the OTLP output.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The receivers.
@@ -55,22 +55,23 @@ pub struct Options {
     pub temporality: Temporality,
     /// The compression of requests.
     pub compression: Compression,
-    /// The attributes of all resources. Labels of a series can replace some attributes.
+    /// The attributes of all resources. The labels `job` and `instance` of a series override some
+    /// of these attributes.
     pub resource: Vec<ResourceAttribute>,
     /// The additional header fields of requests.
     pub headers: Headers,
-    /// The state file. The directory of deltas is next to this file.
+    /// The path of the state file. The queues for deltas are stored next to this file.
     pub state: PathBuf,
 }
 
-/// The start of sums and histograms.
+/// The temporality of sums and histograms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Temporality {
-    /// The start of the series: counters and histograms are totals.
+    /// Totals since the start of the series.
     #[default]
     Cumulative,
-    /// The last sent snapshot: counters and histograms are the growth since then.
+    /// Deltas: the growth since the last snapshot.
     Delta,
 }
 
@@ -92,7 +93,7 @@ pub(super) struct Otlp {
     coding: Coding,
     hash: SeededState,
     deltas: Option<Mutex<Deltas>>,
-    /// The data points that the receiver rejected from accepted requests.
+    /// The number of data points that the receiver rejected from accepted requests.
     rejected: Counter,
 }
 

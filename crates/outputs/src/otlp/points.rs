@@ -1,9 +1,9 @@
-//! Converts families to OpenTelemetry metrics, by OpenTelemetry's rules for Prometheus metrics:
+//! Converts families to OTLP data points, by OpenTelemetry's rules for Prometheus metrics:
 //! <https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/>.
 //!
-//! We use the same names as the text format, so a receiver that adds no suffixes and a scraper see
-//! the same names. If a histogram contains both kinds of buckets, only the exponential ones are
-//! sent.
+//! Metric names are the same as on `/metrics`, so a receiver that adds no suffixes uses the same
+//! names as a scraper. If a histogram contains both classic and exponential buckets, only the
+//! exponential ones are sent.
 
 use quipu::snapshot::{
     Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Native, Number as Shown, Series, Sink,
@@ -22,24 +22,24 @@ use crate::snapshot::Requests;
 use quipu_process::time::now_ns;
 use quipu_translate::otlp::ucum;
 
-/// Adds families to requests as points.
+/// A sink that converts families to points.
 #[derive(Debug)]
 pub(super) struct Translation<'t> {
     requests: Requests<Points>,
-    /// Converts totals to deltas, if the requests have delta temporality.
+    /// The converter to deltas, if the receiver uses delta temporality.
     converter: Option<DeltaConverter<'t>>,
     external: &'t [ExternalLabel],
     resource: &'t BaseResource,
     time_ns: u64,
     name: String,
-    /// Reused buffers.
+    /// Reused buffers for buckets.
     counts: Vec<u64>,
     bounds: Vec<f64>,
     positive: Vec<u64>,
     negative: Vec<u64>,
 }
 
-/// An exemplar of a data point, with binary ids.
+/// An exemplar with its trace and span ids in binary form.
 struct PointExemplar<'a> {
     trace: Option<[u8; 16]>,
     span: Option<[u8; 8]>,
@@ -48,12 +48,13 @@ struct PointExemplar<'a> {
     time_ns: u64,
 }
 
-/// The maximum number of exponential buckets per sign. If there are more, neighbours are merged.
+/// The maximum number of exponential buckets per sign. If there are more, neighbouring buckets are
+/// merged.
 const MOST_BUCKETS: i64 = 4096;
 
 impl<'t> Translation<'t> {
-    /// Creates a translation that adds the series at the time of the requests, with the `external`
-    /// labels, and without the labels that the base resource contains.
+    /// Creates a sink that adds points to `requests`. Each point carries the `external` labels,
+    /// except labels that the base resource already contains.
     pub(super) fn new(
         requests: Requests<Points>,
         converter: Option<DeltaConverter<'t>>,
@@ -130,7 +131,7 @@ impl<'t> Translation<'t> {
         bounds.clear();
         let mut exemplars = Vec::new();
         for Bucket { bound, count, exemplar, .. } in histogram.buckets {
-            // Merge repeated bounds, because another program may list the same bound twice.
+            // We merge equal bounds, because another program may write the same bound twice.
             if bounds.last().is_some_and(|last| last >= bound) {
                 if let Some(last) = counts.last_mut() {
                     *last = u64::wrapping_add(*last, *count);
@@ -141,7 +142,7 @@ impl<'t> Translation<'t> {
             }
             exemplars.extend(*exemplar);
         }
-        // In OTLP, the last bucket has no bound.
+        // In OTLP, the last bucket contains no bound.
         if bounds.last() == Some(&f64::INFINITY) {
             bounds.pop();
         } else {
@@ -180,8 +181,8 @@ impl<'t> Translation<'t> {
         (self.positive, self.negative) = (positive, negative);
     }
 
-    /// Returns the labels of a series, sorted by name, together with the external labels that the
-    /// series does not define.
+    /// Returns the labels of a series, sorted by name, including the external labels that the
+    /// series itself does not define.
     fn attributes<'a>(&self, family: &FamilyHeader<'a>, series: &Series<'a>) -> Vec<Attribute<'a>>
     where
         't: 'a,
@@ -199,13 +200,13 @@ impl<'t> Translation<'t> {
         attributes
     }
 
-    /// Returns the start of a series. `None` if the series began after the snapshot, because it
-    /// then belongs to the next one.
+    /// Returns the start time of a series. Returns `None` if the series began after the snapshot
+    /// was due, because it then belongs to the next snapshot.
     fn start(&self, series: &Series<'_>) -> Option<u64> {
         match series.start.map_or(0, |start| start.0) {
             start if start <= self.time_ns => Some(start),
             start if start <= now_ns() => None,
-            // The clock was set back.
+            // The start is in the future, because the clock was set back.
             _ => Some(0),
         }
     }
@@ -308,7 +309,7 @@ fn bytes_of<const N: usize>(digits: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Returns a value that is on or off, or that counts existing things.
+/// Returns a value that can also decrease: a sum that is not monotonic.
 fn level(value: i64) -> PointValue<'static> {
     let value = Some(Number::Int(value));
     PointValue::Sum { value, monotonic: false, temporality: Temporality::Cumulative }
@@ -328,28 +329,27 @@ fn sum_of(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
 }
 
-/// Returns how many times neighbours must be merged until the number of buckets is within the
-/// limit.
+/// Returns the number of times that neighbouring buckets must be merged to stay within the limit.
 fn merge_of(buckets: &[(i32, u64)]) -> u32 {
     let (Some((first, _)), Some((last, _))) = (buckets.first(), buckets.last()) else { return 0 };
     let indices = |merge: u32| merged(*last, merge) - merged(*first, merge);
     (0..32).find(|merge| indices(*merge) < MOST_BUCKETS).unwrap_or(32)
 }
 
-/// Returns the index of a Prometheus bucket after its neighbours were merged.
+/// Returns the index of a Prometheus bucket after merging, in OTLP's numbering.
 fn merged(index: i32, merge: u32) -> i64 {
     (i64::from(index) - 1) >> merge
 }
 
-/// Fills `out` with all buckets between the first and the last. Each covers `2^merge` of the given
-/// buckets, which use Prometheus' index, one more than OpenTelemetry's. Returns the index of the
-/// first bucket.
+/// Fills `out` with the counts of all buckets from the first to the last, including empty ones.
+/// `merge` is the number of merges. Returns the OTLP index of the first bucket, which is one less
+/// than Prometheus' index.
 fn dense(out: &mut Vec<u64>, buckets: &[(i32, u64)], merge: u32) -> i32 {
     out.clear();
     let index = |index: i32| merged(index, merge);
     let Some(offset) = buckets.first().map(|(first, _)| index(*first)) else { return 0 };
     for (at, count) in buckets {
-        // Within the limit, because the indexes ascend.
+        // Within the limit, because the indices ascend.
         let at = usize::try_from(index(*at) - offset).unwrap_or(0).min(MOST_BUCKETS as usize);
         if out.len() <= at {
             out.resize(at + 1, 0);

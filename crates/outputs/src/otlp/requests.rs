@@ -1,4 +1,4 @@
-//! Writes points to requests of bounded size.
+//! Writes data points to OTLP requests of bounded size, and reads them back from these requests.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -13,19 +13,20 @@ use super::resources::{BaseResource, Program, Resources};
 use crate::queue::Form;
 use crate::snapshot::{Requests, Writer};
 
-/// Writes points.
+/// The writer of one request.
 #[derive(Debug)]
 pub(crate) struct Points {
     writer: MetricsWriter,
     form: Form,
-    /// The resources of the points; `None` if all labels stay with the points.
+    /// The resources of the points; `None` if all labels stay in the points.
     resources: Option<Resources>,
     /// The time of all points.
     pub(super) time_ns: u64,
 }
 
-/// The numbers of points and of bytes at which a request is full.
+/// The number of points at which a request is full.
 const MOST_POINTS: u64 = 2000;
+/// The number of bytes at which a request is full.
 const MOST_BYTES: usize = 1 << 20;
 
 impl Points {
@@ -33,13 +34,12 @@ impl Points {
         Self { writer: MetricsWriter::new(), form, resources: None, time_ns }
     }
 
-    /// Groups the points by resource. The labels select the resource of each point, and each
-    /// resource also carries the attributes of `base`.
+    /// Groups the points by resource: the labels of a point determine its resource, and each
+    /// resource also contains the attributes of `base`.
     pub(super) fn by_resource(self, base: &Arc<BaseResource>, hash: &SeededState) -> Self {
         Self { resources: Some(Resources::new(Arc::clone(base), hash)), ..self }
     }
 
-    /// Returns the name of the current metric.
     pub(super) fn name(&self) -> &str {
         self.writer.name()
     }
@@ -69,7 +69,8 @@ impl Writer for Points {
         }
     }
 
-    /// A delta needs no end mark, because the sum of its points stays valid.
+    /// Adds an end mark for each ended series, except for deltas. The sum of a series' deltas stays
+    /// valid without a mark.
     fn mark(
         requests: &mut Requests<Self>,
         _: Form,
@@ -92,20 +93,20 @@ impl Writer for Points {
 }
 
 impl Requests<Points> {
-    /// Begins a metric.
+    /// Begins a metric. Add its points with [`Self::push_point`].
     pub(super) fn begin_metric(&mut self, name: &str, help: &str, unit: &str) {
         self.writer.writer.begin(name, help, unit);
     }
 
-    /// Adds a point to the metric.
+    /// Adds a point to the current metric.
     pub(super) fn push_point(&mut self, id: u64, point: &NewPoint<'_>) {
         self.writer.push(point);
         self.end(id, false);
     }
 }
 
-/// Returns a hash of the name of a metric and its attributes, whose keys are sorted and whose
-/// values are strings.
+/// Returns the identity of a series: a hash of its metric name and its attributes. The keys are
+/// sorted, and the values are strings.
 pub(super) fn identity(hash: &SeededState, name: &str, attributes: &[Attribute<'_>]) -> u64 {
     let mut hasher = hash.build_hasher();
     name.hash(&mut hasher);
@@ -118,8 +119,8 @@ pub(super) fn identity(hash: &SeededState, name: &str, attributes: &[Attribute<'
 }
 
 /// Calls the function with each point of a request: the metric, the [`identity`], and the point
-/// with all of its labels and without exemplars. `base` contains the attributes of the resource
-/// that are not labels. Returns false if the request cannot be read.
+/// with all labels and without exemplars. `base` contains the attributes of each resource that are
+/// not labels. Returns false if the request is unreadable.
 pub(super) fn each_point(
     request: &[u8],
     base: &BaseResource,
@@ -153,7 +154,7 @@ pub(super) fn each_point(
 }
 
 /// Returns the value that marks the end of a series with this kind of value; `None` for deltas,
-/// because they do not need an end.
+/// which need no end mark.
 fn ended(value: &PointValue<'_>) -> Option<PointValue<'static>> {
     Some(match *value {
         PointValue::Sum { temporality: Temporality::Delta, .. }

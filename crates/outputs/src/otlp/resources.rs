@@ -1,10 +1,11 @@
-//! Resources: each program is a resource, and its labels `job` and `instance` are the attributes.
+//! Maps labels to resource attributes. In OTLP, each program is a resource, so `job` and `instance`
+//! become attributes of the resource instead of the data points.
 //!
-//! The label `job` becomes `service.name`, where the part before its first slash becomes
-//! `service.namespace`. The label `instance` becomes `service.instance.id`. We choose these
-//! attributes because Prometheus converts them back to the same labels. All other labels stay with
-//! the data points. The attributes in the settings are added to each resource, unless a label
-//! replaces one of these three.
+//! The label `job` becomes `service.name`, and the part before its first slash becomes
+//! `service.namespace`. The label `instance` becomes `service.instance.id`. We use these attributes
+//! because Prometheus converts them back to the same labels. All other labels stay in the data
+//! points. The attributes in the settings are added to each resource, unless a label overrides one
+//! of these three.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -16,37 +17,37 @@ use quipu_wire::remote::otlp::{Attribute, AttributeValue, MetricsWriter};
 use crate::labels::ResourceAttribute;
 use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE};
 
-/// The attributes from the settings, which all resources share.
+/// The attributes from the settings, which are part of every resource.
 #[derive(Debug, Default)]
 pub(super) struct BaseResource {
     attributes: Vec<ResourceAttribute>,
-    /// The labels that a receiver derives from the attributes.
+    /// The labels that a receiver derives from these attributes.
     job: Option<String>,
     instance: Option<String>,
 }
 
-/// The labels of a series that identify its program.
+/// The labels that identify the program of a series.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Program<'l> {
     job: Option<&'l str>,
     instance: Option<&'l str>,
 }
 
-/// The labels of a program, read back from a resource.
+/// The labels of a program, converted back from resource attributes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ResourceLabels {
     job: Option<String>,
     instance: Option<String>,
 }
 
-/// The resources of a request that is being written.
+/// The resources of the current request.
 #[derive(Debug)]
 pub(super) struct Resources {
     base: Arc<BaseResource>,
     hash: SeededState,
-    /// The numbers of the resources in the request, by the hashes of their programs, and the hash
-    /// of the last program.
+    /// The index of each resource in the request, by the hash of its program.
     numbers: HashMap<u64, usize, SeededState>,
+    /// The hash of the last program.
     last: Option<u64>,
 }
 
@@ -57,8 +58,8 @@ impl BaseResource {
         Self { attributes: attributes.to_vec(), job, instance }
     }
 
-    /// Returns whether a receiver derives this label from the base resource. If so, it merges a
-    /// series with this label and a series without the label.
+    /// Returns whether a receiver derives this label from the base resource. If so, a series with
+    /// this label and a series without it would become the same series.
     pub(super) fn has(&self, (name, value): &Attribute<'_>) -> bool {
         let base = match *name {
             "job" => &self.job,
@@ -68,7 +69,7 @@ impl BaseResource {
         matches!((base, value), (Some(base), AttributeValue::Text(value)) if base == value)
     }
 
-    /// Returns the attributes of the resource of a program.
+    /// Returns all resource attributes of a program.
     fn attributes<'a>(&'a self, program: Program<'a>) -> Vec<Attribute<'a>> {
         let is_replaced = |key: &str| match key {
             NAME | NAMESPACE => program.job.is_some(),
@@ -95,7 +96,7 @@ impl BaseResource {
         attributes
     }
 
-    /// Reads the labels back from the attributes of a resource.
+    /// Converts the attributes of a resource back to labels.
     pub(super) fn read(&self, resource: &[Attribute<'_>]) -> ResourceLabels {
         let get = |wanted: &str| {
             let mut values = resource.iter().filter(|(key, _)| *key == wanted);
@@ -116,8 +117,8 @@ impl BaseResource {
 }
 
 impl<'l> Program<'l> {
-    /// Returns the program of a series with these labels. If the program takes some of the labels,
-    /// also returns the rest.
+    /// Splits off the labels that identify the program. Also returns the other labels, if any label
+    /// was split off.
     pub(super) fn split_labels(labels: &[Attribute<'l>]) -> (Self, Option<Vec<Attribute<'l>>>) {
         let mut program = Self::default();
         for label in labels {
@@ -141,8 +142,8 @@ impl<'l> Program<'l> {
 }
 
 impl ResourceLabels {
-    /// Adds the labels of the program to the labels of a point, sorted by name. Returns `None` if
-    /// there is no label to add.
+    /// Returns the labels of a point together with the labels of its program, sorted by name.
+    /// `None` if there are no labels to add.
     pub(super) fn with<'a>(&'a self, labels: &[Attribute<'a>]) -> Option<Vec<Attribute<'a>>> {
         if *self == Self::default() {
             return None;
@@ -166,7 +167,7 @@ impl Resources {
         &self.base
     }
 
-    /// Begins the points of a program.
+    /// Begins the points of a program, in the resource of this program.
     pub(super) fn enter(&mut self, writer: &mut MetricsWriter, program: Program<'_>) {
         let id = self.hash.hash_one(program);
         if self.last.replace(id) == Some(id) {
@@ -181,7 +182,7 @@ impl Resources {
         }
     }
 
-    /// Ends the request. The last resource becomes the first of the next request.
+    /// Ends the request. The last resource becomes the first one of the next request.
     pub(super) fn finished(&mut self) {
         self.numbers.clear();
         self.numbers.extend(self.last.map(|id| (id, 0)));

@@ -89,7 +89,7 @@ impl OtlpFlags {
     /// contradict each other.
     pub fn resolve(&mut self, state: &Path) -> Result<Options, Unusable> {
         let receivers = receivers("otlp", self.otlp.as_ref(), otlp_url)?;
-        // Show the completed URLs.
+        // We store the completed URLs, because users see the settings.
         let effective = receivers.iter().map(|url| UrlText::from(url.as_str().to_owned()));
         self.otlp = self.otlp.as_ref().map(|_| effective.collect());
         let headers = HeaderFlags {
@@ -136,7 +136,7 @@ fn resource(flags: &OtlpFlags) -> Result<Vec<ResourceAttribute>, Unusable> {
 /// The maximum size of the attributes of all resources, in bytes.
 const MOST_RESOURCE: usize = 64 << 10;
 
-/// Parses the URL of an OTLP receiver. If the URL contains no path, this adds the path of metrics.
+/// Parses the URL of a receiver. Adds the path `/v1/metrics` to a URL without a path.
 fn otlp_url(text: &str) -> Result<ReceiverUrl, String> {
     if matches!(text, "on" | "off") {
         return Err("it is to be the URL of a receiver; whether metrics are taken by OTLP is \

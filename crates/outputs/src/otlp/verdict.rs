@@ -1,4 +1,5 @@
-//! Interprets responses by <https://opentelemetry.io/docs/specs/otlp/#otlphttp-response>.
+//! Interprets the responses of OTLP receivers, by
+//! <https://opentelemetry.io/docs/specs/otlp/#otlphttp-response>.
 
 use quipu_segment::printable;
 use quipu_wire::remote::otlp::read_metrics_response;
@@ -8,9 +9,9 @@ use quipu_client::media::Media;
 use quipu_client::sender::Answer;
 use quipu_process::text::cut;
 
-/// Judges the response to a request with this many points.
+/// Interprets the response to a request with this number of points.
 pub(super) fn judge(response: &Answer, points: u64) -> Verdict {
-    // The reason for a refusal can be the daemon itself, or the path to the receiver.
+    // A refusal can concern the daemon itself or the path to the receiver, instead of the points.
     let refused = |is_of_sender| Verdict::Refused { written: 0, is_of_sender };
     match response.status {
         429 | 502..=504 => Verdict::Later,
@@ -19,8 +20,8 @@ pub(super) fn judge(response: &Answer, points: u64) -> Verdict {
     }
 }
 
-/// Returns the verdict for a successful status. `None` if the response is an HTML page, because
-/// this means that the URL is not a receiver.
+/// Interprets a response with a successful status. Returns `None` for an HTML page, because the URL
+/// is then not a receiver.
 fn taken(response: &Answer, points: u64) -> Option<Verdict> {
     let media = Media::from_headers(&response.headers);
     if media.is("text/html") {
@@ -38,18 +39,17 @@ fn taken(response: &Answer, points: u64) -> Option<Verdict> {
             serde_json::from_slice(&response.body).unwrap_or_default();
         let partial = &response["partialSuccess"];
         let rejected = &partial["rejectedDataPoints"];
-        // JSON writes 64-bit integers as strings, by the mapping of Protocol Buffers.
+        // JSON represents 64-bit integers as strings, by the JSON mapping of Protocol Buffers.
         let rejected = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok());
         let message = partial["errorMessage"].as_str().unwrap_or_default();
         return partly(rejected.unwrap_or(0), message);
     }
-    // Some receivers respond with another body than the protocol requires, although they accepted
-    // the request.
+    // Some receivers accept a request, but respond with another body than the protocol requires.
     read_metrics_response(&response.body)
         .map_or(partly(0, ""), |response| partly(response.rejected, response.message))
 }
 
-/// The maximum number of shown bytes of a message.
+/// The maximum length of a receiver's message in our log, in bytes.
 const MOST_SHOWN: usize = 512;
 
 #[cfg(test)]

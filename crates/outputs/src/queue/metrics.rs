@@ -34,7 +34,7 @@ pub(crate) struct QueueReceiverMetrics {
     pub(super) size: IntGauge,
     pub(super) requests: IntGauge,
     pub(super) oldest_age: Gauge,
-    /// The samples of files that made room.
+    /// The number of samples in files that were deleted at the size limit.
     pub(super) full: Counter,
     pub(super) refused: Counter,
     pub(super) damaged: Counter,

@@ -1,26 +1,24 @@
 //! Queues of requests on the disk, for remote write (`--remote-write-queue disk`) and for OTLP with
 //! delta temporality.
 //!
-//! Each receiver owns a folder, where numbered files hold the requests in the order of their
-//! arrival (`records.rs`). The files are written without a sync, so they survive a crash of the
-//! process, but a power loss can cost the tail. A request that was accepted or refused is marked as
-//! done in its place, and a file without pending requests is removed. The total size of the files
-//! is limited. If this limit is reached, the oldest file is removed, and its samples are counted as
-//! dropped.
+//! Each receiver has a directory with numbered files, which contain the requests in order
+//! (`records.rs`). A file is written without a sync, so it survives a crash of the process, but a
+//! power loss can remove its end. A request that was accepted or refused is marked as done in
+//! place, and a file without pending requests is deleted. The total size is limited: at the limit,
+//! the oldest file is deleted, and its samples are counted as dropped.
 //!
 //! The shards of a receiver share a queue. Each request stores its shard and the number of shards,
-//! because each shard sends its own requests in order. If the daemon is restarted with another
-//! number of shards, all earlier requests are sent before later ones, because their series belong
-//! to other shards now.
+//! because each shard sends its own requests in order. If the daemon restarts with another number
+//! of shards, all old requests are sent before new ones, because series have moved to other shards.
 //!
-//! A failure here only costs the requests that would be kept. We count each error, but log it only
+//! An error in the queue only affects its own requests. We count each error, but log it only
 //! once.
 //!
 //! **Deltas.** A snapshot of deltas is a separate file ([`Queue::begin_snapshot`]), which also
-//! contains the totals after its requests. The file is written under another name, synced, and
+//! contains the totals after its requests. The file is written under a temporary name, synced and
 //! renamed, so it is either complete or absent. It is kept until the next snapshot is written. The
-//! snapshot before it is kept as well, because this is the receiver's position if the new snapshot
-//! is revoked.
+//! snapshot before it is kept as well, because it contains the totals to return to if the new
+//! snapshot is revoked.
 
 mod metrics;
 mod records;
@@ -42,36 +40,37 @@ use quipu_process::temporary::sync_directory;
 pub(super) use records::Form;
 use records::{DONE, HEADER, Kind, PREFIX, Record, Records};
 
-/// The pending requests for a receiver, oldest first.
+/// The pending requests for a receiver, the oldest first.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) folder: PathBuf,
     /// The maximum size of all files together, in bytes.
     limit: u64,
-    /// The number of the last shard.
+    /// The index of the last shard.
     last_shard: u8,
-    /// The files by number. Only the last one can still grow.
+    /// The files by number. New requests are appended to the last one.
     files: BTreeMap<u64, QueueFile>,
     /// The size of all files, in bytes.
     bytes: u64,
     pending: VecDeque<PendingRequest>,
-    /// The number of the next file.
+    /// The number of the next new file.
     next: u64,
     tail: Option<(u64, File)>,
-    /// The file that was read last.
+    /// The file that was read last, kept open.
     reading: Option<(u64, File)>,
-    /// The last logged states: that the queue rejects requests, that it was full, and the number of
-    /// the file with a fault.
+    /// Whether an error of the disk was logged.
     is_failing: bool,
+    /// Whether a full queue was logged.
     was_full: bool,
+    /// The number of the last file whose damage was logged.
     at_fault: Option<u64>,
     metrics: QueueReceiverMetrics,
     buffer: Vec<u8>,
-    /// The lock file, which is locked while the queue is open.
+    /// The open lock file. The lock excludes other daemons.
     _lock: File,
 }
 
-/// Identifies a pending request: its file, and its offset there.
+/// The identifier of a pending request: the number of its file, and its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(u64, u64);
 
@@ -86,7 +85,7 @@ pub(super) struct DeltaSnapshot {
     pub(super) is_whole: bool,
 }
 
-/// The size of a file of the queue.
+/// The size of a file, and the number of its pending requests.
 #[derive(Debug, Default)]
 struct QueueFile {
     bytes: u64,
@@ -100,37 +99,37 @@ struct PendingRequest {
     id: Id,
     /// The size of the record in bytes.
     length: usize,
-    /// The shard of the request, and the last shard at that time.
+    /// The shard of the request, and the index of the last shard at that time.
     shard: u8,
     last_shard: u8,
     samples: u32,
     time: i64,
-    /// The number of failures while other requests succeeded.
+    /// The number of failures while other requests were accepted.
     failures: u32,
 }
 
-/// The maximum size of a file in bytes, unless it contains only one request.
+/// The maximum size of a file in bytes, unless it contains a single request.
 const MOST_FILE: u64 = 16 << 20;
-/// The maximum size of a file that we read. The files of a daemon are always smaller.
+/// The maximum size of a file to read, in bytes. The daemon never writes such large files.
 const MOST_READ: u64 = 128 << 20;
-/// How many times a request can fail by itself before it must wait for the others.
+/// The number of failures after which other requests are sent before this one.
 const MOST_FAILURES: u32 = 2;
-/// The maximum number of samples that a damaged request counts for, because its own number can be
-/// wrong.
+/// The maximum number of samples to count for a damaged request, because its own number can be
+/// damaged as well.
 const MOST_SAMPLES: u32 = 10_000;
-/// The last usable number of a file. Files with larger numbers are ignored.
+/// The last usable file number. Files with larger numbers are ignored.
 const MOST_NUMBER: u64 = u64::MAX / 2;
-/// How many existing names a new file skips.
+/// The number of existing file names that a new file skips.
 const TRIES: u32 = 16;
 const EXTENSION: &str = "queue";
 
 impl Queue {
-    /// Opens the queue of a receiver with this many shards in this directory, and counts its
-    /// pending requests.
+    /// Opens the queue of a receiver, and scans its pending requests. `directory` contains the
+    /// queues of all receivers.
     ///
     /// # Errors
-    /// Returns a message with the fault of the folder and the `remedy`, if the folder cannot be
-    /// used or belongs to another daemon.
+    /// Returns a message with the problem and the `remedy`, if the directory is unusable or belongs
+    /// to another daemon.
     pub(super) fn open(
         directory: &Path,
         receiver: &str,
@@ -151,7 +150,7 @@ impl Queue {
             }
             Err(TryLockError::Error(error)) => return Err(fail(error)),
         }
-        // Ignore the error, because this file only helps people.
+        // We ignore the error, because this file is only for people.
         let _ = name_receiver(&folder.join("receiver"), receiver);
         let mut this = Self {
             folder: folder.clone(),
@@ -182,7 +181,7 @@ impl Queue {
         Ok(this)
     }
 
-    /// Appends a request of a shard. Returns its ID, or `None` if the disk cannot store it.
+    /// Appends a request of a shard. Returns its identifier, or `None` if the disk cannot store it.
     pub(super) fn push(&mut self, shard: u8, timestamp_ms: i64, body: &Body) -> Option<Id> {
         let pushed = self.append(shard, timestamp_ms, body);
         self.show();
@@ -206,13 +205,13 @@ impl Queue {
         }
     }
 
-    /// Returns the next request of a shard. Requests that cannot be read are dropped and counted.
+    /// Returns the next request of a shard. Unreadable requests are dropped and counted.
     pub(super) fn front(&mut self, shard: u8) -> Option<(Id, Body)> {
         let shards = u16::from(self.last_shard) + 1;
         loop {
             let last_shard = self.pending.front()?.last_shard;
             let mut run = self.pending.iter().take_while(|other| other.last_shard == last_shard);
-            // If its shard no longer exists, another shard sends this request.
+            // A request whose shard no longer exists is sent by another shard.
             let request = run.find(|other| u16::from(other.shard) % shards == u16::from(shard))?;
             let (id, samples) = (request.id, request.samples);
             match self.read(id, request.length) {
@@ -238,13 +237,13 @@ impl Queue {
         if is_empty {
             self.remove(number);
         } else if let Err(error) = self.file(number).and_then(|f| f.write_all_at(&DONE, offset)) {
-            // The mark was not written, so the request can be sent once more after a restart.
+            // The mark was not written, so the request may be sent again after a restart.
             self.complain(number, &error.to_string());
         }
         self.show();
     }
 
-    /// Records that a request failed while others succeeded. After another such failure, the
+    /// Records that a request failed while others were accepted. After [`MOST_FAILURES`], the
     /// requests after this one are sent first.
     pub(super) fn blame(&mut self, id: Id) {
         let Some(at) = self.pending.iter().position(|request| request.id == id) else { return };
@@ -258,7 +257,7 @@ impl Queue {
         }
     }
 
-    /// Counts the samples of a refused request.
+    /// Counts samples that the receiver refused.
     pub(super) fn count_refused(&self, samples: u64) {
         self.metrics.refused.inc_by(samples);
     }
@@ -294,7 +293,8 @@ impl Queue {
         }
     }
 
-    /// Replaces the pending requests with a snapshot of deltas. Its requests lead to these totals.
+    /// Replaces all pending requests with a snapshot of deltas. The body with the totals after them
+    /// is also stored.
     ///
     /// # Errors
     /// Fails if the snapshot cannot be written.
@@ -307,18 +307,18 @@ impl Queue {
         let (number, time) = (self.next, time_ns.cast_signed());
         let path = self.path(number);
         let new = path.with_extension("new");
-        // Remove the file of an earlier crash, because another process could have it open.
+        // We delete the file of an earlier crash first, because another process could have it open.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let written = self.write_snapshot(&new, time, totals, owed);
         let written = written.and_then(|written| fs::rename(&new, &path).map(|()| written));
-        // Remove the incomplete file, because it would keep a full disk full.
+        // We delete the incomplete file, because it would keep a full disk full.
         let (entry, all) = written.inspect_err(|_| {
             let _ = fs::remove_file(&new);
         })?;
-        // The file exists from here on, even if a power loss can undo this.
+        // The file now exists, although a power loss could still remove it.
         self.keep_last();
         (self.pending, self.next) = (all, number + 1);
         self.bytes += entry.bytes;
@@ -326,7 +326,7 @@ impl Queue {
         sync_directory(&path)
     }
 
-    /// Writes a snapshot to a new file, and gives it the next number.
+    /// Writes a snapshot to a temporary file, and renames it to the next number.
     fn write_snapshot(
         &mut self,
         new: &Path,
@@ -354,7 +354,7 @@ impl Queue {
         Ok((entry, all))
     }
 
-    /// Removes the last snapshot of deltas. None of its requests is done.
+    /// Deletes the last snapshot of deltas. None of its requests may be done.
     pub(super) fn take_back(&mut self) {
         self.pending.clear();
         if let Some((&number, _)) = self.files.last_key_value() {
@@ -362,7 +362,8 @@ impl Queue {
         }
     }
 
-    /// Removes the next `count` delta requests, because they were accepted or refused.
+    /// Removes the next `count` requests of a snapshot of deltas, because they were accepted or
+    /// refused.
     pub(super) fn finish_next(&mut self, count: usize) {
         for _ in 0..count {
             let next = self.pending.front().map(|request| request.id);
@@ -370,7 +371,7 @@ impl Queue {
         }
     }
 
-    /// Returns the last snapshot of deltas; `None` if there is none.
+    /// Returns the last snapshot of deltas, if any.
     ///
     /// # Errors
     /// Fails if the snapshot is unreadable or damaged.
@@ -398,7 +399,7 @@ impl Queue {
         Ok(Some(restored))
     }
 
-    /// Removes all files except the last one.
+    /// Deletes all files except the last one.
     fn keep_last(&mut self) {
         while self.files.len() > 1
             && let Some((&number, _)) = self.files.first_key_value()
@@ -407,7 +408,7 @@ impl Queue {
         }
     }
 
-    /// Writes a record to the last file, or to a new file if the last one is full.
+    /// Appends a record to the last file, or to a new file if the last one is full.
     fn write(&mut self, record: &[u8]) -> io::Result<Id> {
         let length = record.len() as u64;
         if HEADER.len() as u64 + length > self.limit {
@@ -438,8 +439,8 @@ impl Queue {
                 Ok(Id(number, offset))
             }
             Err(error) => {
-                // Without its torn end, this file can grow further. If the truncation fails too,
-                // the next start repeats it.
+                // We remove the incomplete record, because the file can then grow further. If this
+                // fails as well, the next start removes it.
                 let is_empty = entry.waiting == 0;
                 if tail.set_len(offset).is_ok() {
                     self.tail = Some((number, tail));
@@ -461,7 +462,7 @@ impl Queue {
             self.next = number.saturating_add(1);
             match opened {
                 Ok(file) => break (number, path, file),
-                // Another file already uses this name.
+                // There is already a file with this name.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {
                     tries += 1;
                 }
@@ -481,7 +482,7 @@ impl Queue {
         Ok((number, file))
     }
 
-    /// Removes the oldest files until the new bytes fit.
+    /// Deletes the oldest files until there is space for this number of bytes.
     fn make_room(&mut self, bytes: u64) {
         while self.bytes.saturating_add(bytes) > self.limit {
             let Some((&number, _)) = self.files.first_key_value() else { return };
@@ -499,7 +500,7 @@ impl Queue {
         }
     }
 
-    /// Removes a file without pending requests.
+    /// Deletes a file without pending requests.
     fn remove(&mut self, number: u64) {
         if let Some(entry) = self.files.remove(&number) {
             self.bytes = self.bytes.saturating_sub(entry.bytes);
@@ -515,7 +516,7 @@ impl Queue {
         }
     }
 
-    /// Reads a file of an earlier run.
+    /// Scans a file of an earlier run.
     fn scan(&mut self, number: u64) {
         let opened = plain(&mut writable(), &self.path(number));
         let read = opened.and_then(|file| Ok((read_all(&file, self.most_read())?, file)));
@@ -563,7 +564,7 @@ impl Queue {
         }
     }
 
-    /// Returns the numbers of all files in the folder, in order.
+    /// Returns the numbers of all queue files, in order.
     fn numbers(&mut self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -573,7 +574,7 @@ impl Queue {
                 (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
             });
             match number {
-                // Ignore this file, because there would be no number for a new file after it.
+                // We ignore this file, because no number would be left for a file after it.
                 Some(number) if number > MOST_NUMBER => {
                     self.complain(number, "its number is too large; remove it");
                 }
@@ -596,7 +597,7 @@ impl Queue {
         body.ok_or_else(|| io::Error::other("a request was changed"))
     }
 
-    /// Returns a file, and opens it if necessary.
+    /// Opens a file, or returns it if it is already open.
     fn file(&mut self, number: u64) -> io::Result<&File> {
         let file = match self.reading.take() {
             Some((other, file)) if other == number => file,
@@ -605,7 +606,7 @@ impl Queue {
         Ok(&self.reading.insert((number, file)).1)
     }
 
-    /// Returns the maximum size of a file that we read. A file with totals can have any size.
+    /// Returns the maximum size of a file to read. A file with totals can have any size.
     fn most_read(&self) -> u64 {
         if self.limit == u64::MAX { u64::MAX } else { MOST_READ }
     }
@@ -614,7 +615,7 @@ impl Queue {
         self.folder.join(format!("{number:016x}.{EXTENSION}"))
     }
 
-    /// Counts a fault of a file, and logs the first fault of each file.
+    /// Counts an error of a file, and logs the first one of each file.
     fn complain(&mut self, number: u64, fault: &str) {
         self.metrics.file_errors.inc();
         if self.at_fault.replace(number) != Some(number) {
@@ -648,8 +649,8 @@ impl PendingRequest {
     }
 }
 
-/// Creates a folder for this user only, unless it exists. Refuses a symbolic link in its place,
-/// because the link could lead to a folder that others can write to, for example `/tmp`.
+/// Creates a directory that only this user can access, unless it exists. Refuses a symbolic link,
+/// because it could lead to a directory where others can write, for example `/tmp`.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     match fs::symlink_metadata(folder)?.is_dir() {
@@ -658,13 +659,13 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the name of the folder of a receiver.
+/// Returns the name of a receiver's directory, a hash of its URL.
 fn folder_name(receiver: &str) -> String {
     let hash: [u8; 16] = Md5::digest(receiver.as_bytes()).into();
     format!("{:032x}", u128::from_be_bytes(hash))
 }
 
-/// Writes the URL of the receiver to a file.
+/// Writes the URL of the receiver to a file, so people can identify the directory.
 fn name_receiver(path: &Path, receiver: &str) -> io::Result<()> {
     let text = format!("{receiver}\n");
     let file = plain(writable().create(true), path)?;
@@ -672,7 +673,7 @@ fn name_receiver(path: &Path, receiver: &str) -> io::Result<()> {
     file.set_len(text.len() as u64)
 }
 
-/// Returns the request of a record.
+/// Returns the request in a record.
 fn body(record: &Record<'_>) -> Body {
     Body {
         form: record.form,
@@ -684,7 +685,7 @@ fn body(record: &Record<'_>) -> Body {
     }
 }
 
-/// Reads a whole file of at most `most` bytes.
+/// Reads a whole file, up to `most` bytes.
 fn read_all(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -694,9 +695,9 @@ fn read_all(file: &File, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file, but not a symbolic link, a pipe or a device.
+/// Opens a regular file. Fails for a symbolic link, a pipe or a device.
 fn plain(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    // `O_NONBLOCK`, because opening a pipe could block the daemon.
+    // We use `O_NONBLOCK` because opening a pipe could block the daemon.
     let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
@@ -704,8 +705,8 @@ fn plain(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns the options for opening a file to read and write. A new file is readable only by this
-/// user.
+/// Returns the options to open a file for reading and writing. A new file is only accessible to
+/// this user.
 fn writable() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);

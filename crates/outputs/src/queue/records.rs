@@ -1,93 +1,94 @@
-//! The layout of a queue file: a header, followed by records. A record is a request with its
-//! CRC-32. You can find both in `docs/formats.md`.
+//! The format of a queue file: a header, and a sequence of records. Each record is a request with
+//! its CRC-32. `docs/formats.md` draws both.
 //!
-//! A file ends after its last whole record. The bytes after this record are incomplete, for example
-//! because the disk was full or the machine lost its power during the write. Damaged bytes before
-//! the last record are skipped.
+//! A file ends after its last complete record. Bytes after it are an incomplete record, for example
+//! because the disk was full or the machine lost power during a write. Damaged bytes before the
+//! last record are skipped.
 
 use std::io;
 
 use crate::coding::Coding;
 
-/// The form of a request.
+/// The format of a request body. The numbers are stored in the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Form {
-    /// Samples in version 1.0 of remote write, and in version 2.0.
+    /// A remote write request in version 1.0.
     Write1 = 1,
+    /// A remote write request in version 2.0.
     Write2 = 2,
-    /// Data points of OTLP.
+    /// An OTLP request.
     Points = 3,
-    /// Data points that are not sent: the totals after the pending requests.
+    /// An OTLP request that is never sent: the totals after the pending requests.
     Totals = 4,
 }
 
-/// A request in the queue, pending or done.
+/// A record: a request with its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record<'a> {
-    /// Whether the request was accepted or refused.
+    /// Whether the request is done, because it was accepted or refused.
     pub(super) is_done: bool,
-    /// The time of the samples since 1970, in milliseconds; for totals, in nanoseconds.
+    /// The timestamp of the samples in milliseconds since 1970; for totals, in nanoseconds.
     pub(super) time: i64,
     pub(super) samples: u32,
     pub(super) form: Form,
     pub(super) coding: Coding,
-    /// The shard of the request, and the last shard. Both are 0 if there was only one shard.
+    /// The shard of the request, and the index of the last shard. Both are 0 for a single shard.
     pub(super) shard: u8,
     pub(super) last_shard: u8,
     /// The body to send, compressed with `coding`.
     pub(super) body: &'a [u8],
 }
 
-/// The kind of a file, judged by its beginning.
+/// The kind of a file, according to its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A queue file.
     Queue,
-    /// A file that ends within the header.
+    /// A file that is shorter than the header.
     Torn,
-    /// A file of another program, or with an unsupported version of the layout.
+    /// A file of another program, or in an unsupported version of the format.
     Foreign,
 }
 
-/// Iterates over the records of a file with their offsets, in order. This ends at the first damaged
-/// record; call [`Records::skip_damaged`] to continue after it.
+/// An iterator over the records of a file, with their offsets. It ends at the first damaged record;
+/// call [`Records::skip_damaged`] to continue after it.
 #[derive(Debug)]
 pub(super) struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// The remaining bytes that searches can read for checksums.
+    /// The remaining number of bytes that searches may read to verify checksums.
     search: usize,
 }
 
-/// A damaged part of a file.
+/// A damaged part of a file, which was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SkippedPart {
     pub(super) bytes: usize,
-    /// The number of pending samples in this part, if it is known.
+    /// The number of pending samples in this part, if it can be read.
     pub(super) samples: u32,
 }
 
 /// The header of a file.
 pub(super) const HEADER: [u8; 16] = header(4);
-/// The size of a record before its body, in bytes.
+/// The size of a record without its body, in bytes.
 pub(super) const PREFIX: usize = 28;
 /// The maximum size of a body in bytes.
 pub(super) const MOST_BODY: usize = 64 << 20;
-/// The maximum number of bytes that the searches in a file read for checksums. This is a limit
-/// because a hostile file can look like a record at every offset.
+/// The maximum number of bytes that the searches in a file may read to verify checksums. This is
+/// limited because a hostile file can look like a record at every offset.
 const MOST_SEARCHED: usize = 256 << 20;
-/// The mark at the beginning of a record that is done.
+/// The first bytes of a done record.
 pub(super) const DONE: [u8; 4] = [1, 0, 0, 0];
 
-/// Returns the header of a version. Version 3 does not contain totals or data points. Version 2
-/// stores zero for the coding, and version 1 stores zero for the shards too.
+/// Returns the header of a version. Version 3 contains no totals and no data points; in version 2,
+/// the coding is zero, and in version 1, the shards are zero too.
 pub(super) const fn header(version: u8) -> [u8; 16] {
     let mut header = *b"QUIPURWQ\0\0\0\0\0\0\0\0";
     header[8] = version;
     header
 }
 
-/// Determines the kind of a file by its beginning.
+/// Returns the kind of a file with these bytes.
 pub(super) fn kind(bytes: &[u8]) -> Kind {
     let mut headers = (1..=4).map(header);
     match bytes.get(..HEADER.len()) {
@@ -98,10 +99,10 @@ pub(super) fn kind(bytes: &[u8]) -> Kind {
 }
 
 impl Record<'_> {
-    /// Appends the bytes of the record.
+    /// Appends the encoded record.
     ///
     /// # Errors
-    /// Fails if the body is empty or too long. In this case, `out` does not change.
+    /// Fails if the body is empty or too long. `out` then stays unchanged.
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> io::Result<()> {
         if !(1..=MOST_BODY).contains(&self.body.len()) {
             let reason = format!("a request has {} bytes", self.body.len());
@@ -122,17 +123,17 @@ impl Record<'_> {
 }
 
 impl<'a> Records<'a> {
-    /// Iterates over the records from an offset on.
+    /// Creates an iterator over the records from an offset on.
     pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at, search: MOST_SEARCHED }
     }
 
-    /// Skips to the first whole record after a damaged one; `None` if there is none.
+    /// Skips to the first complete record after a damaged one; `None` if there is none.
     pub(super) fn skip_damaged(&mut self) -> Option<SkippedPart> {
         let begun = self.at;
         let (mut samples, mut next) = (0, None);
         let prefix = self.bytes.get(begun..)?.first_chunk::<PREFIX>()?;
-        // Try this length first, because it can be intact.
+        // Try the stored length first, because it may be intact.
         if let Some(length) = length(prefix) {
             let end = begun + PREFIX + length;
             if self.is_whole(end) {
@@ -149,7 +150,7 @@ impl<'a> Records<'a> {
         Some(SkippedPart { bytes: self.at - begun, samples })
     }
 
-    /// Returns whether there is a whole record at this offset.
+    /// Returns whether a complete record begins at this offset.
     fn is_whole(&mut self, at: usize) -> bool {
         let Some(bytes) = self.bytes.get(at..) else { return false };
         let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return false };
@@ -178,7 +179,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Parses the record at the beginning of these bytes, if it is whole.
+/// Parses a record, if it is complete.
 fn read(bytes: &[u8]) -> Option<Record<'_>> {
     let (prefix, rest) = bytes.split_first_chunk::<PREFIX>()?;
     let body = rest.get(..length(prefix)?)?;
@@ -199,7 +200,7 @@ fn read(bytes: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-/// Returns the form and the coding of a request, if both are known.
+/// Returns the format and the coding of a request, if both are known.
 fn form(prefix: &[u8; PREFIX]) -> Option<(Form, Coding)> {
     let forms = [Form::Write1, Form::Write2, Form::Points, Form::Totals];
     let codings = [Coding::Snappy, Coding::Zstd, Coding::Gzip, Coding::Plain];

@@ -1,4 +1,5 @@
-//! Writes a request in either version, and converts a request from version 2.0 to 1.0.
+//! Writes remote write requests in version 1.0 or 2.0, and converts a request from 2.0 to 1.0 for
+//! receivers that only support 1.0.
 
 use quipu_wire::Error;
 use quipu_wire::remote::{
@@ -11,18 +12,18 @@ use quipu_wire::remote::{
 
 use super::series::NAME;
 
-/// A request that is being written.
+/// A request under construction.
 #[derive(Debug)]
 pub(super) enum Request {
     One(Version1),
     Two(RemoteWrite2),
 }
 
-/// A request in version 1.0. Start times are omitted, because this version does not support them.
+/// A 1.0 request. It contains no start times, because 1.0 does not support them.
 #[derive(Debug, Default)]
 pub(super) struct Version1 {
     request: RemoteWrite1,
-    /// The last described family.
+    /// The last family whose metadata was written.
     family: String,
 }
 
@@ -35,7 +36,7 @@ impl Request {
         }
     }
 
-    /// Returns the size in bytes. In version 2.0, this is approximate.
+    /// Returns the size in bytes; approximate in 2.0.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::One(one) => one.request.len(),
@@ -43,7 +44,7 @@ impl Request {
         }
     }
 
-    /// Adds a sample. The labels are sorted, and their values are not empty.
+    /// Adds a sample. The labels must be sorted, with non-empty values.
     pub(super) fn push_sample(
         &mut self,
         labels: &[Label<'_>],
@@ -79,12 +80,12 @@ impl Request {
     pub(super) fn push_exemplar(&mut self, exemplar: &ExemplarSample<'_, '_>) {
         match self {
             Self::One(one) => one.request.push_exemplar(exemplar),
-            // Cannot fail, because a request is full long before it has no place for more strings.
+            // This cannot fail: a request is full long before its table of strings is.
             Self::Two(two) => two.push_exemplar(exemplar).unwrap_or_default(),
         }
     }
 
-    /// Appends the request to `out`, and begins the next one.
+    /// Appends the encoded request to `out`, and begins the next one.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         match self {
             Self::One(one) => {
@@ -97,8 +98,8 @@ impl Request {
 }
 
 impl Version1 {
-    /// Describes the family of a series, unless the previous series already did. End marks have no
-    /// description if their series came from a request in version 1.0.
+    /// Writes the metadata of a family, unless the previous series belongs to the same family. An
+    /// end mark has no metadata if its series is from a 1.0 request.
     fn describe(&mut self, labels: &[Label<'_>], metadata: &Metadata<'_>) {
         if *metadata == Metadata::default() {
             return;
@@ -113,10 +114,10 @@ impl Version1 {
     }
 }
 
-/// Converts a request from version 2.0 to 1.0, with the same samples and times.
+/// Converts a request from 2.0 to 1.0, with the same samples and timestamps.
 ///
 /// # Errors
-/// Fails if this is not a request in version 2.0.
+/// Fails if the request is not in version 2.0.
 pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
     let mut out = Request::new(WriteVersion::One);
     let mut reader = WriteReader::new(WriteVersion::Two, request)?;
@@ -130,7 +131,7 @@ pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
         for sample in series.samples {
             out.push_sample(series.labels, &series.metadata, sample)?;
         }
-        // Invalid histograms are skipped, because they cannot be written either.
+        // We skip invalid histograms, because they cannot be written either.
         for histogram in series.histograms().flatten() {
             out.push_histogram(series.labels, &series.metadata, &histogram)?;
         }
@@ -140,7 +141,8 @@ pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Returns the family of a series: its name without the suffix of a classic histogram or summary.
+/// Returns the family name of a series: its name without the suffix of a classic histogram or
+/// summary.
 fn family(name: &str, series_type: SeriesType) -> &str {
     let suffixes: &[&str] = match series_type {
         SeriesType::Histogram => &["_bucket", "_sum", "_count"],

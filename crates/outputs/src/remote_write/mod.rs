@@ -1,9 +1,9 @@
-//! Remote write: <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>.
+//! The remote write output: <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>.
 //!
-//! A receiver uses one or more shards, and a hash assigns each series to a shard (`placement.rs`).
-//! If a request is sent again, it contains the same bytes. There is one exception: if we learn in
-//! the meantime that the receiver only supports version 1.0, the same samples are sent in this
-//! version (`negotiation.rs`).
+//! A receiver is served by one or more shards, and a hash assigns each series to a shard
+//! (`placement.rs`). A request that is sent again contains the same bytes, with one exception: if
+//! the receiver turns out to support only version 1.0, the same samples are sent in this version
+//! (`negotiation.rs`).
 
 mod convert;
 mod negotiation;
@@ -44,7 +44,7 @@ pub(super) struct RemoteWrite {
     has_exemplars: bool,
     hash: SeededState,
     negotiation: Mutex<Negotiation>,
-    /// The version that the receiver accepts; 0 before this is known.
+    /// The version that the receiver accepts; 0 before the first response.
     version: IntGauge,
 }
 
@@ -77,8 +77,8 @@ impl Protocol for RemoteWrite {
 
     fn via(&self, source: &dyn Source) -> String {
         match &self.relabelling {
-            // Name only this daemon: because rules can drop the samples of other daemons, a request
-            // may return to these daemons.
+            // We name only this daemon. Rules can drop the samples of other daemons, and a request
+            // without their samples may return to them.
             Some(_) => source.via().own().to_owned(),
             None => source.via().field(),
         }
@@ -116,7 +116,7 @@ impl Protocol for RemoteWrite {
             self.version.set(if negotiation.version() == WriteVersion::One { 1 } else { 2 });
         }
         match verdict {
-            // The samples that were not refused are stored.
+            // The samples that were not refused are already stored.
             Verdict::Refused { .. } => Verdict::Refused {
                 written: written.unwrap_or(0).min(body.samples),
                 is_of_sender: is_of_sender(response.status, &response.headers),
@@ -126,14 +126,14 @@ impl Protocol for RemoteWrite {
     }
 }
 
-/// Returns the version of a request.
+/// Returns the remote write version of a request.
 fn version(form: Form) -> WriteVersion {
     if form == Form::Write1 { WriteVersion::One } else { WriteVersion::Two }
 }
 
-/// Returns whether a refusal has causes other than the samples of the request. Status 409 usually
-/// concerns the samples, because Thanos uses it for late samples, but not if the receiver is a
-/// daemon that detected a loop.
+/// Returns whether a refusal has causes other than the samples. Status 409 usually concerns the
+/// samples, because Thanos uses it for late samples. If the receiver is a quipu daemon, it means a
+/// loop.
 fn is_of_sender(status: u16, headers: &HeaderMap) -> bool {
     match status {
         400 | 413 | 422 => false,
@@ -142,7 +142,7 @@ fn is_of_sender(status: u16, headers: &HeaderMap) -> bool {
     }
 }
 
-/// Returns the number of written samples and histograms, if the receiver reports them.
+/// Returns the number of written samples and histograms, if the response contains it.
 pub(super) fn written(headers: &HeaderMap) -> Option<u64> {
     let count = |unit: &str| {
         let value = headers.get(format!("x-prometheus-remote-write-{unit}-written"))?;

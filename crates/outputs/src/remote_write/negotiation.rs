@@ -1,17 +1,16 @@
 //! Negotiates the version of remote write with a receiver.
 //!
-//! We send the first request in version 2.0. A receiver that only supports 1.0 refuses this
-//! request, or accepts it without storing anything, for example Prometheus 2 and VictoriaMetrics. A
-//! receiver that supports 2.0 reports the number of stored samples in the header fields
+//! The first request uses version 2.0. A receiver that only supports 1.0 refuses this request, or
+//! accepts it without storing anything, for example Prometheus 2 and VictoriaMetrics. A receiver
+//! that supports 2.0 reports the number of stored samples in the header fields
 //! `X-Prometheus-Remote-Write-*-Written`. By the specification of 2.0, a response without these
-//! fields means that the receiver does not support the version. The shards of a receiver share this
-//! knowledge.
+//! fields means that the receiver does not support 2.0. The shards of a receiver share the result.
 
 use quipu_wire::remote::write::WriteVersion::{self, One, Two};
 
 use crate::protocol::Verdict;
 
-/// The current knowledge about a receiver.
+/// The version to use for a receiver, and whether it is confirmed.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     version: WriteVersion,
@@ -22,7 +21,7 @@ const TAKEN: Verdict = Verdict::Taken(0, String::new());
 const REFUSED: Verdict = Verdict::Refused { written: 0, is_of_sender: false };
 
 impl Negotiation {
-    /// Creates the state of an unknown receiver.
+    /// Creates the state before the first response.
     pub(super) fn new() -> Self {
         Self { version: Two, is_known: false }
     }
@@ -32,18 +31,18 @@ impl Negotiation {
         self.version
     }
 
-    /// Returns whether the receiver accepted samples in this version.
+    /// Returns whether the receiver has accepted samples in this version.
     pub(super) fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// Judges the response to a request in this version, apart from the fate of its samples.
-    /// `has_counts` is true if the response contains one of the header fields.
+    /// Interprets the response to a request in version `sent`. `has_counts` is true if the response
+    /// contains one of the header fields.
     pub(super) fn judge(&mut self, sent: WriteVersion, status: u16, has_counts: bool) -> Verdict {
         let is_open = !self.is_known || self.version != sent;
         match (sent, status) {
-            // This request is from a time when the receiver only supported 1.0, so its outcome does
-            // not concern 2.0.
+            // This request was sent when the receiver only supported 1.0, so its outcome does not
+            // affect 2.0.
             (One, 200..=299) if self.version == Two => TAKEN,
             (One, 400..=428 | 430..=499) if self.version == Two => REFUSED,
             (_, 429 | 500..=599) => Verdict::Later,
@@ -52,7 +51,7 @@ impl Negotiation {
             (Two, 400) if is_open && !has_counts => self.change(One, Verdict::Other),
             (Two, _) if has_counts => self.settle(Two, REFUSED),
             (One, 200..=299) => self.settle(One, TAKEN),
-            // The receiver may only support 2.0. The next snapshot will show this.
+            // The receiver may only support 2.0. The next snapshot will determine this.
             (One, 415) => self.change(Two, REFUSED),
             (One, 400) if is_open => self.change(Two, REFUSED),
             _ => REFUSED,
@@ -65,7 +64,8 @@ impl Negotiation {
     }
 
     fn change(&mut self, version: WriteVersion, verdict: Verdict) -> Verdict {
-        // Another shard may have found this out before, and its samples may already be accepted.
+        // Another shard may have changed the version before, and its samples may already be
+        // accepted.
         self.is_known &= self.version == version;
         self.version = version;
         verdict

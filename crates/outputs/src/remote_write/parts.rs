@@ -1,4 +1,4 @@
-//! A snapshot in parts: one part per shard of a receiver, which contains the series of this shard.
+//! Distributes the series of a snapshot over the shards of a receiver.
 
 use quipu::snapshot::{Exemplar, Timestamp};
 use quipu_wire::remote::{Label, write::Metadata};
@@ -9,17 +9,18 @@ use super::series::NAME;
 use crate::snapshot::Requests;
 use quipu_translate::rules::Relabelling;
 
-/// Writes the parts of a snapshot.
+/// A writer that adds each series to the requests of its shard, after applying the relabelling
+/// rules.
 #[derive(Debug)]
 pub(super) struct Parts<'r> {
-    /// The parts, ordered by shard.
+    /// The requests of each shard, by its index.
     pub(super) parts: Vec<Requests<Samples>>,
     relabelling: Option<&'r Relabelling>,
     has_exemplars: bool,
 }
 
 impl<'r> Parts<'r> {
-    /// Creates a writer for these parts. `relabelling` contains the rules, if there are any.
+    /// Creates a writer for these requests. `relabelling` contains the rules, if any.
     pub(super) fn new(
         parts: Vec<Requests<Samples>>,
         relabelling: Option<&'r Relabelling>,
@@ -28,8 +29,7 @@ impl<'r> Parts<'r> {
         Self { parts, relabelling, has_exemplars }
     }
 
-    /// Adds a value with an exemplar, after applying the rules. The labels are sorted, and their
-    /// values are not empty.
+    /// Adds a value with an exemplar. The labels must be sorted, with non-empty values.
     pub(super) fn add(
         &mut self,
         labels: &[Label<'_>],
@@ -52,7 +52,7 @@ impl<'r> Parts<'r> {
         if labels.iter().any(|(name, _)| *name == NAME) {
             put(&labels);
         } else if let Some(part) = self.parts.first_mut() {
-            // A rule removed the name of the metric.
+            // The rules removed the metric name.
             part.snapshot.invalid += 1;
         }
     }

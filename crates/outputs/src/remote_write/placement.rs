@@ -1,7 +1,6 @@
 //! Assigns each series to a shard of the receiver, by a hash of its labels.
 //!
-//! This hash must be the same on all machines and in all versions, because the requests on the disk
-//! store their shard.
+//! This hash must never change, because requests on the disk store their shard.
 
 use quipu_segment::hash::fnv1a_of;
 use quipu_wire::remote::Label;
@@ -14,14 +13,15 @@ pub(super) fn shard(labels: &[Label<'_>], count: usize) -> usize {
     (((mix(hash(labels)) >> 32) * count as u64) >> 32) as usize
 }
 
-/// Returns the hash of a series. The byte 0xff separates the strings, because UTF-8 never contains
-/// it.
+/// Returns the hash of a series. The strings are separated by the byte 0xff, because UTF-8 never
+/// contains this byte.
 fn hash(labels: &[Label<'_>]) -> u64 {
     let parts = labels.iter().flat_map(|(name, value)| [name, value]);
     fnv1a_of(parts.flat_map(|part| part.bytes().chain([0xff])))
 }
 
-/// The finalizer of MurmurHash3: all bits of the result depend on all bits of the hash.
+/// Mixes the bits with the finalizer of MurmurHash3, so each bit of the result depends on all bits
+/// of the hash.
 fn mix(mut hash: u64) -> u64 {
     hash ^= hash >> 33;
     hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -1,4 +1,4 @@
-//! Writes samples to remote write requests that are bounded in size, in both versions.
+//! Writes samples to remote write requests of bounded size, in version 1.0 or 2.0.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
@@ -20,14 +20,14 @@ use crate::coding::Compressor;
 use crate::queue::Form;
 use crate::snapshot::{Body, Requests, Writer};
 
-/// Writes samples.
+/// The writer of one request.
 #[derive(Debug)]
 pub(crate) struct Samples {
     request: Request,
-    /// An upper bound of the additional bytes in version 1.0, because each series repeats all of
-    /// its strings there.
+    /// An upper bound of the bytes that the request additionally takes in 1.0, where each series
+    /// repeats its strings.
     repeated: usize,
-    /// Reused buffers.
+    /// Reused buffers for the buckets of a histogram.
     negative: Vec<(i32, f64)>,
     positive: Vec<(i32, f64)>,
 }
@@ -36,19 +36,19 @@ pub(crate) struct Samples {
 #[derive(Clone, Copy)]
 pub(super) enum Value<'v> {
     Number(f64),
-    /// A histogram with its count and sum.
+    /// A native histogram with its count and sum.
     Native(&'v Native<'v>, u64, f64),
 }
 
-/// The maximum number of samples per request, like in VictoriaMetrics' agent, and the size in 2.0
-/// at which a request is full.
+/// The maximum number of samples per request, like in VictoriaMetrics' agent.
 const MOST_SAMPLES: u64 = 10_000;
+/// The number of bytes in 2.0 at which a request is full.
 const MOST_BYTES: usize = 1 << 20;
-/// The size in 1.0 at which a request is full, whatever its version. A request therefore stays
-/// below 8 MiB plus one series. This is necessary because receivers refuse requests that are too
-/// large, for example above 32 MiB, and the samples would be lost.
+/// The number of bytes in 1.0 at which a request is full, in either version. This keeps a request
+/// below 8 MiB plus one series, because receivers refuse requests that are too large (for example
+/// above 32 MiB), and the samples would be lost.
 const MOST_REPEATED: usize = 7 << 20;
-/// The maximum number of characters in the labels of an exemplar, like in OpenMetrics.
+/// The maximum number of characters in the labels of an exemplar, by OpenMetrics.
 const MOST_CHARACTERS: usize = 128;
 
 impl Samples {
@@ -96,7 +96,7 @@ impl Writer for Samples {
 }
 
 impl Requests<Samples> {
-    /// Adds a value with an exemplar. The labels are sorted, and their values are not empty.
+    /// Adds a value with an exemplar. The labels must be sorted, with non-empty values.
     pub(super) fn add(
         &mut self,
         labels: &[Label<'_>],
@@ -112,7 +112,8 @@ impl Requests<Samples> {
         if let Some(exemplar) = exemplar {
             self.exemplify(exemplar);
         }
-        // Replace NaNs, because only this daemon may write the NaN that ends a series.
+        // We replace each NaN by a plain one, because only the daemon may write the NaN that ends a
+        // series.
         let plain = |value: f64| if value.is_nan() { f64::NAN } else { value };
         let (time, start_ms) = (self.snapshot.timestamp_ms, self.start_ms(start));
         let Samples { request, negative, positive, .. } = &mut self.writer;
@@ -139,8 +140,9 @@ impl Requests<Samples> {
         self.count((id, false), labels, metadata, is_added);
     }
 
-    /// Adds an exemplar to the next value. An exemplar without a time is omitted, because it would
-    /// be a new one in each snapshot. An exemplar whose labels receivers refuse is omitted too.
+    /// Adds an exemplar to the next value. An exemplar without a timestamp is omitted, because it
+    /// would look new in each snapshot. An exemplar whose labels a receiver would refuse is omitted
+    /// too.
     fn exemplify(&mut self, exemplar: &Exemplar<'_>) {
         let Some(time) = exemplar.time else { return };
         let Some(labels) = labels_of(exemplar) else { return };
@@ -151,7 +153,7 @@ impl Requests<Samples> {
         self.writer.request.push_exemplar(&exemplar);
     }
 
-    /// Adds an end mark for a series.
+    /// Adds an end mark (a staleness marker) for a series.
     fn mark_end(&mut self, id: u64, series: &Series<'_, '_>) {
         let (labels, metadata) = (series.labels, &series.metadata);
         let (time, request) = (self.snapshot.timestamp_ms, &mut self.writer.request);
@@ -163,7 +165,7 @@ impl Requests<Samples> {
         self.count((id, true), labels, metadata, is_added);
     }
 
-    /// Counts a sample of a series or an end mark, if it was added.
+    /// Counts a sample or an end mark, if it was added.
     fn count(
         &mut self,
         (id, is_mark): (u64, bool),
@@ -175,15 +177,15 @@ impl Requests<Samples> {
             self.snapshot.invalid += 1;
             return;
         }
-        // Version 1.0 describes a family before every series in the worst case, and once if its
-        // series are adjacent.
+        // In the worst case, 1.0 repeats the metadata of a family before every series. If the
+        // series of a family are adjacent, there is one copy.
         let family = [("", name_of(labels)), (metadata.help, metadata.unit)];
         self.writer.repeated += repeated(labels) + repeated(&family);
         self.end(id, is_mark);
     }
 
-    /// Returns a start that is before the sample. A later start means that the series began after
-    /// the snapshot was due.
+    /// Returns the start time, if it is before the sample. A later start means that the series
+    /// began after the snapshot was due.
     fn start_ms(&self, start: Option<Timestamp>) -> Option<i64> {
         let start_ms = i64::try_from(start?.0 / 1_000_000).ok()?;
         (start_ms < self.snapshot.timestamp_ms).then_some(start_ms)
@@ -200,14 +202,14 @@ pub(super) fn each_series(form: Form, request: &[u8], mut see: impl FnMut(&Serie
     }
 }
 
-/// Converts the samples to a request in version 1.0.
+/// Converts a request to version 1.0.
 pub(super) fn in_version_1(body: &Body) -> io::Result<Body> {
     let request = to_version_1(&body.expand()?).map_err(io::Error::other)?;
     let bytes = Compressor::new(body.coding).compress(&request)?;
     Ok(Body { form: Form::Write1, bytes, ..body.clone() })
 }
 
-/// Returns the labels of an exemplar, sorted and with escaped names; `None` if they are too long,
+/// Returns the labels of an exemplar, sorted and with escaped names. `None` if they are too long,
 /// or if two names are equal.
 fn labels_of<'a>(exemplar: &Exemplar<'a>) -> Option<Vec<(Cow<'a, str>, &'a str)>> {
     let characters: usize = exemplar.labels.map(|text| text.chars().count()).sum();
@@ -224,12 +226,12 @@ fn labels_of<'a>(exemplar: &Exemplar<'a>) -> Option<Vec<(Cow<'a, str>, &'a str)>
     is_valid.then_some(labels)
 }
 
-/// Returns the maximum size of labels in version 1.0, without the bytes of their numbers in 2.0.
+/// Returns the maximum size of labels in 1.0, without their references in 2.0.
 fn repeated(labels: &[Label<'_>]) -> usize {
     labels.iter().map(|(name, value)| name.len() + value.len() + 8).sum()
 }
 
-/// Returns the name of the metric.
+/// Returns the metric name.
 fn name_of<'a>(labels: &[Label<'a>]) -> &'a str {
     labels.iter().find(|(name, _)| *name == NAME).map_or("", |(_, name)| name)
 }

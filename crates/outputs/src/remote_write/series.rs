@@ -1,8 +1,9 @@
-//! Converts families to the series of remote write: one number each, with suffixes of the name and
-//! with the labels `le` and `quantile`. A native histogram is one series.
+//! Converts families to the series of remote write. Each series is one number: a histogram or
+//! summary becomes several series, with suffixes of the name and with the labels `le` or
+//! `quantile`. A native histogram is a single series.
 //!
 //! Characters that Prometheus 2 does not allow in names are escaped like in its text format. We do
-//! this for all receivers, because the names would otherwise depend on the version of remote write.
+//! this for all receivers, because names would otherwise depend on the version of remote write.
 
 use std::borrow::Cow;
 use std::mem;
@@ -20,20 +21,20 @@ use super::parts::Parts;
 use super::samples::{self, Value::Number};
 use crate::labels::ExternalLabel;
 
-/// A sink that writes families as series to the parts of a snapshot.
+/// A sink that adds each series to the requests of its shard.
 #[derive(Debug)]
 pub(super) struct SeriesSink<'r, 'p> {
     parts: &'r mut Parts<'p>,
     external: &'r [ExternalLabel],
     names: Names,
     plan: Plan,
-    /// The reused memory for the labels of a series.
+    /// A reused buffer for the labels of a series.
     room: Vec<Label<'static>>,
-    /// The bounds of the buckets or quantiles of the last series, and their spellings.
+    /// The bounds of the last series' buckets or quantiles, with their formatted strings.
     bounds: Vec<(Option<u64>, String)>,
 }
 
-/// The names of the samples of a family, and the escaped names of labels.
+/// The names of a family's samples, and the escaped names of its labels.
 #[derive(Debug, Default)]
 struct Names {
     main: String,
@@ -43,21 +44,21 @@ struct Names {
     escaped: Vec<(String, String)>,
 }
 
-/// The positions of the labels of a series in sorted order. They are the same for all series of a
-/// family that define a value for each label.
+/// The sorted order of a family's labels. It is computed once, and applies to all series with a
+/// value for each label.
 #[derive(Debug, Default)]
 struct Plan {
     columns: Vec<Column>,
-    /// The positions of the labels of fixed cardinality, and of the dynamic labels.
+    /// The position of each label of fixed cardinality, and of each dynamic label.
     fixed: Vec<usize>,
     dynamic: Vec<usize>,
     name_at: usize,
-    /// Whether all names differ.
+    /// Whether all label names differ.
     is_valid: bool,
 }
 
-/// A column: a label of the family or an external label, by its index there, or the name of the
-/// metric.
+/// The source of a label: an index of the family's labels, an index of the external labels, or the
+/// metric name.
 #[derive(Debug, Clone, Copy)]
 enum Column {
     Own(usize),
@@ -65,16 +66,16 @@ enum Column {
     Name,
 }
 
-/// The sorted labels of a sample, including the name of the metric.
+/// The sorted labels of a sample, including the metric name as `__name__`.
 #[derive(Debug, Clone)]
 struct Row<'a> {
     labels: Vec<Label<'a>>,
-    /// The position of the name.
+    /// The index of `__name__`.
     name_at: usize,
 }
 
 impl<'r, 'p> SeriesSink<'r, 'p> {
-    /// Creates a sink that adds all series to the parts, with the `external` labels.
+    /// Creates a sink that adds all series, together with the `external` labels.
     pub(super) fn new(parts: &'r mut Parts<'p>, external: &'r [ExternalLabel]) -> Self {
         let (names, plan) = (Names::default(), Plan::default());
         Self { parts, external, names, plan, room: Vec::new(), bounds: Vec::new() }
@@ -90,8 +91,8 @@ impl<'r, 'p> SeriesSink<'r, 'p> {
         let Self { parts, external, names, plan, room, bounds } = self;
         let mut row = Row::new(family, series, names, plan, external, mem::take(room));
         if let Some(native) = &histogram.native {
-            // Only the newest exemplar, because receivers refuse an exemplar that is older than the
-            // previous one.
+            // We send only the newest exemplar, because receivers refuse an exemplar that is older
+            // than the previous one.
             let newest = native.exemplars.iter().max_by_key(|exemplar| exemplar.time);
             let value = samples::Value::Native(native, histogram.count, histogram.sum);
             parts.add(row.named(&names.main), &metadata, value, series.start, newest);
@@ -140,7 +141,8 @@ impl<'r, 'p> SeriesSink<'r, 'p> {
         *room = row.into_room();
     }
 
-    /// Adds a number for each state. A label with the name of the metric contains the state.
+    /// Adds a number for each state of a state set. The label named like the metric contains the
+    /// state.
     fn states(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
         let metadata = metadata(family);
         let Self { parts, external, names, plan, room, .. } = self;
@@ -208,13 +210,13 @@ fn sum_and_count<'a>(
     parts.add(row.named(&names.count), metadata, Number(count as f64), start, None);
 }
 
-/// Formats bounds. Most series of a family share the same bounds, which are formatted only once.
+/// Formats bounds. This caches the strings, because most series of a family share the same bounds.
 fn spell<'b>(
     known: &mut Vec<(Option<u64>, String)>,
     bounds: impl Iterator<Item = (f64, Option<&'b str>)>,
 ) {
     for (at, (bound, spelled)) in bounds.enumerate() {
-        // Another program can spell the same bound in several ways.
+        // Another program can write the same bound in several ways.
         let bits = spelled.is_none().then(|| bound.to_bits());
         match known.get_mut(at) {
             Some(known) if known.0 == bits && bits.is_some() => {}
@@ -276,7 +278,7 @@ pub(super) fn label_name(name: &str) -> Cow<'_, str> {
     }
     let mut escaped = String::new();
     escape_name(name, Escaping::Underscores, &mut escaped);
-    // Replace colons too, because only the names of metrics can contain a colon.
+    // We replace colons as well, because only metric names can contain a colon.
     Cow::Owned(escaped.replace(':', "_"))
 }
 
@@ -312,7 +314,7 @@ impl Plan {
         }
     }
 
-    /// Fills in the labels of a series in sorted order. Returns false if a label is missing.
+    /// Fills in the labels of a series in sorted order. Returns false if any label is missing.
     fn fill<'a>(
         &self,
         family: &FamilyHeader<'a>,
@@ -343,7 +345,8 @@ impl Plan {
 }
 
 impl<'a> Row<'a> {
-    /// Returns the labels of a series, and the external labels that the series does not define.
+    /// Returns the sorted labels of a series, with the external labels that the series does not
+    /// define.
     fn new(
         family: &FamilyHeader<'a>,
         series: &Series<'a>,
@@ -359,7 +362,7 @@ impl<'a> Row<'a> {
         Self::of_any(family, series, names, external, labels)
     }
 
-    /// Returns the same for a series with missing labels.
+    /// Works like [`Row::new`], for a series without some labels.
     fn of_any(
         family: &FamilyHeader<'a>,
         series: &Series<'a>,
@@ -380,20 +383,20 @@ impl<'a> Row<'a> {
         Self { labels, name_at }
     }
 
-    /// Returns the memory, for the labels of another series.
+    /// Returns the emptied buffer, for the labels of the next series.
     fn into_room(mut self) -> Vec<Label<'static>> {
         self.labels.clear();
-        // The standard library collects this in place.
+        // The standard library collects in place, so this neither loops nor allocates.
         self.labels.into_iter().map(|_| ("", "")).collect()
     }
 
-    /// Returns the labels, with this name of the metric.
+    /// Returns the labels with this metric name.
     fn named(&mut self, name: &'a str) -> &[Label<'a>] {
         self.labels[self.name_at].1 = name;
         &self.labels
     }
 
-    /// Returns the labels with an additional one, and its position, where you can set its value.
+    /// Returns a copy with an additional label, and the index where you set its value.
     fn with(&self, label: &'a str) -> (Self, usize) {
         let at = self.labels.partition_point(|(name, _)| *name < label);
         let mut labels = Vec::with_capacity(self.labels.len() + 1);
@@ -404,12 +407,12 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the position of a label that exists.
+/// Returns the index of a label that exists.
 fn position(labels: &[Label<'_>], name: &str) -> usize {
     labels.iter().position(|label| label.0 == name).unwrap_or_default()
 }
 
-/// The label that contains the name of the metric.
+/// The label that contains the metric name.
 pub(super) const NAME: &str = "__name__";
 
 #[cfg(test)]
