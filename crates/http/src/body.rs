@@ -1,12 +1,12 @@
-//! The body of a response, in the pieces that hyper takes.
+//! Splits the body of a response into the pieces that hyper copies to the socket.
 //!
-//! Hyper copies a body after the head into its write buffer and keeps this buffer. Because of this,
-//! a large body is cut into pieces of [`PIECE`]: each piece is copied after the previous pieces
-//! were sent. The wire must know that more follows, because hyper flushes after each piece.
+//! Hyper copies a body after the head into its write buffer, and keeps this buffer. A large body is
+//! therefore split into pieces of [`PIECE`], and each piece is copied after the previous pieces
+//! were sent. The wire must know that more pieces follow, because hyper flushes after each piece.
 //!
-//! This way, a scrape of 17 MB takes 4,340 page faults and 20 ms of processor time instead of 8,680
-//! and 27 ms. With vectored writes, hyper would not copy at all. You would save another 0.5 ms, but
-//! each small response would take 640 instructions more.
+//! With pieces, a scrape of 17 MB takes 4,340 page faults and 20 ms of processor time instead of
+//! 8,680 and 27 ms. With vectored writes, hyper would not copy at all. This would save another 0.5
+//! ms, but each small response would take 640 instructions more.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 
 use super::wire::Wire;
 
-/// The remaining part of a body.
+/// The pieces of a body that are not sent yet.
 pub(super) struct Pieces {
     rest: Option<Bytes>,
     /// Present until hyper takes the last of several pieces.

@@ -1,4 +1,4 @@
-//! One connection from accept to close: polls hyper, sends its output, enforces the deadlines.
+//! One connection from accept to close: polls hyper, sends its output, and enforces the deadlines.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use super::refusal::Refusal;
 use super::service::Service;
 use super::wire::{Overdue, Phase, Plug, Wire};
 
-/// The future of one connection. It is polled once before it becomes a task, see `worker`.
+/// The future of one connection. It is polled once before it becomes a task (see `worker`).
 pub(super) struct Connection<H: Handler> {
-    /// Absent while the connection rests, and when only the last bytes remain to be sent. This
-    /// contains the buffers, which are most of a connection's memory.
+    /// Hyper's state with its buffers, which are most of a connection's memory. Absent while an
+    /// idle connection rests to save this memory, and while only the last bytes remain to be sent.
     http: Option<http1::Connection<Plug, Service<H>>>,
     builder: Rc<http1::Builder>,
     wire: Rc<Wire>,
@@ -51,7 +51,7 @@ impl<H: Handler> Connection<H> {
         &self.wire
     }
 
-    /// Runs when hyper waits. Sends its output and checks for a reason to end.
+    /// Sends hyper's output, and checks for a reason to close, whenever hyper waits.
     fn poll_between(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let sent = match self.wire.poll_uncork(cx) {
             Poll::Ready(Err(_)) => return self.end(CloseReason::Broken),
@@ -82,8 +82,8 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Frees the buffers until the client sends again. If hyper already read the beginning of a
-    /// request, these bytes are put back to be read again, and the deadline of the request begins.
+    /// Frees hyper's state until the client sends again. If hyper already read the beginning of a
+    /// request, the connection puts these bytes back, and the deadline of the request begins.
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         self.wire.shrink();
@@ -95,12 +95,12 @@ impl<H: Handler> Connection<H> {
         }
         self.wire.resting.set(true);
         self.wire.connections().released();
-        // Polls again to wait for the socket.
+        // Poll again, because the socket must be awaited.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Returns ready when the connection ended, or owns buffers again.
+    /// Waits until a resting connection ends, or gets buffers again because its client sends.
     fn poll_resting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.wire.poll_readable(cx) {
             Poll::Ready(Ok(())) => {
@@ -115,7 +115,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Runs when hyper is done. Determines the reason, and whether the client may still be sending.
+    /// Determines why hyper is done, and whether the client may still be sending.
     fn after_http(&mut self, result: Result<(), hyper::Error>) -> Poll<()> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         match result {
@@ -149,7 +149,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Ends the connection with a response from the transport itself.
+    /// Ends the connection with a response that the transport writes itself.
     fn refuse(&mut self, refusal: Refusal) -> Poll<()> {
         let text = refusal.text(&self.wire.connections().limits);
         self.refuse_with(refusal, &text)
@@ -225,9 +225,10 @@ impl<H: Handler> Drop for Connection<H> {
     }
 }
 
-/// Returns the part of a request that is too large. If hyper refuses a head for its size, the head
-/// is still unread; if it is complete, its request line is valid. Hyper drops a head whose content
-/// length it cannot represent. Then only the received part of the body is unread.
+/// Returns the refusal for a request that is too large: its head or its body. If hyper refuses a
+/// head for its size, the head is still unread; if it is complete, its request line is valid. Hyper
+/// drops a head whose content length it cannot represent. Only the received part of the body is
+/// then unread.
 fn too_large(unread: &[u8], longest_line: usize) -> Refusal {
     if !begins_like_request(unread) {
         return Refusal::BodyTooLarge;
@@ -246,7 +247,7 @@ fn too_large(unread: &[u8], longest_line: usize) -> Refusal {
 }
 
 /// Returns whether bytes begin like a head: with a method and a space, or with a part of a method.
-/// If not, hyper dropped the head, and the bytes belong to the body.
+/// Otherwise hyper has dropped the head, and the bytes belong to the body.
 fn begins_like_request(unread: &[u8]) -> bool {
     let method = unread.trim_ascii_start().split(|byte| *byte == b' ').next().unwrap_or_default();
     (1..=MAX_METHOD_BYTES).contains(&method.len()) && method.iter().all(u8::is_ascii_uppercase)

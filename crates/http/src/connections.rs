@@ -1,4 +1,5 @@
-//! The connections of one server thread: the open ones, the overdue ones, and the time.
+//! The connections of one server thread: tracks them, enforces their deadlines, and selects the
+//! connection to close when the server is full.
 //!
 //! The clock is read once per sweep instead of for each request, so timeouts are exact to one sweep
 //! period. A thread without connections does not sweep.
@@ -20,17 +21,17 @@ use super::room::{Full, Room};
 use super::silent::Silent;
 use super::wire::Wire;
 
-/// State that the connections of a thread share.
+/// The state that the connections of a thread share.
 pub(super) struct Connections {
     pub(super) limits: Limits,
     pub(super) access: Access,
     pub(super) deadlines: Deadlines,
-    /// The receive buffer, shared because a separate one of this size for each connection would
+    /// The receive buffer. It is shared, because a buffer of this size for each connection would
     /// take too much memory.
     pub(super) scratch: RefCell<Box<[u8]>>,
-    /// The memory for kept request bodies.
+    /// The memory budget for request bodies.
     pub(super) kept: Rc<Room>,
-    /// The memory for responses.
+    /// The memory budget for responses.
     pub(super) responses: Rc<Room>,
     epoch: Instant,
     now: Cell<u64>,
@@ -39,14 +40,14 @@ pub(super) struct Connections {
     lingering: RefCell<VecDeque<(u64, Rc<Wire>)>>,
     accepted: Cell<u64>,
     max_lingering: usize,
-    /// Connections without a place, oldest first.
+    /// The connections beyond the limit, oldest first.
     reserve: RefCell<VecDeque<Rc<Wire>>>,
     max_reserve: usize,
     silent: RefCell<Silent<Option<IpAddr>, Rc<Wire>>>,
     candidates: RefCell<Candidates>,
-    /// The number of dismissed connections that are still open.
+    /// The number of connections that were closed by the server but whose tasks still run.
     ending: Cell<usize>,
-    /// Connections whose memory was returned to the allocator since it was last trimmed.
+    /// The number of connections whose memory was freed since the heap was last trimmed.
     released: Cell<usize>,
     trimmed: Cell<u64>,
     occupied: Notify,
@@ -62,17 +63,17 @@ pub(super) struct Deadlines {
     pub(super) keep_buffers: u64,
 }
 
-/// The connections that give way next when all places are taken and none is silent. A search among
-/// 10,000 connections takes a millisecond, so there is only one of each kind per sweep. Each search
+/// The next connections to close when the server is full and no connection is silent. A search
+/// among 10,000 connections takes a millisecond, so each kind of search runs once per sweep, and
 /// finds all candidates. Otherwise one client could use up the candidates that the search would
 /// find for others.
 #[derive(Default)]
 struct Candidates {
     sweep: u64,
-    /// Idle connections in reverse order: the last gives way first.
+    /// Idle connections in reverse order: the last is closed first.
     idle: Option<Vec<Rc<Wire>>>,
-    /// The connections of a client that occupies more than half of all places, in reverse order.
-    /// They give way to other clients.
+    /// The connections of a client that occupies more than half of all slots, in reverse order.
+    /// They are closed in favour of other clients.
     greedy: Option<(Option<IpAddr>, Vec<Rc<Wire>>)>,
 }
 
@@ -111,17 +112,17 @@ impl Connections {
         }
     }
 
-    /// Returns milliseconds since the start, as of the last sweep.
+    /// Returns the time of the last sweep, in milliseconds since the start.
     pub(super) fn now(&self) -> u64 {
         self.now.get()
     }
 
-    /// Returns a number greater than all numbers before.
+    /// Returns a new number, greater than all earlier ones.
     pub(super) fn number(&self) -> u64 {
         self.accepted.replace(self.accepted.get() + 1)
     }
 
-    /// Returns whether the server is stopping. If so, responses close their connections.
+    /// Returns whether the server is stopping. Each response then closes its connection.
     pub(super) fn draining(&self) -> bool {
         self.draining.get()
     }
@@ -139,7 +140,7 @@ impl Connections {
         open.push(wire);
     }
 
-    /// Records that a connection is no longer silent.
+    /// Records that a connection has received its first byte, so it is no longer silent.
     pub(super) fn has_spoken(&self, wire: &Wire) {
         self.silent.borrow_mut().remove(wire.client(), wire.number());
     }
@@ -164,9 +165,9 @@ impl Connections {
         }
     }
 
-    /// Keeps a socket after its last response while its client may still be sending, and discards
-    /// the received bytes. Closing it at once would reset the connection, and this reset can
-    /// overtake the response.
+    /// Discards received bytes for a while after the last response, if the client may still be
+    /// sending. Closing the socket at once would reset the connection, and this reset can overtake
+    /// the response.
     pub(super) fn linger(&self, wire: Rc<Wire>) {
         wire.finish_sending();
         if wire.discard() {
@@ -180,8 +181,8 @@ impl Connections {
         lingering.push_back((self.now() + LINGER_MILLIS, wire));
     }
 
-    /// Adds a connection without a place. If there are too many, returns the oldest, which the
-    /// caller must turn away.
+    /// Adds a connection beyond the limit. If there are too many, returns the oldest, which the
+    /// caller must close.
     pub(super) fn insert_placeless(&self, wire: Rc<Wire>) -> Option<Rc<Wire>> {
         self.insert(wire.clone());
         let mut reserve = self.reserve.borrow_mut();
@@ -189,15 +190,15 @@ impl Connections {
         if reserve.len() > self.max_reserve { reserve.pop_front() } else { None }
     }
 
-    /// Removes a connection without a place.
+    /// Removes a connection beyond the limit.
     pub(super) fn remove_placeless(&self, wire: &Rc<Wire>) {
         self.reserve.borrow_mut().retain(|other| !Rc::ptr_eq(other, wire));
     }
 
-    /// Ends a connection that gives way to `newcomer`. Returns its place, if there is such a
+    /// Closes a connection in favour of `newcomer`. Returns its slot, if there is such a
     /// connection.
     ///
-    /// Silent connections give way first: those that never sent a byte, then those idle for
+    /// Silent connections are closed first: those that never sent a byte, then those idle for
     /// [`Limits::give_way`]. Among these, the client with the most loses its oldest. After that, a
     /// client with more than half of all connections loses a connection, unless the client is the
     /// newcomer's or the connection is being served.
@@ -218,9 +219,10 @@ impl Connections {
         gives_way.and_then(|wire| wire.give_way())
     }
 
-    /// Ends a connection whose client was slow to read a response for [`Limits::give_way`], to make
-    /// room for another response. This affects the client that holds the most, and the connection
-    /// that was slow for the longest time. Returns false if there is none.
+    /// Closes a connection whose client was slow to read a response for [`Limits::give_way`],
+    /// because another response needs its memory. This affects the client that holds the most
+    /// memory, and its connection that was slow for the longest time. Returns false if there is
+    /// none.
     pub(super) fn give_up_unread(&self, newcomer: &Wire, full: Full) -> bool {
         let open = self.open.borrow();
         let helps = |wire: &&Rc<Wire>| full == Full::All || wire.client() == newcomer.client();
@@ -249,8 +251,8 @@ impl Connections {
         idle
     }
 
-    /// Returns the client with more than half of the connections, and its connections that can give
-    /// way.
+    /// Returns the client with more than half of the connections, and its connections that can be
+    /// closed.
     fn find_greedy(&self) -> (Option<IpAddr>, Vec<Rc<Wire>>) {
         let open = self.open.borrow();
         let mut clients: HashMap<Option<IpAddr>, Vec<&Rc<Wire>>> = HashMap::new();
@@ -263,17 +265,17 @@ impl Connections {
         })
     }
 
-    /// Records that an open connection was dismissed.
+    /// Counts an open connection that the server closes.
     pub(super) fn dismissed(&self) {
         self.ending.set(self.ending.get() + 1);
     }
 
-    /// Returns the number of dismissed connections that are still open.
+    /// Returns the number of connections that the server closes and whose tasks still run.
     pub(super) fn ending(&self) -> usize {
         self.ending.get()
     }
 
-    /// Records that the memory of a connection was returned to the allocator.
+    /// Counts a connection whose memory was freed.
     pub(super) fn released(&self) {
         self.released.set(self.released.get() + 1);
     }
@@ -285,7 +287,7 @@ impl Connections {
         memory::trim();
     }
 
-    /// Wakes overdue connections every `period`, forever.
+    /// Wakes overdue connections once per `period`, forever.
     pub(super) async fn sweep_forever(&self, period: Duration) {
         loop {
             if self.is_unoccupied() {
@@ -309,7 +311,7 @@ impl Connections {
     async fn wait_until_occupied(&self) {
         let mut occupied = std::pin::pin!(self.occupied.notified());
         if self.released.get() >= MANY_RELEASED {
-            // Waits shortly, because trimming at every pause of a busy client would be wasteful.
+            // Wait a moment, because trimming at every pause of a busy client would be wasteful.
             let pause = tokio::time::sleep(Duration::from_millis(LINGER_MILLIS));
             tokio::select! {
                 () = &mut occupied => return,
@@ -327,7 +329,7 @@ impl Connections {
         }
     }
 
-    /// Returns when no connection is open, or after `time`. The result is the number of remaining
+    /// Waits until no connection is open, for at most `time`. Returns the number of remaining
     /// connections.
     pub(super) async fn emptied_within(&self, time: Duration) -> usize {
         let emptied = async {
@@ -363,7 +365,7 @@ impl Connections {
     }
 }
 
-/// Removes the last candidate that still gives way.
+/// Removes and returns the last candidate that can still be closed.
 fn pop(candidates: &mut Vec<Rc<Wire>>, greedy: bool) -> Option<Rc<Wire>> {
     while let Some(wire) = candidates.pop() {
         if wire.gives_way(greedy).is_some() {
@@ -373,7 +375,7 @@ fn pop(candidates: &mut Vec<Rc<Wire>>, greedy: bool) -> Option<Rc<Wire>> {
     None
 }
 
-/// Returns the connections that give way, the oldest last.
+/// Returns the connections that can be closed, in reverse order.
 fn ranked<'a>(wires: impl Iterator<Item = &'a Rc<Wire>>, greedy: bool) -> Vec<Rc<Wire>> {
     let wires = wires.filter(|wire| !wire.placeless.get());
     let mut ranked: Vec<_> =
@@ -382,14 +384,14 @@ fn ranked<'a>(wires: impl Iterator<Item = &'a Rc<Wire>>, greedy: bool) -> Vec<Rc
     ranked.into_iter().map(|(_, wire)| wire).collect()
 }
 
-/// The most bytes that one `recv` takes.
+/// The maximum number of bytes of one `recv`.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// How long a socket lingers.
+/// The time for which a socket lingers.
 const LINGER_MILLIS: u64 = 1000;
 
 /// The number of closed or resting connections after which trimming the heap is worthwhile.
 const MANY_RELEASED: usize = 128;
 
-/// The shortest time between two trims under load.
+/// The minimum time between two trims under load.
 const TRIM_MILLIS: u64 = 2000;

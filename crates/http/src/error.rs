@@ -1,4 +1,4 @@
-//! Reasons why a server cannot start.
+//! The reasons why a server cannot start.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use quipu_segment::printable;
 
-/// A failure to listen or to run. The message contains a remedy and, if there is one, the address.
+/// The error of listening or starting. The message contains a remedy and, if possible, the address.
 #[derive(Debug)]
 pub enum Error {
     /// The address is not `host:port`, or its host cannot be resolved.

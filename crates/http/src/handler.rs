@@ -1,4 +1,5 @@
-//! The interface between transport and daemon: the daemon handles requests and receives events.
+//! The interface between the transport and the daemon. The daemon implements [`Handler`], which
+//! handles requests and receives events.
 
 use std::net::IpAddr;
 use std::task::{Context, Poll};
@@ -15,16 +16,15 @@ use super::refusal::{Refusal, TEXT};
 /// `date` and `connection`.
 pub type Response = hyper::Response<Bytes>;
 
-/// Handles requests. Each server thread creates a separate handler and calls it only from this
-/// thread.
+/// Handles requests. Each server thread creates a separate handler, and only this thread calls it.
 pub trait Handler: 'static {
     /// Handles one request. A panic becomes a 500 and closes the connection. The thread is blocked
     /// during this call, so if a response takes longer than about 100 us, you must compute it in
     /// [`Steps`].
     fn handle(&self, request: &Request) -> Reply;
 
-    /// Returns whether to handle a request even if all places for connections are taken, for
-    /// example a health check.
+    /// Returns whether to handle a request even if the maximum number of connections is open. For
+    /// example, a health check is vital.
     fn is_vital(&self, _method: &Method, _path: &str) -> bool {
         false
     }
@@ -38,7 +38,8 @@ pub trait Handler: 'static {
     }
 
     /// Receives the refused host or origin of a request, or the address of an HTTP/2 client, for
-    /// the log. The event follows.
+    /// Receives the refused host or origin of a request, or the address of an HTTP/2 client, to be
+    /// logged. [`Handler::event`] is called next.
     fn denied(&self, _refusal: Refusal, _name: &str) {}
 
     /// Receives the events of the transport, for metrics. Your implementation must be as cheap as
@@ -72,7 +73,7 @@ pub trait Steps {
         0
     }
 
-    /// Returns whether the last step could only wait for another request. Then the next step is in
+    /// Returns whether the last step only waited for another request. The next step then runs in
     /// another turn.
     fn is_waiting(&self) -> bool {
         false
@@ -145,7 +146,7 @@ impl Request {
         self.client
     }
 
-    /// Returns when the head was parsed.
+    /// Returns the time when the head was parsed.
     pub fn started(&self) -> Instant {
         self.started
     }
@@ -186,8 +187,7 @@ pub enum CloseReason {
     Refused,
     /// The client left in the middle of a request or response.
     Broken,
-    /// All places or all memory for responses were taken, and the connection gave way to another
-    /// one.
+    /// The server needed the connection or its memory for another client.
     GaveWay,
     /// The server stopped.
     Shutdown,

@@ -1,4 +1,4 @@
-//! Validation of the `Host` header field.
+//! Validates the `Host` header field of requests.
 
 use std::net::Ipv6Addr;
 

@@ -1,4 +1,5 @@
-//! The limits on clients: sizes, counts and times.
+//! The limits on clients: sizes, counts and times, and the number of connections that the process
+//! can open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,8 +7,8 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Bounds for every connection. Exceeding one leads to a [`Refusal`](super::Refusal) or to a silent
-/// close, as documented for each field.
+/// The limits for every connection. If a client exceeds a limit, it gets a
+/// [`Refusal`](super::Refusal), or its connection is closed silently, as documented for each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most bytes of a request line and its header fields. A longer head gets 431, or 414 if
@@ -20,25 +21,25 @@ pub struct Limits {
     pub body_bytes: usize,
     /// The most bytes of a body that the handler keeps; a larger body gets 413.
     pub kept_body_bytes: usize,
-    /// The most bytes of all request bodies that a thread keeps at a time. A request whose body
-    /// does not fit gets 503. A client gets at most half of the room that others leave, unless it
-    /// holds only one body.
+    /// The maximum total size of all request bodies that a thread keeps at a time, in bytes. A
+    /// request whose body does not fit gets 503. A client gets at most half of the memory that
+    /// others leave, unless it holds only one body.
     pub kept_bytes: usize,
-    /// The most bytes of all responses that a thread holds at a time, shared like the room for
-    /// bodies. If this limit is exceeded, a client that was slow to read for [`Limits::give_way`]
-    /// loses its connection. If there is none, a request gets 503.
+    /// The maximum total size of all responses that a thread holds at a time, in bytes, shared like
+    /// the memory for bodies. If this limit is exceeded, a client that was slow to read for
+    /// [`Limits::give_way`] loses its connection. If no client was slow, the request gets 503.
     pub response_bytes: usize,
-    /// The most open connections, over all threads. If there are more, a silent connection gives
-    /// way, see [`Limits::give_way`]. If none is silent, requests get 503 unless they are
-    /// [vital](super::Handler::is_vital). The process's limit on open files can lower this further,
-    /// see [`Server::connections`](super::Server::connections).
+    /// The maximum number of open connections, over all threads. If there are more, a silent
+    /// connection is closed, see [`Limits::give_way`]. If none is silent, requests get 503 unless
+    /// they are [vital](super::Handler::is_vital). The process's limit on open files can lower this
+    /// number further, see [`Server::connections`](super::Server::connections).
     pub connections: usize,
-    /// The open files of the process that other parts need, for example listeners of other
-    /// protocols.
+    /// The number of open files that other parts of the process need, for example listeners of
+    /// other protocols.
     pub other_files: usize,
-    /// How long a connection must be without a request before it gives way to a new one when all
-    /// places are taken. A connection that never sent a byte gives way at once. This is also how
-    /// long a client can take to read a response when others need its room.
+    /// The time without a request after which a connection can be closed in favour of a new one, if
+    /// the server is full. A connection that never sent a byte can be closed at once. This is also
+    /// the time that a client can take to read a response while others need its memory.
     pub give_way: Duration,
     /// How long an idle connection keeps its buffers.
     pub keep_buffers: Duration,
@@ -51,7 +52,7 @@ pub struct Limits {
     /// The longest pause between requests, and before the first one. Then the connection is closed
     /// silently.
     pub idle_timeout: Duration,
-    /// The time from the shutdown signal until requests under way are cut.
+    /// The time from the shutdown signal until running requests are aborted.
     pub drain_timeout: Duration,
 }
 
@@ -77,27 +78,27 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the interval between two checks of the deadlines. No timeout is overrun by more than
-    /// this.
+    /// Returns the interval between two checks of the deadlines. A timeout is exceeded by at most
+    /// this time.
     pub(super) fn sweep_period(&self) -> Duration {
         let shortest = self.read_timeout.min(self.write_timeout).min(self.idle_timeout);
         (shortest / 4).clamp(Duration::from_millis(5), Duration::from_millis(100))
     }
 }
 
-/// The places for open connections, counted over all threads.
+/// The number of connections that can be open, counted over all threads.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     limit: usize,
     taken: Arc<AtomicUsize>,
-    /// The most lingering sockets per thread. If there are more, the oldest is closed.
+    /// The maximum number of lingering sockets per thread. If there are more, the oldest is closed.
     pub(super) lingering: usize,
-    /// The most connections without a place per thread. If there are more, the oldest is turned
-    /// away.
+    /// The maximum number of connections beyond the limit per thread, which are open only for vital
+    /// requests. If there are more, the oldest is closed.
     pub(super) reserve: usize,
-    /// The most connections per thread that gave way or were turned away and are still ending. At
-    /// this number, no connection is accepted, because a flood of connections could otherwise use
-    /// up all files and memory before these tasks end.
+    /// The maximum number of connections per thread that are being closed. At this number, no
+    /// connection is accepted, because a flood of connections could otherwise use up all files and
+    /// memory before these are closed.
     pub(super) ending: usize,
 }
 
@@ -108,7 +109,7 @@ impl Places {
         Places::among(files.saturating_sub(limits.other_files), limits.connections, threads)
     }
 
-    /// Divides the open files of the server. If there are few, every share is smaller.
+    /// Divides the open files of the process. If there are few, each part is smaller.
     fn among(files: usize, connections: usize, threads: usize) -> Places {
         let lingering = (files / (8 * threads)).clamp(1, MAX_LINGERING);
         let reserve = (files / (16 * threads)).clamp(1, MAX_RESERVE);
@@ -123,15 +124,15 @@ impl Places {
         self.limit
     }
 
-    /// Takes a place, if one is free.
+    /// Reserves a connection slot, if one is free.
     pub(super) fn take(&self) -> Option<Place> {
         let place = Place { taken: self.taken.clone() };
-        // If this exceeds the limit, dropping the place gives it back.
+        // If this exceeds the limit, dropping the slot returns it.
         (self.taken.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(place)
     }
 }
 
-/// The place of one connection. Dropping this frees the place.
+/// The slot of one open connection. Dropping this value frees the slot.
 #[derive(Debug)]
 pub(super) struct Place {
     taken: Arc<AtomicUsize>,
@@ -143,19 +144,19 @@ impl Drop for Place {
     }
 }
 
-/// The most lingering sockets per thread.
+/// The maximum number of lingering sockets per thread.
 const MAX_LINGERING: usize = 128;
 
-/// The most connections without a place per thread.
+/// The maximum number of connections beyond the limit per thread.
 const MAX_RESERVE: usize = 16;
 
-/// The most connections per thread that are ending.
+/// The maximum number of connections per thread that are being closed.
 const MAX_ENDING: usize = 64;
 
-/// Open files reserved for the rest of the daemon: listeners, logs, its data.
+/// The number of open files reserved for the rest of the daemon: listeners, logs, its data.
 const RESERVED_FILES: usize = 64;
 
-/// Open files of the runtime of one thread.
+/// The number of open files that the runtime of a thread needs.
 const RUNTIME_FILES: usize = 8;
 
 /// The number of header fields that hyper parses without allocating.

@@ -1,4 +1,4 @@
-//! Unix sockets with a path, as in the library, with a log line if they replace a file.
+//! Binds unix sockets like the library, and logs if a socket replaces an existing file.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,12 +9,12 @@ pub use quipu::http::local_socket::BoundPath;
 use quipu_segment::printable;
 use tracing::info;
 
-/// Opens a socket for connections. The kernel queues up to `backlog` connections.
+/// Binds a listening socket. The kernel queues up to `backlog` connections.
 pub fn listen_at(path: &Path, backlog: i32) -> io::Result<(OwnedFd, BoundPath)> {
     local_socket::listen_at(path, backlog).inspect(log)
 }
 
-/// Opens a socket for datagrams.
+/// Binds a datagram socket.
 pub fn receive_at(path: &Path) -> io::Result<(OwnedFd, BoundPath)> {
     local_socket::receive_at(path).inspect(log)
 }

@@ -1,4 +1,4 @@
-//! The query of a request: parameters encoded as `application/x-www-form-urlencoded`.
+//! Parses the query of a request: parameters encoded as `application/x-www-form-urlencoded`.
 //!
 //! A parameter that is not UTF-8 is refused. We don't use the crate `form_urlencoded`, because it
 //! would replace the invalid bytes and silently change the value.
@@ -7,23 +7,23 @@ use percent_encoding::percent_decode_str;
 
 use super::Request;
 
-/// The parameters of a query, decoded, in their order.
+/// The decoded parameters of a query, in order.
 #[derive(Debug)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query with any parameters.
+    /// Parses a query with any parameters.
     ///
     /// # Errors
-    /// A message about a parameter that is not UTF-8.
+    /// Fails for a parameter that is not UTF-8.
     pub fn from_request(request: &Request) -> Result<Self, String> {
         Self::parse(request.query().unwrap_or_default())
     }
 
-    /// Reads a query with these parameters only.
+    /// Parses a query that may only contain these parameters.
     ///
     /// # Errors
-    /// A message about a parameter that is unknown or not UTF-8.
+    /// Fails for a parameter that is unknown or not UTF-8.
     pub fn only(request: &Request, known: &[&str]) -> Result<Self, String> {
         let query = Self::from_request(request)?;
         match query.0.iter().find(|(name, _)| !known.contains(&&**name)) {
@@ -40,7 +40,7 @@ impl Query {
         self.iter().find(|(other, _)| *other == name).map(|(_, value)| value)
     }
 
-    /// Returns the names and values.
+    /// Returns the names and values of all parameters.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }

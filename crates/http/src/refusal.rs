@@ -1,4 +1,5 @@
-//! Responses from the transport itself, without or instead of the handler.
+//! The responses that the transport writes itself, because the handler cannot or must not handle
+//! the request.
 
 use std::time::SystemTime;
 
@@ -6,7 +7,8 @@ use hyper::StatusCode;
 
 use super::limits::Limits;
 
-/// The reason why the handler did not respond to a request. Every refusal closes its connection.
+/// The reason why a request did not reach the handler or failed there. Every refusal closes the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// 400: the request is not HTTP/1; or an HTTP/1.1 request lacks `Host`; or `Host` is repeated
@@ -34,9 +36,9 @@ pub enum Refusal {
     Http2,
     /// 503: the maximum number of connections is open.
     Busy,
-    /// 503: the bodies of other requests take all memory for bodies.
+    /// 503: other bodies use all memory for bodies.
     NoRoom,
-    /// 503: unread responses take all memory for responses.
+    /// 503: unread responses use all memory for responses.
     Unread,
 }
 
@@ -143,12 +145,12 @@ impl Refusal {
         [&head(0, SETTINGS)[..], &head(length as u8, GOAWAY), &goaway, HTTP2.as_bytes()].concat()
     }
 
-    /// Returns the whole response, for a connection that hyper no longer handles.
+    /// Returns the complete HTTP response, for a connection that hyper no longer handles.
     pub(super) fn response(self, limits: &Limits) -> Vec<u8> {
         self.response_with(&self.text(limits))
     }
 
-    /// Returns the whole response with another body.
+    /// Returns the complete HTTP response with another body.
     pub(super) fn response_with(self, text: &str) -> Vec<u8> {
         let status = self.status();
         // The crate panics for times before the epoch.

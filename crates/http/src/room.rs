@@ -1,9 +1,10 @@
-//! Memory that the clients of a thread share: for the bodies of requests, and for responses.
+//! A memory budget that the clients of a thread share. There is one for the bodies of requests, and
+//! one for responses.
 //!
-//! A client that holds several pieces gets at most half of the memory that the others leave. So one
-//! client, even with many connections, cannot prevent all others from being served. A client with
-//! one piece can use all of the rest. If there is only one piece of all clients, this does not
-//! limit it, because other settings limit the size of a piece.
+//! A client that holds several bodies or responses gets at most half of the memory that the other
+//! clients leave. No client, even with many connections, can therefore prevent all others from
+//! being served. A client with a single body or response can use all of the rest. If there is only
+//! one body or response in total, this budget does not limit its size, because other settings do.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,19 +13,19 @@ use std::rc::Rc;
 
 use quipu_segment::hash::SeededState;
 
-/// Memory shared by clients, counted in bytes.
+/// A budget in bytes.
 #[derive(Debug)]
 pub(super) struct Room {
     limit: usize,
     taken: Cell<usize>,
-    /// The bytes of each client that holds some.
+    /// The number of bytes that each client holds.
     clients: RefCell<HashMap<Option<IpAddr>, usize, SeededState>>,
 }
 
-/// The reason why a piece cannot grow.
+/// The reason why a share cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// Its client holds the maximum.
+    /// This client holds the maximum.
     Client,
     /// All clients together hold the maximum.
     All,
@@ -35,12 +36,12 @@ impl Room {
         Rc::new(Room { limit, taken: Cell::new(0), clients: RefCell::default() })
     }
 
-    /// Returns the bytes that a client holds.
+    /// Returns the number of bytes that a client holds.
     pub(super) fn held(&self, client: Option<IpAddr>) -> usize {
         self.clients.borrow().get(&client).copied().unwrap_or_default()
     }
 
-    /// Takes more bytes for a piece of `own` bytes.
+    /// Reserves more bytes for a share that already holds `own` bytes.
     fn take(&self, client: Option<IpAddr>, own: usize, more: usize) -> Result<(), Full> {
         let (taken, held) = (self.taken.get(), self.held(client));
         let (all, whole) = (taken.saturating_add(more), held.saturating_add(more));
@@ -68,7 +69,7 @@ impl Room {
     }
 }
 
-/// The room of one piece. Dropping this gives it back.
+/// The memory of one body or response. Dropping this value returns the memory to the budget.
 #[derive(Debug)]
 pub(super) struct Share {
     room: Rc<Room>,
@@ -86,7 +87,7 @@ impl Share {
         self.bytes
     }
 
-    /// Changes the number of bytes, unless there is not enough room.
+    /// Grows or shrinks the share. Fails, and changes nothing, if there is not enough memory.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Full> {
         match bytes.checked_sub(self.bytes) {
             Some(0) => {}
@@ -97,7 +98,7 @@ impl Share {
         Ok(())
     }
 
-    /// Moves the share to another owner.
+    /// Moves the bytes to a new share, which this function returns. This share is then empty.
     pub(super) fn hand_over(&mut self) -> Share {
         let room = self.room.clone();
         Share { room, client: self.client, bytes: std::mem::take(&mut self.bytes) }

@@ -1,15 +1,15 @@
-//! Paths of routes. `docs/openapi.yaml` describes each path.
+//! The paths of routes and their methods. `docs/openapi.yaml` documents each path.
 
 use hyper::Method;
 
 /// A path with its supported methods.
 #[derive(Debug)]
 pub struct Path {
-    /// The path, or its beginning if a parameter follows.
+    /// The path, or the part before the parameter.
     pub start: &'static str,
-    /// The parameter, which is the rest of the path; empty for none.
+    /// The name of the parameter, which is the rest of the path; empty if there is none.
     pub parameter: &'static str,
-    /// The methods, written as in `Allow`.
+    /// The supported methods, in the format of the header `Allow`.
     pub methods: &'static str,
 }
 

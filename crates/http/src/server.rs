@@ -163,12 +163,12 @@ impl Server {
     }
 }
 
-/// The prefix of a unix socket's address, before its path.
+/// The prefix of the address of a unix socket; the path follows.
 const UNIX: &str = "unix:";
 
-/// The polls of connections between two polls of the reactor for new connections, bytes and timers.
-/// If each connection uses its whole turn, the reactor is polled every 8 ms. (Polling the reactor
-/// costs 0.3 us, which 16 turns share.)
+/// The number of polls of connections between two polls of the reactor for new connections, bytes
+/// and timers. If each connection uses its whole turn, the reactor is polled every 8 ms. (Polling
+/// the reactor costs 0.3 us, which 16 turns share.)
 const POLLS_BETWEEN_EVENTS: u32 = 16;
 
 /// Tells all threads to stop when it is dropped.

@@ -1,4 +1,5 @@
-//! The step from hyper's request, whose body may still be arriving, to the handler's response.
+//! Handles each request that hyper parsed: validates its head, collects its body, calls the
+//! handler, and returns the response, in steps if it takes long.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -92,7 +93,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
 }
 
 impl<H: Handler> Service<H> {
-    /// Returns the handler's response or its steps.
+    /// Calls the handler. Returns its response or its steps.
     fn handle(&self, request: &Request) -> Result<Response, Box<dyn Steps>> {
         self.wire.enter(Phase::Response);
         match catch_unwind(AssertUnwindSafe(|| self.handler.handle(request))) {
@@ -158,7 +159,7 @@ impl<H: Handler> Service<H> {
     }
 }
 
-/// The future of one response. Only requests that must wait are boxed.
+/// The future of one response. It is boxed only if the request must wait.
 pub(super) enum ResponseFuture<H> {
     Ready(Option<hyper::Response<Pieces>>),
     Later(Box<Later<H>>),
@@ -179,11 +180,11 @@ impl<H: Handler> Future for ResponseFuture<H> {
     }
 }
 
-/// A request that waits: for its body, for a turn, or for its response.
+/// A request that waits for its body, for its connection's turn, or for its response.
 pub(super) struct Later<H> {
     service: Service<H>,
     stage: Stage,
-    /// The share of its body, counted until the response is complete.
+    /// The memory of its body, reserved until the response is complete.
     share: Option<Share>,
 }
 
@@ -249,13 +250,13 @@ impl<H: Handler> Later<H> {
     }
 }
 
-/// A request whose body is still arriving.
+/// Collects the body of a request.
 struct BodyCollector {
     /// `None` once the body is complete.
     head: Option<Parts>,
     incoming: Incoming,
     body: BodyBuffer,
-    /// The most bytes of the body.
+    /// The maximum size of the body in bytes.
     limit: usize,
     /// The refusal for a larger body.
     too_large: Refusal,
@@ -267,8 +268,8 @@ struct BodyCollector {
 }
 
 impl BodyCollector {
-    /// Returns the whole request, if its body fits. An error without a refusal means that the
-    /// client left.
+    /// Returns the request with its whole body, if the body fits. An error without a refusal means
+    /// that the client disconnected.
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<Request, Option<Refusal>>> {
         Poll::Ready(loop {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
@@ -306,13 +307,13 @@ impl BodyCollector {
     }
 }
 
-/// The received parts of a body. A body of one part is not copied. Memory grows with the received
-/// bytes, never with the announced length.
+/// The received parts of a body. A single part is not copied. The memory grows with the received
+/// bytes, and never with the announced length.
 #[derive(Default)]
 enum BodyBuffer {
     #[default]
     Nothing,
-    /// The body is not kept. Only its bytes are counted.
+    /// A body that the handler does not need: only its bytes are counted.
     Dropped(usize),
     One(Bytes),
     Many(Vec<u8>),
@@ -357,7 +358,7 @@ impl BodyBuffer {
     }
 }
 
-/// The error of a client that left before its request was complete.
+/// The error of a client that disconnected before its request was complete.
 #[derive(Debug)]
 pub(super) struct IncompleteRequest;
 
@@ -396,7 +397,7 @@ fn check_codings(head: &Parts) -> Result<(), Refusal> {
     if chunked > 1 { Err(Refusal::Malformed) } else { Ok(()) }
 }
 
-/// Returns whether a body failed because it is malformed. Otherwise it ended too early.
+/// Returns whether a body is malformed. Otherwise it ended too early.
 fn is_malformed(error: &hyper::Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     source.is_some_and(|source| {

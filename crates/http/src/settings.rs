@@ -1,4 +1,4 @@
-//! The settings of the HTTP server, and the hosts and origins that requests may name.
+//! The settings of the HTTP server, including the hosts and origins that requests may name.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl HttpFlags {
     /// Returns the addresses to listen on, and adds missing hosts in the flags as well.
     ///
     /// # Errors
-    /// When there is no address.
+    /// Fails if there is no address.
     pub fn addresses(&mut self) -> Result<Vec<String>, Unusable> {
         let listen = set(self.listen.as_mut().map(|listen| {
             listen.iter_mut().for_each(|address| *address = with_host(address));
@@ -101,7 +101,8 @@ impl HttpFlags {
     /// keeps up to `kept_body_bytes` of the body.
     ///
     /// # Errors
-    /// A number or a time out of its bounds, or a string that cannot be a host or origin.
+    /// Fails for a number or a time out of its bounds, and for a string that is not a host or
+    /// origin.
     pub fn resolve(&self, listen: &[String], kept_body_bytes: usize) -> Result<Options, Unusable> {
         let limits = Limits {
             header_bytes: in_range("header-bytes", self.header_bytes, 256, 1 << 30)?,

@@ -1,23 +1,23 @@
-//! The connections whose clients are still silent, grouped by client.
+//! The connections that have not sent a byte yet. When the server is full, it closes the oldest
+//! silent connection of the client with the most silent connections. A client with any number of
+//! silent connections therefore never displaces a client with fewer.
 //!
-//! When all places are taken, the client with the most silent connections loses its oldest one. So
-//! a client with any number of silent connections never takes the place of a client with fewer.
 //! Each operation takes logarithmic time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// Members with a client and a number each. A greater number means a later connection.
+/// A set of connections, each with its client and a number. Later connections use greater numbers.
 pub(super) struct Silent<C, T> {
     members: BTreeMap<(C, u64), T>,
     ranks: HashMap<C, Rank>,
-    /// The clients, sorted by rank. The last client owns the most members; if several own the same
-    /// number, it owns the oldest member.
+    /// The clients, sorted by rank. The last client has the most connections; if several clients
+    /// have the same number, it has the oldest connection.
     order: BTreeSet<(Rank, C)>,
 }
 
-/// The number of a client's members, and the number of the oldest.
+/// The number of a client's connections, and the number that identifies the oldest one.
 type Rank = (usize, Reverse<u64>);
 
 impl<C: Copy + Ord + Hash, T> Silent<C, T> {
@@ -25,20 +25,20 @@ impl<C: Copy + Ord + Hash, T> Silent<C, T> {
         Silent { members: BTreeMap::new(), ranks: HashMap::new(), order: BTreeSet::new() }
     }
 
-    /// Adds a member, whose number must not be in use.
+    /// Adds a connection. Its number must not be in use.
     pub(super) fn insert(&mut self, client: C, number: u64, member: T) {
         self.members.insert((client, number), member);
         self.rank(client, |count| count + 1);
     }
 
-    /// Removes a member, if it exists.
+    /// Removes a connection, if it is in the set.
     pub(super) fn remove(&mut self, client: C, number: u64) {
         if self.members.remove(&(client, number)).is_some() {
             self.rank(client, |count| count - 1);
         }
     }
 
-    /// Removes the oldest member of the client with the most members.
+    /// Removes and returns the oldest connection of the client with the most connections.
     pub(super) fn pop(&mut self) -> Option<T> {
         let &((count, Reverse(number)), client) = self.order.last()?;
         let member = self.members.remove(&(client, number));
@@ -46,7 +46,7 @@ impl<C: Copy + Ord + Hash, T> Silent<C, T> {
         member
     }
 
-    /// Updates the rank of a client after a change to its members.
+    /// Updates the rank of a client after a change of its connections.
     fn rank(&mut self, client: C, change: impl Fn(usize) -> usize) {
         let before = self.ranks.remove(&client);
         if let Some(rank) = before {

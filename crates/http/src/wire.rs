@@ -1,6 +1,4 @@
-//! The socket of one connection, as hyper uses it.
-//!
-//! Two things differ from a plain `TcpStream`:
+//! The socket of one connection, as hyper uses it. It differs from a plain `TcpStream` in two ways:
 //!
 //! * It joins the reactor lazily. A fresh socket is simply tried, and only a call that would block
 //!   registers it. For example, a connection that arrives together with its request and is closed
@@ -8,8 +6,8 @@
 //!   It is not tried again until the reactor reports it readable. (Joining at once: 6,500 more
 //!   instructions in user space and 2.6 us more of processor time for each connection of `ab
 //!   -c100`.)
-//! * It is corked. Small writes gather in a buffer that the connection sends after each poll of
-//!   hyper. This lets pipelined requests share their sends: 468k requests/s instead of 149k with 16
+//! * It is corked. Small writes gather in a buffer, which the connection sends after each poll of
+//!   hyper. Pipelined requests therefore share their sends: 468k requests/s instead of 149k with 16
 //!   requests in flight, for 50 instructions per request. We cannot use hyper's own
 //!   `pipeline_flush`, because it holds a response back while the next request is incomplete, which
 //!   can be forever.
@@ -60,24 +58,25 @@ pub(super) struct Wire {
     pub(super) more_follows: Cell<bool>,
     /// Whether the client already sent a byte.
     spoken: Cell<bool>,
-    /// Whether hyper's part of the connection was dropped, to save its memory.
+    /// Whether hyper's state was dropped to save memory.
     pub(super) resting: Cell<bool>,
-    /// Whether the connection never got a place. Then only its vital requests are served.
+    /// Whether the connection is beyond the limit. Only its vital requests are then served.
     pub(super) placeless: Cell<bool>,
-    /// The place, until the connection ends or gives way.
+    /// The connection's slot, until the connection ends or the slot is passed on.
     pub(super) place: Cell<Option<Place>>,
-    /// Whether the connection must end, because it gave way to another one.
+    /// Whether the connection must end, because its slot or memory is needed for another one.
     pub(super) dismissed: Cell<bool>,
-    /// Whether the connection ends with the next response, because the end of its request is in
-    /// doubt.
+    /// Whether the connection ends with the next response, because it is uncertain where the
+    /// request ended.
     pub(super) ends: Cell<bool>,
-    /// The room for responses, and the bytes for sent responses and for the response that is being
-    /// computed.
+    /// The memory that this connection has reserved for responses.
     room: RefCell<Share>,
+    /// The bytes reserved for responses that are being sent.
     sending: Cell<usize>,
     computing: Cell<usize>,
     corked: RefCell<CorkBuffer>,
-    /// The beginning of a request, read by an earlier part of hyper and read again by the next.
+    /// The beginning of a request, which hyper read before its state was dropped, and will read
+    /// again.
     unread: RefCell<Vec<u8>>,
     waker: RefCell<Option<Waker>>,
     /// The index of this wire among the connections.
@@ -219,7 +218,7 @@ impl Wire {
         self.waiting.get() && self.blocked_since.get().is_none() && self.waiting.replace(false)
     }
 
-    /// Returns whether the connection was idle long enough to drop hyper's part.
+    /// Returns whether the connection was idle long enough to drop hyper's state.
     pub(super) fn is_tired(&self) -> bool {
         self.phase.get() == Phase::Idle
             && !self.resting.get()
@@ -231,9 +230,9 @@ impl Wire {
         self.connections.now().saturating_sub(self.since.get())
     }
 
-    /// Returns the rank of this connection among those that give way; the lowest gives way first.
-    /// Returns `None` if it does not give way. `greedy` means that its client occupies most of the
-    /// places.
+    /// Returns the rank of this connection among those that can be closed in favour of another; the
+    /// lowest rank is closed first. Returns `None` if it cannot be closed. `greedy` means that its
+    /// client occupies most of the slots.
     pub(super) fn gives_way(&self, greedy: bool) -> Option<(u8, u64, u64)> {
         let (since, number) = (self.since.get(), self.number);
         match (self.phase.get(), self.blocked_since.get()) {
@@ -258,18 +257,19 @@ impl Wire {
         self.reach
     }
 
-    /// Returns how many connections of the thread were accepted before.
+    /// Returns the number of connections that the thread accepted before this one.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Takes room for a response that is being computed and takes this many bytes so far. If there
-    /// is not enough room, this returns false and changes nothing.
+    /// Reserves memory for a response that is being computed and takes this number of bytes so far.
+    /// Returns false, and changes nothing, if there is not enough memory.
     pub(super) fn hold_computing(&self, bytes: usize) -> bool {
         self.hold(self.sending.get(), bytes)
     }
 
-    /// Takes room for a computed response until the client reads it, like [`Wire::hold_computing`].
+    /// Reserves memory for a computed response until the client reads it, like
+    /// [`Wire::hold_computing`].
     pub(super) fn hold_sending(&self, bytes: usize) -> bool {
         let bytes = if bytes < SMALL { 0 } else { bytes };
         self.hold(self.sending.get() + bytes, 0)
@@ -290,7 +290,7 @@ impl Wire {
         true
     }
 
-    /// Gives back the room of responses that were sent.
+    /// Frees the memory of responses that were sent.
     pub(super) fn release_sent(&self) {
         let is_sent = self.blocked_since.get().is_none() && !self.more_follows.get();
         if is_sent && self.sending.get() > 0 {
@@ -298,25 +298,26 @@ impl Wire {
         }
     }
 
-    /// Gives back the room of all responses.
+    /// Frees the memory of all responses.
     pub(super) fn release(&self) {
         self.hold(0, 0);
     }
 
-    /// Returns how long a client is already slow to read a response that takes room, in
-    /// milliseconds.
+    /// Returns for how many milliseconds a client has been slow to read a response that takes
+    /// memory.
     pub(super) fn slow_for(&self) -> Option<u64> {
         let takes_room = self.sending.get() + self.computing.get() > 0;
         let since = self.blocked_since.get().filter(|_| takes_room && !self.dismissed.get())?;
         Some(self.connections.now().saturating_sub(since))
     }
 
-    /// Returns whether the client is still silent.
+    /// Returns whether the client has sent no byte so far.
     pub(super) fn is_silent(&self) -> bool {
         !self.spoken.get()
     }
 
-    /// Ends the connection at once, and returns its place for another one. Its descriptor is free.
+    /// Ends the connection at once, closes its descriptor, and returns its slot for another
+    /// connection.
     pub(super) fn give_way(&self) -> Option<Place> {
         *self.socket.borrow_mut() = Socket::Lost;
         self.dismiss();
@@ -647,16 +648,16 @@ impl Socket {
     }
 }
 
-/// How long requests of one connection are taken while other connections wait. This is longer than
+/// The time for which requests of one connection are handled while others wait. This is longer than
 /// 16 common requests take, and short enough for others to wait for many such turns.
 const TURN: Duration = Duration::from_micros(500);
 
-/// Smaller responses take no room.
+/// Responses below this size reserve no memory.
 const SMALL: usize = 4 << 10;
 
-/// Larger writes are sent without another copy.
+/// Writes above this size are sent without another copy.
 const MAX_CORKED: usize = 8 << 10;
 
-/// The most reads of one [`Wire::discard`]. Without this limit, a fast sender could occupy the
-/// thread.
+/// The maximum number of reads of one [`Wire::discard`]. Without this limit, a fast sender could
+/// occupy the thread.
 const MAX_DISCARDS: usize = 64;

@@ -1,4 +1,4 @@
-//! One server thread: accepts connections, and stops cleanly.
+//! One server thread: accepts connections, runs them, and drains them at shutdown.
 //!
 //! A fresh connection is polled once right after `accept4`, before it becomes a task. With
 //! `TCP_DEFER_ACCEPT`, its request is already there, so a connection that is closed after one
@@ -30,7 +30,7 @@ use super::listener;
 use super::refusal::Refusal;
 use super::wire::Wire;
 
-/// The state that a thread needs to serve.
+/// The state of a server thread.
 pub(super) struct Worker<H> {
     handler: Rc<H>,
     connections: Rc<Connections>,
@@ -116,8 +116,8 @@ impl<H: Handler> Worker<H> {
         .await
     }
 
-    /// Accepts waiting connections, up to a bound. This bound lets open connections get their turn,
-    /// and connections that gave way end. Returns true if the system is out of resources.
+    /// Accepts waiting connections, up to a limit. After it, the open connections get a turn, and
+    /// connections that are being closed can end. Returns true if the system is out of resources.
     fn accept_burst(&self, listener: &AsyncFd<OwnedFd>, cx: &mut Context<'_>) -> bool {
         let mut accepted = 0;
         while let Poll::Ready(Ok(mut ready)) = listener.poll_read_ready(cx) {
@@ -169,7 +169,7 @@ impl<H: Handler> Worker<H> {
         let wire = Rc::new(Wire::new(socket, address, self.connections.clone()));
         let mut place = self.places.take();
         if place.is_none() {
-            // No connection gives way to a client that already left.
+            // The client already disconnected, so we close no other connection for it.
             if wire.has_left() {
                 return;
             }
@@ -195,7 +195,7 @@ impl<H: Handler> Worker<H> {
         tokio::task::spawn_local(connection);
     }
 
-    /// Ends a connection without a place that sent no request.
+    /// Closes a connection beyond the limit that sent no request.
     fn turn_away(&self, wire: Rc<Wire>) {
         self.handler.event(Event::Refused(Refusal::Busy));
         wire.send_now(&Refusal::Busy.response(&self.connections.limits));
@@ -212,10 +212,10 @@ enum AcceptOutcome {
     Exhausted,
 }
 
-/// Connections accepted before open ones get a turn.
+/// The number of connections to accept before the open ones get a turn.
 const ACCEPT_BURST: usize = 64;
 
-/// The most connections accepted from the queue of a listener that closes.
+/// The maximum number of connections to accept at shutdown, from the queue of a closing listener.
 const MAX_LAST_ACCEPTS: usize = 4096;
 
 /// How long accepting pauses when the system is out of descriptors or memory. An immediate retry

@@ -1,5 +1,5 @@
-//! Large response bodies, which are sent in pieces: each byte is in its place, whatever the client
-//! does.
+//! Large response bodies, which are sent in pieces: each byte arrives at its position, no matter
+//! how the client reads.
 
 use std::io::Read;
 use std::net::Shutdown;

@@ -1,4 +1,4 @@
-//! The memory for bodies and responses: no client can take it from all others.
+//! The memory budget for bodies and responses: no client can use it up for all others.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn expect_unread(client: &mut Client) {
     client.expect_end();
 }
 
-/// Prevents responses from giving way because of their age.
+/// Prevents the server from closing connections because of slow readers.
 const NEVER: Duration = Duration::from_secs(3600);
 
 #[test]

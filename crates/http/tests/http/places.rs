@@ -1,4 +1,5 @@
-//! More connections than places: the connections that give way, and the requests that are refused.
+//! More connections than the limit: the connections that are closed for others, and the requests
+//! that are refused.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -43,8 +44,8 @@ fn silent_connections_give_way() {
     let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
     let mut silent: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     server.wait_until(|seen| seen.accepted == 3);
-    // The connection that was silent longest gives way. Active connections do not. Once a client
-    // receives its response, the server knows that it is active.
+    // The connection that was silent longest is closed first. Active connections are not. Once a
+    // client receives its response, the server knows that it is active.
     for n in 1..=3 {
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -64,7 +65,7 @@ fn silent_connections_give_way() {
     assert_eq!(server.seen().closed(CloseReason::GaveWay), 3);
 }
 
-/// However many silent connections a client opens, other clients keep their few.
+/// A client with any number of silent connections does not displace the few of other clients.
 #[test]
 fn silent_connections_of_the_client_with_the_most_give_way() {
     let limits = Limits { connections: 8, ..Limits::default() };
@@ -167,7 +168,7 @@ fn vital_requests_are_served_when_all_places_are_taken() {
     let mut first = server.connect();
     first.send("GET / HTTP/1.1\r\nHost: x\r\n");
     server.wait_until(|seen| seen.accepted == 1);
-    // More connections without a place than allowed. The oldest are turned away.
+    // More connections beyond the limit than allowed. The oldest are closed.
     let mut silent: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     let mut vital = server.connect();
     vital.send("GET /vital HTTP/1.1\r\nHost: x\r\n\r\n");
