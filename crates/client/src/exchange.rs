@@ -1,6 +1,37 @@
 //! Requests from this program to others.
 
+use std::fmt;
 use std::io;
+
+use ureq::Timeout;
+
+/// The reason why a request has no response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoResponse {
+    /// The failure, and a remedy if there is one.
+    pub message: String,
+    /// Whether the request may have reached the server. This is false if there never was a
+    /// connection.
+    pub is_sent: bool,
+}
+
+impl NoResponse {
+    pub(super) fn new(error: &ureq::Error) -> Self {
+        Self { message: explained(error), is_sent: !is_unconnected(error) }
+    }
+
+    pub(super) fn unsent(message: String) -> Self {
+        Self { message, is_sent: false }
+    }
+}
+
+impl fmt::Display for NoResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for NoResponse {}
 
 /// Describes why there was no response, without the prefix `io: ` of the client's message.
 pub(super) fn explained(error: &ureq::Error) -> String {
@@ -10,6 +41,19 @@ pub(super) fn explained(error: &ureq::Error) -> String {
             "connection refused: is the server running, and is this its address?".to_owned()
         }
         _ => error.to_string(),
+    }
+}
+
+/// Returns whether an error can only occur before there is a connection.
+fn is_unconnected(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        ureq::Error::Timeout(timeout) => matches!(timeout, Timeout::Resolve | Timeout::Connect),
+        ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed
+        | ureq::Error::BadUri(_)
+        | ureq::Error::Http(_) => true,
+        _ => false,
     }
 }
 
@@ -23,5 +67,15 @@ mod tests {
         assert!(of(io::ErrorKind::ConnectionRefused).starts_with("connection refused: is"));
         assert_eq!(of(io::ErrorKind::ConnectionReset), "connection reset");
         assert_eq!(explained(&ureq::Error::HostNotFound), "host not found");
+    }
+
+    #[test]
+    fn only_an_error_before_the_connection_means_that_nothing_was_sent() {
+        let is_sent = |error: ureq::Error| NoResponse::new(&error).is_sent;
+        assert!(!is_sent(ureq::Error::Io(io::ErrorKind::ConnectionRefused.into())));
+        assert!(!is_sent(ureq::Error::HostNotFound));
+        assert!(!is_sent(ureq::Error::Timeout(Timeout::Connect)));
+        assert!(is_sent(ureq::Error::Io(io::ErrorKind::ConnectionReset.into())));
+        assert!(is_sent(ureq::Error::Timeout(Timeout::Global)));
     }
 }

@@ -9,7 +9,7 @@ use ureq::Agent;
 
 use super::headers::Headers;
 use crate::ReceiverUrl;
-use crate::exchange::explained;
+pub use crate::exchange::NoResponse;
 use crate::tls;
 
 /// The connection to a receiver.
@@ -81,13 +81,13 @@ impl Client {
     /// time limit is 30 seconds unless you pass another one.
     ///
     /// # Errors
-    /// A message that describes why there is no response.
+    /// The reason why there is no response.
     pub fn post(
         &self,
         fields: &[(HeaderName, &str)],
         body: &[u8],
         timeout: Option<Duration>,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, NoResponse> {
         let mut request = self.agent.post(&self.url);
         if let Some(timeout) = timeout {
             request = request.config().timeout_global(Some(timeout)).build();
@@ -95,10 +95,10 @@ impl Client {
         for (name, value) in fields {
             request = request.header(name, *value);
         }
-        for header in self.headers.read()? {
+        for header in self.headers.read().map_err(NoResponse::unsent)? {
             request = request.header(header.name, header.value);
         }
-        let mut response = request.send(body).map_err(|error| explained(&error))?;
+        let mut response = request.send(body).map_err(|error| NoResponse::new(&error))?;
         // A connection can only be reused after its response was read.
         let mut body = Vec::new();
         let _ = response.body_mut().as_reader().take(MOST_READ).read_to_end(&mut body);
@@ -111,7 +111,12 @@ impl Client {
 impl Answer {
     /// Returns the beginning of the body for logs.
     pub fn text(&self) -> String {
-        let text = String::from_utf8_lossy(&self.body[..self.body.len().min(MOST_SHOWN)]);
+        self.text_up_to(MOST_SHOWN)
+    }
+
+    /// Returns at most this many bytes of the body, as one line.
+    pub fn text_up_to(&self, bytes: usize) -> String {
+        let text = String::from_utf8_lossy(&self.body[..self.body.len().min(bytes)]);
         printable(text.trim()).to_string()
     }
 }

@@ -34,7 +34,7 @@ use super::schedule::{Backoff, Patience, Schedule};
 use super::shards::{Shards, Standing};
 use super::snapshot::{Body, Requests, Snapshot};
 use super::{LAST, fields};
-use quipu_client::sender::Client;
+use quipu_client::sender::{Client, NoResponse};
 
 /// One shard of a receiver.
 pub(super) struct Sender<P: Protocol> {
@@ -391,7 +391,9 @@ impl<P: Protocol> Sender<P> {
             self.queued = queued.or(self.queued.take());
             let response = match sent {
                 Ok(response) => response,
-                Err(text) => return Attempt::Failed { status: None, asked: None, text },
+                Err(NoResponse { message: text, .. }) => {
+                    return Attempt::Failed { status: None, asked: None, text };
+                }
             };
             let status = response.status;
             self.metrics().answered(status);
