@@ -45,6 +45,11 @@ impl Push {
         self
     }
 
+    /// Returns the URL of the group.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Sets the header `Authorization`, for example to `Bearer ...`.
     pub fn authorization(mut self, value: impl Into<String>) -> Self {
         self.authorization = Some(value.into());
@@ -110,18 +115,37 @@ impl Push {
     }
 }
 
-/// Appends a pair to the path in the Pushgateway's encoding: base64 if the value is empty or
-/// contains a slash, else percent-encoded.
+/// Appends a pair to the path in the Pushgateway's encoding: base64 if the value is empty, contains
+/// a slash, or begins with a dot, because servers and proxies resolve `.` and `..`; else
+/// percent-encoded.
 fn push_pair(url: &mut String, name: &str, value: &str) {
-    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+    use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+    // RFC 3986, section 2.3, lists these characters as unreserved.
+    const ENCODED: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-    if value.is_empty() || value.contains('/') {
+    if value.is_empty() || value.contains('/') || value.starts_with('.') {
         use base64::Engine;
         // An empty value is a single `=`, because a path cannot contain empty segments.
         let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value);
         let encoded = if encoded.is_empty() { "=" } else { &encoded };
         url.push_str(&format!("/{name}@base64/{encoded}"));
     } else {
-        url.push_str(&format!("/{name}/{}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
+        url.push_str(&format!("/{name}/{}", utf8_percent_encode(value, ENCODED)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_contains_no_part_that_servers_resolve() {
+        let url = |job: &str, value: &str| {
+            Push::new("http://a:9/", job).group("x", value).url().to_owned()
+        };
+        assert_eq!(url("a-b_c~1", "db1.lan"), "http://a:9/metrics/job/a-b_c~1/x/db1.lan");
+        assert_eq!(url("a/b", ""), "http://a:9/metrics/job@base64/YS9i/x@base64/=");
+        assert_eq!(url("..", "db 1"), "http://a:9/metrics/job@base64/Li4/x/db%201");
     }
 }
