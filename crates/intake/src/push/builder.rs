@@ -8,6 +8,7 @@ use std::sync::Arc;
 use quipu::exposition::{Escaping, escape_name};
 use quipu::intake::Limits;
 use quipu::snapshot::Timestamp;
+use quipu_process::text::cut;
 use quipu_wire::remote::exposition as wire;
 
 use super::content::{Content, NativeBuckets, PushFamilies, PushFamily, SeriesValue, Values};
@@ -349,9 +350,14 @@ fn whole(count: f64) -> Option<u64> {
     is_whole.then_some(count as u64)
 }
 
+/// Creates an error with the beginning of the name, because clients and logs cut long messages.
 fn malformed(name: &str, detail: &str) -> PushError {
+    let name = cut(name, MOST_SHOWN);
     PushError::Malformed(format!("the metric {name:?} cannot be taken: {detail}"))
 }
+
+/// The most bytes of a name in an error.
+const MOST_SHOWN: usize = 128;
 
 /// The names of the metrics that the gateway adds to each group, and their help strings.
 pub(super) const PUSH_TIME: &str = "push_time_seconds";

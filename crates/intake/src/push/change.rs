@@ -128,7 +128,13 @@ impl ChangeSteps {
             }
         };
         let checked = match settings.checks {
-            true => check(&mut groups, &push.key, &push.content.families, push.removes),
+            true => check(
+                &mut groups,
+                &push.key,
+                &push.content.families,
+                push.removes,
+                push.options.adds(),
+            ),
             false => Ok(()),
         };
         Some(

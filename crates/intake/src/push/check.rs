@@ -2,6 +2,9 @@
 //! must have one type everywhere, two groups must not contain the same series, and a name must not
 //! equal a part of a histogram or summary (for example, `x_count` next to a histogram `x`). The
 //! duration depends only on the size of the push.
+//!
+//! Like in Pushgateway, the only group with a name can change its type, because a push replaces the
+//! family. A push that is added cannot, because the change would lose the current value.
 
 use super::builder::Kind;
 use super::content::PushFamilies;
@@ -10,12 +13,13 @@ use super::names::NameTypes;
 use super::packed;
 
 /// Returns a description of the first conflict. `replaces` means that the push replaces all
-/// families of its group.
+/// families of its group, and `adds` that the values are added to the group.
 pub(super) fn check(
     groups: &mut Groups,
     key: &[u8],
     families: &PushFamilies,
     replaces: bool,
+    adds: bool,
 ) -> Result<(), String> {
     let context =
         FamilyContext { names: groups.names(), own: groups.group(key), families, replaces };
@@ -25,6 +29,13 @@ pub(super) fn check(
             let (kind, other) = (kind.name(), other.name());
             return Err(format!(
                 "collected metric {name:?} is not a {kind}: other groups have it as a {other}"
+            ));
+        }
+        if adds && let Some(own) = context.own_kind(name, kind) {
+            let (kind, own) = (kind.name(), own.name());
+            return Err(format!(
+                "the group has {name:?} as a {own}, and a push that adds a {kind} would lose its \
+                 value: choose another name, or replace the family with mode=replace"
             ));
         }
         context.check_suffixes(name, kind)?;
@@ -47,6 +58,12 @@ impl FamilyContext<'_> {
         let groups = self.names.all(name);
         let mut others = Kind::ALL.into_iter().filter(|other| *other != kind);
         others.find(|other| self.are_others(groups[*other as usize], name, *other))
+    }
+
+    /// Returns another type of this name in this group. A family without a type fits all types.
+    fn own_kind(&self, name: &str, kind: Kind) -> Option<Kind> {
+        let own = self.own?.family(name)?.kind;
+        (own != kind && own != Kind::Untyped && kind != Kind::Untyped).then_some(own)
     }
 
     fn in_other_groups(&self, name: &str, kind: Kind) -> bool {
@@ -153,7 +170,7 @@ mod tests {
     /// Pushes, if this is consistent.
     fn push(groups: &mut Groups, path: &str, text: &str, replaces: bool) -> Result<(), String> {
         let (key, Content { families, .. }) = read(path, text);
-        check(groups, &key, &families, replaces)?;
+        check(groups, &key, &families, replaces, false)?;
         groups.create(&key);
         if replaces {
             groups.retain(&key, |_| false);
@@ -178,6 +195,21 @@ mod tests {
         groups.remove(&read("job/b", "").0);
         // The only group with a name can change its type.
         push(&mut groups, "job/a", "x 1\n", false).unwrap();
+    }
+
+    #[test]
+    fn a_push_that_is_added_keeps_the_type() {
+        let mut groups = Groups::default();
+        push(&mut groups, "job/a", "# TYPE x counter\nx 1\ny 1\n", false).unwrap();
+        let mut add = |text: &str| {
+            let (key, Content { families, .. }) = read("job/a", text);
+            check(&mut groups, &key, &families, false, true)
+        };
+        let error = add("# TYPE x gauge\nx 1\n").unwrap_err();
+        assert!(error.contains("the group has \"x\" as a COUNTER"), "{error}");
+        for text in ["# TYPE x counter\nx 1\n", "x 1\n", "# TYPE y gauge\ny 1\n"] {
+            add(text).unwrap();
+        }
     }
 
     #[test]
