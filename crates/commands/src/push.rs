@@ -4,24 +4,27 @@
 //! it, so the command can repeat a push whose response was lost.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE;
 use clap::Args;
-use hyper::header::{CONTENT_TYPE, HeaderName};
+use hyper::header::{CONTENT_TYPE, HeaderName, LOCATION};
 use quipu_client::ReceiverUrl;
 use quipu_client::headers::Headers;
-use quipu_client::sender::{Answer, Client};
+use quipu_client::sender::{Answer, Client, NoResponse};
 use quipu_client::url_text::{check_port, without_password};
+use quipu_process::address::with_host;
+use quipu_process::signals::not_ignored;
 use quipu_process::time::{Time, now_ns};
 use quipu_segment::printable;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::count::{SeriesName, number};
 use crate::inspect::names::append_label;
 use crate::look::series_name;
-use crate::output::Error;
+use crate::output::{Error, warn};
 
 /// Arguments of `quipu push`.
 #[derive(Args, Clone, Debug)]
@@ -33,9 +36,9 @@ Examples:
   quipu push --to https://metrics.example.com --for 1m jobs_total
 
 The command repeats a push that gets no response, and the daemon counts it once. If the command gives \
-up, it prints the identifier, so that you can repeat the push later with --id.")]
+up or is interrupted, it prints the identifier, so that you can repeat the push later with --id.")]
 pub struct Push {
-    /// URL or HOST:PORT of the daemon
+    /// URL, HOST:PORT or PORT of the daemon
     #[arg(long, value_name = "URL", default_value = "127.0.0.1:8081")]
     to: String,
 
@@ -82,10 +85,10 @@ pub fn run(arguments: &Push) -> Result<(), Error> {
             series.name
         )));
     }
-    let url = url(to, &arguments.job, &arguments.group);
-    let shown = without_password(to);
-    let failed = |message: &str| Error::new(format_args!("{}: {message}", printable(&shown)));
-    check_port(to).map_err(|error| failed(&error))?;
+    let shown = printable(&without_password(to)).to_string();
+    let failed = |message: &str| Error::new(format_args!("{shown}: {message}"));
+    let url = base_url(to).map_err(|error| failed(&error))?;
+    let url = group_url(&url, &arguments.job, &arguments.group);
     let receiver: ReceiverUrl = url.parse().map_err(|error: String| failed(&error))?;
     let client = Client::new(&receiver, time.0, &Headers::default());
     let client = client.map_err(|error| failed(&error))?;
@@ -95,9 +98,13 @@ pub fn run(arguments: &Push) -> Result<(), Error> {
         (HeaderName::from_static("quipu-push-id"), &*id),
     ];
     let body = body(series, *n, *set);
+    print_id_at_interruption(&shown, &id).map_err(|error| failed(&format!("signals: {error}")))?;
     let given_up = push(time.0, |timeout| client.post(&fields, body.as_bytes(), Some(timeout)));
     given_up.map_err(|fault| match fault {
         Fault::Refused(message) => failed(&message),
+        Fault::Unreached(message) => {
+            failed(&format!("{message}; gave up after {time}: nothing was counted"))
+        }
         Fault::Lost(message) => failed(&format!(
             "{message}; gave up after {time}: the push may have been counted, so repeat it with \
              --id {id} now: the daemon remembers the last 64 pushes of a group, and counts it once"
@@ -105,11 +112,28 @@ pub fn run(arguments: &Push) -> Result<(), Error> {
     })
 }
 
+/// Makes a signal that ends the command print the identifier first.
+fn print_id_at_interruption(shown: &str, id: &str) -> io::Result<()> {
+    let mut signals = Signals::new(not_ignored(&[SIGINT, SIGTERM, SIGHUP]))?;
+    let message = format!(
+        "{shown}: interrupted: the push may have been counted, so repeat it with --id {id}: the \
+         daemon counts it once"
+    );
+    let wait = move || {
+        let Some(number) = signals.forever().next() else { return };
+        warn(&message);
+        std::process::exit(128 + number);
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}
+
 /// The reason why a push failed.
 #[derive(Debug, PartialEq)]
 enum Fault {
-    /// The daemon refused the only attempt, so the push was not counted.
+    /// The daemon refused each attempt that reached it, so the push was not counted.
     Refused(String),
+    /// No attempt reached a server, so the push was not counted.
+    Unreached(String),
     /// An attempt got no usable response, so it is unknown whether it was counted.
     Lost(String),
 }
@@ -120,35 +144,50 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The minimum time for a response, even if there is less time left.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The most bytes of a refusal that are shown. A refusal can quote a long name before its reason.
+const MOST_SHOWN: usize = 2048;
+
 /// Sends a push until it is counted or refused, for at most this time.
-fn push(time: Duration, send: impl Fn(Duration) -> Result<Answer, String>) -> Result<(), Fault> {
+fn push(
+    time: Duration,
+    send: impl Fn(Duration) -> Result<Answer, NoResponse>,
+) -> Result<(), Fault> {
     let begun = Instant::now();
     let mut pause = PAUSE;
     // Whether an earlier attempt may have been counted.
     let mut is_lost = false;
     loop {
         let rest = time.saturating_sub(begun.elapsed());
-        let (message, wanted) = match send(rest.max(LEAST_TIMEOUT)) {
-            Ok(response) if (200..300).contains(&response.status) => return Ok(()),
+        let (fault, wanted) = match send(rest.max(LEAST_TIMEOUT)) {
+            Ok(response) if is_counted(&response) => return Ok(()),
             Ok(response) => {
-                let message = format!("status {}: {}", response.status, response.text());
+                let message = refusal(&response);
                 // A rate limit states when it ends. Other statuses do not change if the push is
                 // repeated.
                 let is_limited = response.status == 429 && response.retry_after.is_some();
                 if !is_limited && !matches!(response.status, 408 | 500 | 502..=504) {
-                    return Err(fault(message, is_lost));
+                    return Err(if is_lost {
+                        Fault::Lost(message)
+                    } else {
+                        Fault::Refused(message)
+                    });
                 }
                 is_lost |= !is_limited;
-                (message, response.retry_after)
+                (Fault::Refused(message), response.retry_after)
             }
-            Err(message) => {
-                is_lost = true;
-                (message, None)
+            Err(NoResponse { message, is_sent }) => {
+                is_lost |= is_sent;
+                (Fault::Unreached(message), None)
             }
         };
         let rest = time.saturating_sub(begun.elapsed());
         if rest.is_zero() {
-            return Err(fault(message, is_lost));
+            return Err(match fault {
+                Fault::Refused(message) | Fault::Unreached(message) if is_lost => {
+                    Fault::Lost(message)
+                }
+                fault => fault,
+            });
         }
         // A server may want no pause at all.
         thread::sleep(wanted.unwrap_or_default().max(pause).min(rest));
@@ -156,28 +195,56 @@ fn push(time: Duration, send: impl Fn(Duration) -> Result<Answer, String>) -> Re
     }
 }
 
-fn fault(message: String, is_lost: bool) -> Fault {
-    if is_lost { Fault::Lost(message) } else { Fault::Refused(message) }
+/// Returns whether a daemon or a Pushgateway counted the push. Both return one of two statuses
+/// without a body, unlike most other servers.
+fn is_counted(response: &Answer) -> bool {
+    matches!(response.status, 200 | 202) && response.body.is_empty()
 }
 
-/// Returns the URL of a group. Values with other characters than letters, digits, and a few signs
-/// are in base64, because a path cannot contain all of them.
-fn url(to: &str, job: &str, group: &[(String, String)]) -> String {
-    let scheme = if to.contains("://") { "" } else { "http://" };
-    let mut url = format!("{scheme}{}/metrics", to.trim_end_matches('/'));
-    let group = group.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    for (name, value) in std::iter::once(("job", job)).chain(group) {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
-        // A path cannot contain the segments `.` and `..`.
-        if !value.is_empty() && value.chars().all(is_plain) && !value.starts_with('.') {
-            url.push_str(&format!("/{name}/{value}"));
-        } else {
-            let value = if value.is_empty() { "=".to_owned() } else { URL_SAFE.encode(value) };
-            url.push_str(&format!("/{name}@base64/{value}"));
-        }
+/// Describes a response to a push that was not counted.
+fn refusal(response: &Answer) -> String {
+    let status = response.status;
+    match status {
+        200..300 => format!(
+            "status {status}, but not from a quipu daemon, so nothing was counted: give the address \
+             of the daemon by --to"
+        ),
+        300..400 => match redirect_base(response) {
+            Some(base) => format!("status {status}: the server redirects: give --to {base}"),
+            None => format!("status {status}: the server redirects: give the daemon's URL by --to"),
+        },
+        _ => format!("status {status}: {}", response.text_up_to(MOST_SHOWN)),
     }
-    url.push_str("?mode=add&gauges=set");
-    url
+}
+
+/// Returns the URL of the server that a redirect leads to, without the path of the group.
+fn redirect_base(response: &Answer) -> Option<String> {
+    let location = response.headers.get(LOCATION)?.to_str().ok()?;
+    let (base, _) = location.split_once("/metrics/")?;
+    base.contains("://").then(|| printable(&without_password(base)).to_string())
+}
+
+/// Returns the URL of the daemon. The scheme and the host may be missing.
+fn base_url(to: &str) -> Result<String, String> {
+    const EXAMPLE: &str = "give HOST:PORT, such as localhost:8081, or a URL";
+    if to.starts_with("unix:") {
+        return Err(format!("a unix socket receives no pushes: {EXAMPLE}"));
+    }
+    let is_port = !to.is_empty() && to.bytes().all(|byte| byte.is_ascii_digit());
+    let address = with_host(to);
+    if is_port && address == to {
+        return Err(format!("the port is not a number up to 65535: {EXAMPLE}"));
+    }
+    check_port(&address)?;
+    Ok(if address.contains("://") { address } else { format!("http://{address}") })
+}
+
+/// Returns the URL of a group, with the mode of the push.
+fn group_url(base: &str, job: &str, labels: &[(String, String)]) -> String {
+    let group = labels
+        .iter()
+        .fold(quipu::http::Push::new(base, job), |push, (name, value)| push.group(name, value));
+    format!("{}?mode=add&gauges=set", group.url())
 }
 
 /// Returns the exposition of one sample.
@@ -244,7 +311,13 @@ mod tests {
         // The status of a limit that does not end has no such field.
         let retry_after = (status != 428).then_some(Duration::ZERO);
         let status = if status == 428 { 429 } else { status };
-        Answer { status, headers: HeaderMap::new(), retry_after, body: b"why\n".to_vec() }
+        let body = if status < 300 { Vec::new() } else { b"why\n".to_vec() };
+        Answer { status, headers: HeaderMap::new(), retry_after, body }
+    }
+
+    /// Returns the error of a request. Only requests without a connection were never sent.
+    fn no_response(message: &str) -> NoResponse {
+        NoResponse { message: message.to_owned(), is_sent: message != "no connection" }
     }
 
     #[test]
@@ -253,7 +326,7 @@ mod tests {
             let sent = Cell::new(0);
             let pushed = push(Duration::from_secs(600), |_| {
                 let sent = sent.replace(sent.get() + 1);
-                answers[sent].map(answer).map_err(str::to_owned)
+                answers[sent].map(answer).map_err(no_response)
             });
             (pushed, sent.get())
         };
@@ -265,8 +338,31 @@ mod tests {
         assert_eq!(push_with(&[Ok(429), Ok(200)]), (Ok(()), 2));
         let lost = |status: u16| Err(Fault::Lost(format!("status {status}: why")));
         assert_eq!(push_with(&[Err("no response"), Ok(400)]), (lost(400), 2));
-        let lost = push(Duration::ZERO, |_| Err("no connection".to_owned()));
-        assert_eq!(lost, Err(Fault::Lost("no connection".to_owned())));
+        assert_eq!(push_with(&[Err("no connection"), Ok(400)]), (refused(400), 2));
+        let once = |text: &str| push(Duration::ZERO, |_| Err(no_response(text)));
+        assert_eq!(once("no connection"), Err(Fault::Unreached("no connection".to_owned())));
+        assert_eq!(once("no response"), Err(Fault::Lost("no response".to_owned())));
+    }
+
+    #[test]
+    fn a_response_of_another_server_is_no_success() {
+        let respond = |status: u16, body: &str, location: &str| {
+            let mut response = Answer { body: body.into(), ..answer(status) };
+            response.headers.insert(LOCATION, location.parse().unwrap());
+            response
+        };
+        let group = "https://u:p@a/x/metrics/job/shell?mode=add";
+        for (response, part) in [
+            (respond(200, "<html>", ""), "not from a quipu daemon"),
+            (respond(204, "", ""), "not from a quipu daemon"),
+            (respond(301, "", group), "the server redirects: give --to https://...@a/x"),
+            (respond(301, "", "/login"), "give the daemon's URL by --to"),
+            (respond(400, &"x".repeat(1000), ""), &"x".repeat(1000)),
+        ] {
+            assert!(!is_counted(&response), "{response:?}");
+            let message = refusal(&response);
+            assert!(message.contains(part), "{message}");
+        }
     }
 
     #[test]
@@ -274,11 +370,25 @@ mod tests {
         let group = |text: &str| group(text).unwrap();
         let labels = [group("host=db1"), group("path=/a b"), group("empty="), group("up=..")];
         assert_eq!(
-            url("localhost:9/", "shell", &labels),
-            "http://localhost:9/metrics/job/shell/host/db1/path@base64/L2EgYg==/empty@base64/=\
-             /up@base64/Li4=?mode=add&gauges=set"
+            group_url("http://localhost:9/", "shell", &labels),
+            "http://localhost:9/metrics/job/shell/host/db1/path@base64/L2EgYg/empty@base64/=\
+             /up@base64/Li4?mode=add&gauges=set"
         );
-        assert_eq!(url("https://a", "x", &[]), "https://a/metrics/job/x?mode=add&gauges=set");
+        for (to, url) in [
+            ("localhost:9", "http://localhost:9"),
+            ("8081", "http://127.0.0.1:8081"),
+            ("https://a", "https://a"),
+        ] {
+            assert_eq!(base_url(to).unwrap(), url);
+        }
+        for (to, part) in [
+            ("unix:/run/quipu.sock", "a unix socket receives no pushes: give HOST:PORT"),
+            ("99999", "the port is not a number up to 65535: give HOST:PORT"),
+            ("a:99999", "the port is not a number up to 65535: write HOST:PORT"),
+        ] {
+            let error = base_url(to).unwrap_err();
+            assert!(error.starts_with(part), "{error}");
+        }
         for (series, n, is_gauge, text) in [
             ("jobs_total", 1.0, false, "# TYPE jobs_total counter\njobs_total 1\n"),
             ("a{b=\"\\\"\"}", 0.5, true, "# TYPE a gauge\na{b=\"\\\"\"} 0.5\n"),

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+use rustix::process::Signal;
 
 use crate::common::{Client, Daemon, Home, Response, wait_until};
 use crate::python;
@@ -90,6 +92,7 @@ fn pushes_from_a_shell_survive_a_kill_and_add_up_exactly() {
     for (arguments, code, part) in [
         (&["jobs_total", "-1"][..], 2, "a counter only grows"),
         (&["quipu_keys"], 1, "status 400: "),
+        (&["--group", "host=db 1", "--set", "jobs_total", "1"], 1, "as a COUNTER"),
         (&["--group", "host", "a"], 2, "write NAME=VALUE, such as host=db1"),
     ] {
         let ended = home.finish(push_to(&home, address, arguments));
@@ -102,7 +105,53 @@ fn pushes_from_a_shell_survive_a_kill_and_add_up_exactly() {
     let ended = home.finish(command);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     assert!(ended.stderr.contains("connection refused"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("repeat it with --id "), "{}", ended.stderr);
+    assert!(ended.stderr.contains("nothing was counted"), "{}", ended.stderr);
+}
+
+/// Reads a request of `quipu push`, whose body ends in this line.
+fn receive(listener: &TcpListener, end: &str) -> (TcpStream, Vec<u8>) {
+    let (mut client, _) = listener.accept().unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(end.as_bytes()) {
+        let mut block = [0; 1024];
+        let read = client.read(&mut block).unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&request));
+        request.extend_from_slice(&block[..read]);
+    }
+    (client, request)
+}
+
+#[test]
+fn an_interrupted_push_from_a_shell_prints_its_identifier() {
+    let home = Home::new();
+    let silent = TcpListener::bind((home.host(), 0)).unwrap();
+    let pushing = home.spawn(push_to(&home, silent.local_addr().unwrap(), &["jobs_total"]));
+    let (_client, request) = receive(&silent, "jobs_total 1\n");
+    let request = String::from_utf8(request).unwrap().to_ascii_lowercase();
+    let (_, rest) = request.split_once("quipu-push-id: ").unwrap();
+    let id = rest.lines().next().unwrap();
+    pushing.signal(Signal::INT);
+    let ended = pushing.wait();
+    assert_eq!(ended.status.code(), Some(130), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&format!("repeat it with --id {id}")), "{}", ended.stderr);
+}
+
+#[test]
+fn a_push_from_a_shell_succeeds_only_at_a_daemon_or_a_pushgateway() {
+    let home = Home::new();
+    for (response, part) in [
+        ("200 OK\r\nContent-Length: 3\r\n\r\nhi\n", "not from a quipu daemon"),
+        ("429 Too Many Requests\r\nContent-Length: 3\r\n\r\nno\n", "status 429: no"),
+        ("202 Accepted\r\nContent-Length: 0\r\n\r\n", ""),
+    ] {
+        let server = TcpListener::bind((home.host(), 0)).unwrap();
+        let pushing = home.spawn(push_to(&home, server.local_addr().unwrap(), &["jobs_total"]));
+        let (mut client, _) = receive(&server, "jobs_total 1\n");
+        client.write_all(format!("HTTP/1.1 {response}").as_bytes()).unwrap();
+        let ended = pushing.wait();
+        assert_eq!(ended.status.success(), part.is_empty(), "{}", ended.stderr);
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
 }
 
 /// A proxy loses the first response of the daemon, after the daemon counted.
@@ -114,14 +163,7 @@ fn a_push_from_a_shell_whose_response_is_lost_counts_once() {
     let address = proxy.local_addr().unwrap();
     let pushing = home.spawn(push_to(&home, address, &["jobs_total", "7"]));
     for is_lost in [true, false] {
-        let (mut client, _) = proxy.accept().unwrap();
-        let mut request = Vec::new();
-        while !request.ends_with(b"jobs_total 7\n") {
-            let mut block = [0; 1024];
-            let read = client.read(&mut block).unwrap();
-            assert!(read > 0, "{}", String::from_utf8_lossy(&request));
-            request.extend_from_slice(&block[..read]);
-        }
+        let (mut client, request) = receive(&proxy, "jobs_total 7\n");
         let mut forwarded = daemon.connect();
         forwarded.send(&request).unwrap();
         assert_eq!(forwarded.read_response().unwrap().status, 200);
@@ -191,6 +233,9 @@ fn faults_refuse_a_push_and_leave_the_others() {
     ] {
         daemon.push("PUT", path, body).expect_refusal(status, part);
     }
+    let long = format!("{} 1\n", "n".repeat(5000));
+    let refused = daemon.push("PUT", "/metrics/job/b", &long);
+    assert!(refused.text().len() < 300 && refused.text().contains("longer than"), "{refused:?}");
     assert_eq!(daemon.pushed(), lines(&["x{instance=\"\",job=\"a\"} 1"]));
     // A push with invalid contents marks its group as failed, but an unreadable push does not.
     assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"b\"}") > 1.6e9);
