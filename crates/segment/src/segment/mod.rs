@@ -94,7 +94,7 @@ struct State {
     failed_growth: AtomicU64,
     /// This handle's knowledge of the disk.
     written: DiskState,
-    /// The clock by which series expire, in tests. Otherwise it is the machine's.
+    /// The clock for the expiry of series, in tests. Otherwise it is the machine's.
     clock: Option<TestClock>,
 }
 
@@ -770,12 +770,12 @@ impl<'s> RegistrationGuard<'s> {
 
 /// A bound on the number of processes that start between two writes of a page by the system.
 const MAX_LOST_TOKENS: u64 = 1 << 20;
-/// The smallest step, in bytes, by which a file grows.
+/// The minimum growth of a file, in bytes.
 const MIN_GROWTH: u64 = 64 << 10;
-/// The largest step, in bytes, by which a file grows.
+/// The maximum growth of a file in one step, in bytes.
 const MAX_GROWTH: u64 = 4 << 20;
 
-/// Returns the step, in bytes, by which a file of this size grows.
+/// Returns the growth of a file of this size in one step, in bytes.
 fn growth(size: u64) -> u64 {
     (size / 2).clamp(MIN_GROWTH, MAX_GROWTH)
 }
