@@ -1,4 +1,4 @@
-//! The native part of the gem `quipu`.
+//! The native part of the gem `quipu-metrics`.
 //!
 //! The Ruby part, in `lib/quipu`, contains the public classes. It checks their arguments where this
 //! is cheap or rare, and raises most errors. This part counts and reads metrics. Each class of the

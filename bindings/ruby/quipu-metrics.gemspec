@@ -3,7 +3,7 @@
 require_relative "lib/quipu/version"
 
 Gem::Specification.new do |spec|
-  spec.name = "quipu"
+  spec.name = "quipu-metrics"
   spec.version = Quipu::VERSION
   spec.authors = ["The quipu maintainers"]
   spec.summary = "Prometheus metrics shared by all processes of a pre-fork server."

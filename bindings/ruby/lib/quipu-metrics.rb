@@ -1,0 +1,4 @@
+# frozen_string_literal: true
+
+# Bundler requires the name of the gem.
+require "quipu"
