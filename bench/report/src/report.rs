@@ -26,8 +26,9 @@
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
 //! | `{{goal CASE at_most="2.5 ns" subject=S peer=P threads=N metric=M}}` | four cells, see below |
 //!
-//! If a peer is better than the best of our figures, our figure is marked as lost. Below a table,
-//! the page names the processor and the cost of a locked addition.
+//! If a peer is better than the best of our figures, this figure is marked as lost. Below a table,
+//! the page names the processor and the cost of a locked addition, because this cost differs by a
+//! factor of three between processors.
 //!
 //! Options and their defaults:
 //!
