@@ -1,15 +1,15 @@
-//! The agent: shows the metrics that other programs keep in files, whether these programs are
-//! running or dead, next to the daemon's own metrics.
+//! The agent: shows the metrics of other programs on the daemon's page. It reads the segment files
+//! of running and of ended programs, and scrapes programs over HTTP ([`targets`]).
 //!
-//! A separate thread directs the work: it has the places searched for files, and has all files read
-//! when a scrape asks for them. The thread that serves requests therefore never waits for a file
-//! system, and no file is read unless a client wants it. A reading is merged once and then served
-//! in steps, and scrapes at the same time share it. Two more kinds of families are merged with a
-//! reading: the last readings of [others](Others), for example of [`targets`], and the families of
-//! the daemon itself, whose values are read only when they are shown.
+//! A separate thread controls the work: it finds the files, and reads all of them when a scrape
+//! requests a reading. The thread that serves requests therefore never waits for a file system, and
+//! no file is read unless a client asks. Each reading is merged once and then served in steps, and
+//! simultaneous scrapes share it. The merge also includes the last results of [other
+//! sources](Others), such as scrape targets, and the families of the daemon, whose values are read
+//! only when they are shown.
 //!
-//! The directing thread never waits long for a file system either, because each place in the
-//! settings is handled by a thread of the place (`place.rs`).
+//! The controlling thread never waits long for a file system either, because each configured path
+//! is handled by a separate thread (`place.rs`).
 
 mod merged;
 mod notice;
@@ -56,42 +56,42 @@ pub use settings::SegmentFlags;
 pub use source::read_segment;
 pub use walk::PageWalk;
 
-/// The settings of the agent.
+/// The options of the agent.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Files, directories, and patterns of paths.
+    /// The paths from `--segments`: files, directories, and patterns of paths.
     pub places: Vec<String>,
-    /// The patterns of paths that assign labels.
+    /// The path patterns that assign labels to files.
     pub labels: Vec<Pattern>,
-    /// How long to show the last values of a segment that is removed, or that no process keeps
-    /// open.
+    /// The time for which to show the last values of a segment whose file was removed or closed by
+    /// its last process.
     pub keep: Option<Duration>,
     /// The maximum number of watched sources.
     pub most: usize,
     /// The maximum number of bytes that all segments together can use.
     pub bytes: u64,
-    /// The maximum number of recorded segments, if recording is on.
+    /// The maximum number of recorded segments; `None` if the daemon does not record.
     pub record: Option<usize>,
-    /// The daemon's own state file, which the agent does not show.
+    /// The daemon's own state file, which is not shown a second time.
     pub own: PathBuf,
 }
 
-/// Returns the last reading of each other source. These sources are shown after the daemon's
-/// families and before the families of files.
+/// A function that returns the last result of each other source. On the page, these sources follow
+/// the daemon and precede the files.
 pub type Others = Box<dyn Fn() -> Vec<Arc<SourceSnapshot>> + Send>;
 
-/// The running agent. You can stop its thread by dropping this value, which does not wait for the
-/// thread.
+/// The running agent. Dropping this value stops its thread, without a wait.
 #[derive(Debug)]
 pub struct Agent {
     readings: AgentReadings,
 }
 
 impl Agent {
-    /// Starts the threads. They also show the `others` and the families of `shown`.
+    /// Starts the threads. The page also contains the `others`, and the families of the registry
+    /// `shown`.
     ///
     /// # Errors
-    /// Returns the system's error if it cannot provide a thread or a descriptor.
+    /// Fails if the system provides no thread or descriptor.
     pub fn start(options: Options, others: Others, shown: Registry) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -118,27 +118,27 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Do not wait for the thread, because a file system that hangs must not keep the daemon
-        // from stopping. Release: pairs with the acquire in the thread, which the byte wakes.
+        // We don't wait for the thread, because a file system that hangs must not delay the stop of
+        // the daemon. Release: pairs with the acquire in the thread, which the byte wakes.
         self.readings.0.is_stopping.store(true, Ordering::Release);
         self.readings.wake();
     }
 }
 
-/// The pause after a panic, because the cause can still be there.
+/// The pause after a panic, because its cause may still exist.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The state of the agent's thread.
+/// The state of the controlling thread.
 struct Thread {
     table: Table,
-    /// The names of files that can be sources.
+    /// Matches file names that can be sources.
     names: Names,
     others: Others,
     /// The metrics of the daemon itself.
     shown: Registry,
     woken: UnixStream,
     readings: AgentReadings,
-    /// The times of the looks for sources.
+    /// Determines when to scan the directories.
     pace: Pace,
 }
 
@@ -147,8 +147,8 @@ impl Thread {
         let mut is_logged = false;
         // Acquire: see `Agent::drop`.
         while !self.readings.0.is_stopping.load(Ordering::Acquire) {
-            // Catch panics, because others wrote the files: a bug in a reader must not end the
-            // thread.
+            // Catch panics, because the files are from other programs, and a bug in a reader must
+            // not end the thread.
             if catch_unwind(AssertUnwindSafe(|| self.round())).is_err() {
                 self.readings.give_up();
                 if !std::mem::replace(&mut is_logged, true) {
@@ -178,7 +178,7 @@ impl Thread {
     fn look(&mut self) {
         let began = Instant::now();
         let looked = catch_unwind(AssertUnwindSafe(|| self.table.look()));
-        // Record the look even after a panic, so the known sources are read before the next look.
+        // Record the scan even after a panic, so the known sources are read before the next scan.
         self.pace.looked(began, Instant::now());
         looked.unwrap_or_else(|flaw| resume_unwind(flaw));
     }
@@ -203,19 +203,19 @@ impl Thread {
         self.readings.end(merged, status);
     }
 
-    /// Sleeps until there is an event or a request, or until a look is due.
+    /// Sleeps until there is an event, a request or a due scan.
     fn sleep(&mut self) {
         let now = Instant::now();
         let (left, deaf) = (self.pace.due_in(now), self.pace.deaf_for(now));
         let time = Timespec::try_from(deaf.map_or(left, |deaf| deaf.min(left))).ok();
         let events: Vec<_> = self.table.notices().filter_map(Notice::descriptor).collect();
         let mut descriptors = vec![PollFd::new(&self.woken, PollFlags::IN)];
-        // Ignore events for this time, because they must not end every sleep at once.
+        // We ignore events for this time, because constant events would end every sleep at once.
         if deaf.is_none() {
             let of = |events| PollFd::from_borrowed_fd(AsFd::as_fd(events), PollFlags::IN);
             descriptors.extend(events.iter().map(of));
         }
-        // Ignore the error, because an interrupted wait is like one that ended: everything is
+        // We ignore the error: an interrupted wait is like one that ended, because everything is
         // checked again.
         let _ = poll(&mut descriptors, time.as_ref());
         let mut bytes = [0; 64];

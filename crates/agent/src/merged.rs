@@ -1,22 +1,24 @@
-//! The families of the daemon and of all sources, merged by name.
+//! Merges the families of the daemon and of all sources by name, for one page without
+//! contradictions.
 //!
-//! Families with the same name and type become one family. The series of the daemon are first, and
-//! the series of sources carry the labels of their sources. If the types differ, the page shows the
-//! family of the daemon, or else the family of the source that was seen first. The other families
-//! are *apart*: you can see them by asking for their own source. A different help does not keep
-//! families apart, and the first help is shown.
+//! Families with the same name and type become one family. The series of the daemon come first, and
+//! the series of a source carry the source's labels. If the types differ, the page shows the
+//! daemon's family, or else the family of the source that was found first. The other families are
+//! omitted from the page, but you can request them with the name of their source. If only the help
+//! differs, the families are merged, and the first help is shown.
 //!
-//! We show more than that for a target, because you cannot ask for a single target, because
-//! Prometheus separates the metrics of different targets whatever their types are, and because no
-//! client of the daemon may hide the series of a source. Two families of single numbers are
-//! therefore both shown unless both are of files:
+//! The rules for targets are more generous. You cannot request a single target, Prometheus would
+//! separate the metrics of different targets regardless of their types, and no client of the daemon
+//! may hide the series of a source. Two families of single numbers are therefore both shown, unless
+//! both are from files:
 //!
 //! - If their samples have the same name, both are shown with the type of the first.
-//! - A counter `x_total` or an info `x_info` next to another `x`, or next to another family of its
-//!   full name, is shown under this full name, as the family `x_total` or `x_info`.
+//! - If there is a counter `x` (with samples `x_total`) or an info `x` (`x_info`), and another
+//!   family is named `x` or has the full name, the counter or info is shown under the full name: as
+//!   the family `x_total` or `x_info`.
 //!
-//! Some readers need escaped names. If two names look the same to these readers, they count as one
-//! name, and all of their families use the escaped name.
+//! Some clients need escaped names. If two names are equal after escaping, they count as one name,
+//! and all of their families use the escaped name.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -33,93 +35,95 @@ use tracing::warn;
 use quipu_sources::labels::{escaped_metric, suffix};
 use quipu_sources::recorded::{Origin, RecordedFamily, Recorder, ShownMetadata, SourceSnapshot};
 
-/// The families of all sources at one moment.
+/// The merged families of the daemon and of all sources, at one moment.
 #[derive(Debug, Default)]
 pub struct MergedFamilies {
     /// The sources; the daemon is the first one.
     pub(super) sources: Vec<Arc<SourceSnapshot>>,
     /// The names, sorted by their escaped forms.
     pub(super) names: Vec<NameEntry>,
-    /// The families of the daemon that can also occur in sources, by name, in two slots. The second
-    /// slot is for a counter that is shown without `_total`.
+    /// The families of the daemon that sources may contain as well, by name. The second element is
+    /// for a counter whose samples lack the suffix `_total`.
     own: HashMap<String, [Option<OwnFamily>; 2]>,
-    /// The escaped names of all families that can share a name with a family of a source.
+    /// The escaped names that sources use. A family of the daemon with another name needs no
+    /// comparison.
     stems: HashSet<String>,
-    /// The contradictions between sources.
+    /// The conflicts between sources.
     pub conflicts: Vec<Conflict>,
     /// The directories that are watched, with absolute paths.
     pub directories: Vec<PathBuf>,
     /// Whether files are missing, because their last reading is too old.
     pub is_part: bool,
-    /// The newest family of the daemon at the time of the merge.
+    /// The newest family of the daemon at the time of the merge, to detect later ones.
     newest: u64,
-    /// The series that were omitted when all families were last shown.
+    /// The number of series that were omitted when all families were last shown.
     pub omitted: Arc<OmittedSeries>,
 }
 
-/// The families of one name.
+/// All families with the same name.
 #[derive(Debug)]
 pub(super) struct NameEntry {
     pub(super) name: String,
-    /// The groups, one for each type, ordered by their first sources.
+    /// The families by type, in the order of their first sources. The first group is shown.
     pub(super) groups: Vec<Group>,
-    /// Whether the first group contains the daemon and a source.
+    /// Whether the first group contains families of the daemon and of a source.
     pub(super) is_shared: bool,
-    /// Whether series of different sources in the first group may have the same labels, because the
-    /// group contains the daemon and sources, or targets and files. Two targets differ in their
-    /// labels, and so do two files.
+    /// Whether two sources in the first group may contain series with the same labels. This is
+    /// possible between the daemon and any source, and between targets and files. Two targets never
+    /// share labels, and neither do two files.
     pub(super) is_mixed: bool,
 }
 
-/// The families of one name and type.
+/// All families with the same name and type.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) kind: Kind,
     help: String,
-    /// Whether the group is shown when all sources are shown together.
+    /// Whether the group appears on the page of all sources.
     pub(super) is_shown: bool,
     pub(super) parts: Vec<Part>,
-    /// Whether two families of one source can contain a series with the same labels.
+    /// Whether two families of the same source can contain a series with the same labels.
     pub(super) may_repeat: bool,
 }
 
 /// A family of a source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
-    /// The indexes of the source and of its family.
+    /// The index of the source.
     pub(super) source: usize,
+    /// The index of the family in its source.
     pub(super) family: usize,
-    /// Whether the samples have the same name as the group.
+    /// Whether the samples have the name of the family, without the suffix `_total`.
     pub(super) bare: bool,
 }
 
-/// The presentation of a family of the daemon that also occurs in sources.
+/// The way to show a family of the daemon that sources contain as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnFamily {
-    /// The index of the name.
+    /// The index in [`MergedFamilies::names`].
     pub(super) name: usize,
     bare: bool,
     /// The type at the time of the merge.
     kind: Kind,
 }
 
-/// Two sources that contradict each other.
+/// A conflict between two sources.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conflict {
-    /// The shown name of the second family, with the suffix of its samples.
+    /// The name of the second family, as shown, with the suffix of its samples.
     pub name: String,
-    /// The subject of the contradiction.
+    /// The kind of the conflict.
     pub about: About,
     /// The names of the earlier source and of the second source.
     pub sources: [String; 2],
     /// The kind of the second source.
     pub origin: Origin,
-    /// Whether the family of the second source is omitted when all sources are shown.
+    /// Whether the second family is omitted from the page of all sources.
     pub is_omitted: bool,
 }
 
 impl Conflict {
-    /// Returns the outcome for the two families, and a remedy.
+    /// Returns a description of the consequence, with a remedy, for the log.
     pub fn result(&self) -> &'static str {
         match (self.is_omitted, self.origin) {
             (true, Origin::File) => OMITTED_FROM_FILE,
@@ -133,22 +137,22 @@ impl Conflict {
 const OMITTED_FROM_FILE: &str = "that of the second is omitted; /metrics?segment= with its name shows \
                                 it, and renaming one of the two shows both";
 
-/// The subject of a contradiction between two sources.
+/// The kind of a conflict between two sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
-    /// The type.
+    /// The types differ.
     Type,
-    /// The help.
+    /// The help strings differ.
     Help,
-    /// The names of samples, for example of a counter `x` and a gauge `x_total`.
+    /// The names of samples collide, for example of a counter `x` and a gauge `x_total`.
     Samples,
-    /// The values of a series, because both sources contain a series with the same name and labels.
-    /// These series are counted when they are shown: see [`OmittedSeries`].
+    /// Both sources contain a series with the same name and labels. These conflicts are counted
+    /// when the series are shown: see [`OmittedSeries`].
     Series,
 }
 
 impl About {
-    /// All subjects.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Type, Self::Help, Self::Samples, Self::Series];
 
     /// Returns the value of the label.
@@ -161,7 +165,7 @@ impl About {
         }
     }
 
-    /// Returns the subject in words, for the log.
+    /// Returns the noun for log messages.
     pub(crate) fn subject(self) -> &'static str {
         match self {
             Self::Type => "metric types",
@@ -172,13 +176,13 @@ impl About {
     }
 }
 
-/// The numbers of file series and of target series that were omitted when all families were last
-/// shown, because another series already has their names and labels.
+/// The numbers of series, of files and of targets, that were omitted when all families were last
+/// shown, because another series already has their name and labels.
 #[derive(Debug, Default)]
 pub struct OmittedSeries([AtomicUsize; 2]);
 
 impl OmittedSeries {
-    /// Stores the current numbers, and logs the first omitted series.
+    /// Stores the numbers of the last page, and logs the first omitted series.
     pub(super) fn note(&self, counts: [usize; 2], first: Option<&(String, String)>) {
         // Relaxed: each number is independent.
         let before: usize =
@@ -192,25 +196,25 @@ impl OmittedSeries {
         }
     }
 
-    /// Returns the number of series of this origin.
+    /// Returns the number of omitted series from files or targets.
     pub(super) fn count(&self, origin: Origin) -> usize {
         self.0.get(origin as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
 
-/// A selection of families.
+/// A selection of sources and families.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// The name of a source, or of a directory that contains sources; all sources if `None`.
+    /// The name of a source, or of a directory with sources; all sources if `None`.
     pub source: Option<String>,
-    /// The absolute path of a directory that contains sources; all sources if `None`.
+    /// The absolute path of a directory with sources; all sources if `None`.
     pub directory: Option<PathBuf>,
-    /// The names of families or of samples; all families if empty.
+    /// The names of families or samples; all families if empty.
     pub names: Vec<String>,
 }
 
 impl Filter {
-    /// Returns whether the filter selects some of the sources, not all.
+    /// Returns whether the filter excludes any source.
     pub fn is_part(&self) -> bool {
         self.source.is_some() || self.directory.is_some()
     }
@@ -232,11 +236,11 @@ impl Filter {
 }
 
 impl MergedFamilies {
-    /// Merges the families of a registry with the sources. The sources must be ordered by the time
-    /// at which they were first seen, because this order decides which family is shown.
+    /// Merges the families of a registry with the sources. The sources must be in the order in
+    /// which they were first found, because the first one wins a conflict.
     pub fn merge(registry: &Registry, sources: Vec<Arc<SourceSnapshot>>) -> Self {
         let stems = stems(&sources);
-        // Read this first, because a family that is created in the meantime must count as newer.
+        // We read this number first: a family that is created in the meantime must count as newer.
         let newest = registry.segment().newest();
         let families = Heads::record(registry, &stems);
         let (origin, name) = (Origin::Daemon, "the daemon".to_owned());
@@ -260,13 +264,13 @@ impl MergedFamilies {
                     Some(OwnFamily { name: at, bare, kind: family.kind });
             }
             for group in &mut entry.groups {
-                // Sort, because the formats show the counters of each kind of name together.
+                // Sort the parts, because the text formats show counters with the same kind of name
+                // together.
                 group.parts.sort_by_key(|part| part.bare);
                 group.may_repeat = group.parts.windows(2).any(|two| {
                     let [one, other] = [two[0], two[1]];
                     let family = |part: Part| &sources[part.source].families[part.family];
-                    // The daemon itself cannot repeat a series: its names are unique in its own
-                    // segment.
+                    // The daemon repeats no series, because names are unique in its segment.
                     (one.source, one.bare) == (other.source, other.bare)
                         && one.source != OWN
                         && family(one).may_repeat(family(other))
@@ -278,14 +282,14 @@ impl MergedFamilies {
         Self { sources, names, own, stems, conflicts, newest, ..Self::default() }
     }
 
-    /// Returns whether the daemon registered a family since the merge. A walk shows such a family
-    /// without the series that sources contain under its name.
+    /// Returns whether the daemon registered a family since the merge. The page shows such a family
+    /// without the series of sources under its name.
     pub fn is_behind(&self, registry: &Registry) -> bool {
         registry.segment().newest() != self.newest
     }
 
-    /// Returns whether the filter selects a source, or a watched directory that can contain a
-    /// source later.
+    /// Returns whether the filter selects an existing source, or a watched directory where a source
+    /// can appear later.
     pub fn has(&self, filter: &Filter) -> bool {
         let is_watched = |wanted: &PathBuf| self.directories.contains(wanted);
         !filter.is_part()
@@ -293,19 +297,18 @@ impl MergedFamilies {
             || filter.source.is_none() && filter.directory.as_ref().is_some_and(is_watched)
     }
 
-    /// Returns whether a family can share a name with a family of a source, judging by its name.
+    /// Returns whether any source may contain a family with the same name.
     pub(super) fn may_share(&self, family: &FamilyHeader<'_>) -> bool {
         !self.stems.is_empty() && self.stems.contains(&*escaped_metric(family.name))
     }
 
-    /// Returns the presentation of a family of the daemon, if it existed at the merge with the same
-    /// type.
+    /// Returns how to show a family of the daemon, if it existed at the merge with the same type.
     pub(super) fn own_family(&self, family: &FamilyHeader<'_>) -> Option<OwnFamily> {
         let own_family = self.own.get(family.name)?[usize::from(family.bare)];
         own_family.filter(|own_family| own_family.kind == family.kind)
     }
 
-    /// Returns the header under which a family of the daemon is shown.
+    /// Returns the metadata under which to show a family of the daemon.
     pub(super) fn as_shown<'a>(
         &'a self,
         own_family: OwnFamily,
@@ -321,7 +324,7 @@ impl MergedFamilies {
 }
 
 impl NameEntry {
-    /// Returns the metadata under which a family of a group is shown.
+    /// Returns the metadata under which to show a family of a group.
     pub(super) fn shown<'a>(&'a self, group: &'a Group, part: Part) -> ShownMetadata<'a> {
         let bare = part.bare && group.kind == Kind::Counter;
         ShownMetadata { name: &self.name, help: &group.help, kind: group.kind, bare }
@@ -329,7 +332,7 @@ impl NameEntry {
 }
 
 impl Group {
-    /// Returns whether a family of another type can be shown in this group.
+    /// Returns whether a family of another type can join this group.
     fn takes(&self, kind: Kind, part: Part, sources: &[Arc<SourceSnapshot>]) -> bool {
         let is_of_file = |part: &Part| sources[part.source].origin == Origin::File;
         is_plain(self.kind)
@@ -373,7 +376,8 @@ fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Ve
             };
             if entry.name != name {
                 if number == OWN {
-                    // The daemon shares only one name with others. Its other names stay separate.
+                    // Sources can share only one of the daemon's names; the other names stay
+                    // separate.
                     continue;
                 }
                 entry.name.clear();
@@ -383,7 +387,7 @@ fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Ve
             entry.add(kind, &family.help, part, sources, |about, with, is_omitted| {
                 let sources = [&sources[with].name, &source.name].map(String::clone);
                 let (name, origin) = (format!("{}{suffix}", family.name), source.origin);
-                // The daemon is first, so its own families do not contradict anything.
+                // The daemon is first, so its families conflict with no earlier ones.
                 if origin != Origin::Daemon {
                     conflicts.push(Conflict { name, about, sources, origin, is_omitted });
                 }
@@ -399,8 +403,8 @@ impl NameEntry {
         Self { name, groups: Vec::new(), is_shared: false, is_mixed: false }
     }
 
-    /// Adds a family. If it contradicts an earlier one, `conflict` is called with the subject, the
-    /// number of the earlier source, and whether the family is omitted.
+    /// Adds a family. If it conflicts with an earlier one, calls `conflict` with the kind of the
+    /// conflict, the index of the earlier source, and whether the family is omitted.
     fn add(
         &mut self,
         kind: Kind,
@@ -436,9 +440,9 @@ impl NameEntry {
     }
 }
 
-/// Returns the escaped names and the suffixes of all counters and infos that are shown with their
-/// suffix. This is necessary because another family has the name without or with the suffix, and
-/// the two families are not both of files or both of the daemon.
+/// Returns the escaped names and suffixes of all counters and infos to be shown under their full
+/// name. This is necessary if another family uses the name with or without the suffix, unless both
+/// are from files or both are from the daemon.
 fn spelled_out(sources: &[Arc<SourceSnapshot>]) -> HashSet<(Cow<'_, str>, &'static str)> {
     #[derive(Debug, Clone, Copy, Default)]
     struct Of {
@@ -481,8 +485,8 @@ fn spelled_out(sources: &[Arc<SourceSnapshot>]) -> HashSet<(Cow<'_, str>, &'stat
     spelled_out
 }
 
-/// Keeps a family apart if its samples share a name with the samples of another family, because a
-/// reader would refuse the whole exposition.
+/// Omits each family whose samples have the same name as samples of an earlier family, because a
+/// client would reject the whole page.
 fn hide_samples(
     names: &mut [NameEntry],
     sources: &[Arc<SourceSnapshot>],
@@ -490,7 +494,7 @@ fn hide_samples(
 ) {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|&at| (names[at].groups[0].parts[0].source, at));
-    // The first source that uses the name.
+    // The first source that uses each name.
     let mut shown: HashMap<String, usize> = HashMap::new();
     for at in order {
         let NameEntry { name, groups, .. } = &mut names[at];
@@ -513,8 +517,7 @@ fn hide_samples(
     }
 }
 
-/// Returns the escaped names that, whatever the type, can collide with a family of a source. This
-/// set contains all shown names, with and without the suffixes of samples.
+/// Returns all escaped names that sources use, with and without the suffixes of samples.
 fn stems(sources: &[Arc<SourceSnapshot>]) -> HashSet<String> {
     const SUFFIXES: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_info"];
     let families = sources.iter().flat_map(|source| &source.families);
@@ -528,7 +531,7 @@ fn stems(sources: &[Arc<SourceSnapshot>]) -> HashSet<String> {
     stems
 }
 
-/// Records the families of the daemon that can share a name with families of sources.
+/// A sink that records the metadata of the daemon's families whose names sources also use.
 struct Heads<'s> {
     stems: &'s HashSet<String>,
     recorder: Recorder,
@@ -537,7 +540,7 @@ struct Heads<'s> {
 impl<'s> Heads<'s> {
     fn record(registry: &Registry, stems: &'s HashSet<String>) -> Vec<RecordedFamily> {
         let mut heads = Self { stems, recorder: Recorder::unchecked() };
-        // An invalid segment is impossible here, because it would be rejected when it is opened.
+        // This cannot fail: an invalid segment is already rejected when it is opened.
         if let (false, Ok(walk)) = (stems.is_empty(), registry.walk()) {
             walk.heads(&mut heads);
         }

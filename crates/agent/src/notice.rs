@@ -1,7 +1,7 @@
-//! Watches directories for new and removed files. This uses inotify, where the system supports it.
+//! Watches directories for new and removed files, with inotify where the system supports it.
 //!
-//! An event is only a hint that a look is due. A look every few seconds finds the changes without
-//! events, for example on a network file system, or after an overflow of the event queue.
+//! An event is only a hint that a scan is due. A scan every few seconds also finds changes without
+//! events, for example on a network file system or after an overflow of the event queue.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsFd;
@@ -14,32 +14,32 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use quipu_sources::places::Names;
 
-/// The maximum number of events that are read at a time.
+/// The maximum number of events to read at a time.
 #[cfg(target_os = "linux")]
 const MAX_EVENTS: usize = 1 << 16;
 
-/// The subject of the events.
+/// The most important subject of some events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Heard {
     /// There were no events.
     Nothing,
-    /// Files that cannot be sources.
+    /// Only files that cannot be sources.
     Others,
     /// Files or directories that can be sources.
     Sources,
 }
 
-/// The directories that are watched.
+/// The watched directories, and the source of their events.
 #[derive(Debug)]
 pub(super) struct Notice {
     #[cfg(target_os = "linux")]
     inotify: Option<OwnedFd>,
-    /// The inotify number of each directory's watch; `None` if the system refused the watch.
+    /// The inotify watch of each directory; `None` if the system refused the watch.
     watched: HashMap<PathBuf, Option<i32>>,
 }
 
 impl Notice {
-    /// Creates a notice without watches.
+    /// Creates a value without watched directories.
     pub(super) fn new() -> Self {
         Self {
             #[cfg(target_os = "linux")]
@@ -48,7 +48,7 @@ impl Notice {
         }
     }
 
-    /// Returns the descriptor that becomes readable when there are events.
+    /// Returns the descriptor that is readable if there are events.
     pub(super) fn descriptor(&self) -> Option<impl AsFd> {
         #[cfg(target_os = "linux")]
         return self.inotify.as_ref();
@@ -56,24 +56,24 @@ impl Notice {
         None::<std::os::fd::BorrowedFd<'_>>
     }
 
-    /// Returns the number of directories without events.
+    /// Returns the number of directories that the system does not watch.
     pub(super) fn unwatched(&self) -> usize {
         self.watched.values().filter(|watch| watch.is_none()).count()
     }
 
-    /// Watches exactly these directories. Returns whether one of them is new.
+    /// Sets the watched directories. Returns whether any of them is new.
     pub(super) fn watch(&mut self, directories: BTreeSet<PathBuf>) -> bool {
         let mut has_new = false;
         let gone = self.watched.extract_if(|path, _| !directories.contains(path));
         let gone: Vec<i32> = gone.filter_map(|(_, watch)| watch).collect();
         for watch in gone {
-            // Two paths can lead to one directory and then share a watch.
+            // Two paths can name the same directory, and then share a watch.
             if !self.watched.values().any(|other| *other == Some(watch)) {
                 self.remove(watch);
             }
         }
         for path in directories {
-            // Add every directory again, because its path can lead to another directory now, or
+            // We add every directory again, because its path can name another directory now, or
             // because a limit was raised. An existing watch keeps its number.
             let watch = self.add(&path);
             let before = self.watched.insert(path, watch).flatten();
@@ -102,13 +102,13 @@ impl Notice {
     #[cfg(target_os = "linux")]
     fn remove(&self, watch: i32) {
         if let Some(inotify) = &self.inotify {
-            // Ignore the error: if the directory was removed, the watch is gone already.
+            // We ignore the error: if the directory was removed, the watch is gone already.
             let _ = inotify::remove_watch(inotify, watch);
         }
     }
 
-    /// Reads all events and returns the most important subject. Other programs may write many
-    /// unrelated files to a directory, so an event matters only if one of `names` fits the file.
+    /// Reads all events, and returns their most important subject. An event matters only if a file
+    /// name matches `names`, because other programs may write many unrelated files to a directory.
     #[cfg(target_os = "linux")]
     pub(super) fn take(&mut self, names: &Names) -> Heard {
         let Some(inotify) = &self.inotify else { return Heard::Nothing };
@@ -118,7 +118,7 @@ impl Notice {
         for _ in 0..MAX_EVENTS {
             // An error means that there are no more events for now.
             let Ok(event) = events.next() else { break };
-            // An event without a name belongs to the directory itself or to the queue.
+            // An event without a name concerns the directory itself or the queue.
             let name = event.file_name().map(|name| name.to_string_lossy());
             let is_other = name.is_some_and(|name| !names.has(&name));
             heard = match is_other && !event.events().contains(ReadFlags::ISDIR) {

@@ -1,4 +1,4 @@
-//! The daemon's own metrics about its watched files and its scrape targets.
+//! The daemon's own metrics about watched files and scrape targets.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use super::readings::AgentReadings;
 use quipu_sources::recorded::Origin;
 use quipu_sources::segment_file::Header;
 
-/// The state of the sources after a reading.
+/// The state of all sources at the last reading.
 #[derive(Debug, Default)]
 pub(super) struct Status {
     pub(super) sources: Vec<SourceRow>,
@@ -19,24 +19,24 @@ pub(super) struct Status {
     /// The number of conflicts of targets, in the same order.
     pub(super) target_conflicts: [usize; About::ALL.len()],
     pub(super) omitted: usize,
-    /// The numbers of complete and of incomplete looks.
+    /// The number of complete scans, and of incomplete ones.
     pub(super) looks: [u64; 2],
-    /// The number of failed readings of a source.
+    /// The number of failed readings of sources.
     pub(super) failures: u64,
     pub(super) unwatched: usize,
-    /// The number of threads whose places do not respond.
+    /// The number of threads whose file systems do not respond.
     pub(super) late: usize,
     pub(super) took: Duration,
 }
 
-/// The row of a source in the metrics.
+/// The state of one source.
 #[derive(Debug, Clone)]
 pub(super) struct SourceRow {
     pub(super) name: String,
     pub(super) path: String,
     pub(super) kind: &'static str,
     pub(super) header: Option<Header>,
-    /// Whether a process keeps the source open; `None` if this is unknown.
+    /// Whether any process keeps the source open; `None` if this is unknown.
     pub(super) is_open: Option<bool>,
     pub(super) is_faulty: bool,
     pub(super) is_shown: bool,
@@ -47,7 +47,7 @@ pub(super) struct SourceRow {
     pub(super) series: usize,
 }
 
-/// A collector of the metrics of this module.
+/// A collector of these metrics.
 #[derive(Debug)]
 pub struct Own {
     readings: AgentReadings,
@@ -56,8 +56,8 @@ pub struct Own {
 }
 
 impl Own {
-    /// Creates a collector of the last reading. The flags tell whether there can be files, and
-    /// whether there can be targets.
+    /// Creates a collector of the last reading. The flags select the metrics about files, and about
+    /// targets.
     pub fn new(readings: AgentReadings, has_files: bool, has_targets: bool) -> Self {
         Self { readings, has_files, has_targets }
     }
@@ -175,7 +175,7 @@ impl Collector for Own {
     }
 }
 
-/// Passes on the number of conflicts by their subjects, together with the omitted series.
+/// Adds the number of conflicts by kind, together with the omitted series.
 fn show_conflicts(
     name: &str,
     help: &str,
@@ -190,7 +190,7 @@ fn show_conflicts(
     }
 }
 
-/// Returns the names of the families that a collector passes on.
+/// Returns the names of the families that a collector produces.
 pub fn names(collector: &dyn Collector) -> Vec<String> {
     struct Names(Vec<String>);
 
@@ -207,7 +207,7 @@ pub fn names(collector: &dyn Collector) -> Vec<String> {
     names.0
 }
 
-/// A state of sources: its name, and whether a source is in this state.
+/// A state: its label value, and a test whether a source is in this state.
 type State = (&'static str, fn(&SourceRow) -> bool);
 
 /// All states of sources.

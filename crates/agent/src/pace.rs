@@ -1,27 +1,28 @@
-//! The times of the looks for sources. A look follows soon after an event, but only a few times a
-//! second, whatever other programs do in the directories. Looking also takes only a small share of
-//! the time, because a look can be slow.
+//! Schedules the scans of directories for sources. A scan follows soon after an event, but scans
+//! happen only a few times a second even if other programs change the directories all the time.
+//! Scans also take only a small share of the time, because they can be slow.
 
 use std::time::{Duration, Instant};
 
-/// The time between two looks if no event is received.
+/// The time between two scans without events.
 const PERIOD: Duration = Duration::from_secs(5);
-/// The minimum time between two looks, and the minimum if events keep arriving.
+/// The minimum time between two scans because of events.
 const CALM: Duration = Duration::from_millis(50);
+/// The same minimum, if we see that events keep arriving.
 const LONG_CALM: Duration = Duration::from_secs(1);
-/// The minimum time between two looks, in multiples of the duration of a look.
+/// The minimum time between two scans, as a multiple of the duration of a scan.
 const SHARE: u32 = 10;
 
-/// The schedule of looks.
+/// The schedule of scans.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// The end and the duration of the last look.
+    /// The end and the duration of the last scan.
     looked: Option<(Instant, Duration)>,
-    /// The time after a look before events can cause the next one.
+    /// The minimum time from the last scan to a scan because of events.
     calm: Duration,
-    /// Whether such events were received since the last look.
+    /// Whether such events were received since the last scan.
     has_events: bool,
-    /// The time of the last received events.
+    /// The time of the last events.
     heard: Option<Instant>,
 }
 
@@ -30,19 +31,19 @@ impl Pace {
         Self { looked: None, calm: CALM, has_events: false, heard: None }
     }
 
-    /// Records that events were received. `is_call` tells whether they require a look.
+    /// Records events. `is_call` determines whether they require a scan.
     pub(super) fn heard(&mut self, now: Instant, is_call: bool) {
         self.heard = Some(now);
         self.has_events |= is_call;
     }
 
-    /// Returns the time until the next look.
+    /// Returns the time until the next scan.
     pub(super) fn due_in(&self, now: Instant) -> Duration {
         let wait = if self.has_events { self.calm } else { PERIOD };
         self.left(now, wait)
     }
 
-    /// Returns whether a scrape must look first.
+    /// Returns whether a scrape must wait for a new scan.
     pub(super) fn is_due_for_scrape(&self, now: Instant) -> bool {
         self.due_in(now).is_zero() || self.has_events && self.left(now, CALM).is_zero()
     }
@@ -53,7 +54,7 @@ impl Pace {
         wait.saturating_sub(now.saturating_duration_since(at))
     }
 
-    /// Returns how long we can ignore further events, if at all.
+    /// Returns how long events can be ignored, if at all.
     pub(super) fn deaf_for(&self, now: Instant) -> Option<Duration> {
         if self.has_events {
             return Some(self.due_in(now));
@@ -62,10 +63,10 @@ impl Pace {
         (since < CALM).then(|| CALM - since)
     }
 
-    /// Records a look.
+    /// Records a scan.
     pub(super) fn looked(&mut self, began: Instant, ended: Instant) {
         let before = self.looked.map(|(at, _)| began.saturating_duration_since(at));
-        // If events keep arriving, look less and less often until there is a pause.
+        // If events keep arriving, scan less and less often until there is a pause.
         let goes_on = self.has_events && before.is_some_and(|before| before < LONG_CALM * 2);
         self.calm = if goes_on { (self.calm * 2).min(LONG_CALM) } else { CALM };
         self.looked = Some((ended, ended.saturating_duration_since(began)));

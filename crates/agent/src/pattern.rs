@@ -1,5 +1,5 @@
-//! Labels from paths. For example, `/run/quipu/{app}/{instance}.quipu` assigns the labels `app` and
-//! `instance` to a file.
+//! Path patterns that assign labels to files. For example, `/run/quipu/{app}/{instance}.quipu`
+//! assigns the labels `app` and `instance`.
 
 use std::fmt;
 use std::path::Path;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use quipu_sources::recorded::Labels;
 
-/// The label of all series of a file source. Its value is the name of the source.
+/// The label on all series of a file. Its value is the name of the file as a source.
 pub(super) const SEGMENT: &str = "segment";
 
-/// A pattern of paths. Its parts in braces become labels.
+/// A path pattern. Each part in braces becomes a label.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern(String);
@@ -58,14 +58,14 @@ impl fmt::Display for Pattern {
 }
 
 impl Pattern {
-    /// Compiles the pattern. This never returns `None`, because parsing compiled it before.
+    /// Compiles the pattern. This never returns `None`, because parsing has already compiled it.
     pub(super) fn matcher(&self) -> Option<Matcher> {
         compile(&self.0).ok()
     }
 }
 
 impl Matcher {
-    /// Returns the labels of a path; `None` if the pattern does not match.
+    /// Returns the labels for a path; `None` if the pattern does not match.
     pub(super) fn labels(&self, path: &Path) -> Option<Labels> {
         let captures = self.regex.captures(path.to_str()?)?;
         let values = captures.iter().skip(1).flatten();
@@ -104,7 +104,7 @@ fn compile(text: &str) -> Result<Matcher, String> {
     Ok(Matcher { regex, names })
 }
 
-/// Returns whether the metrics formats give a label of this name a special meaning.
+/// Returns whether a label with this name has a special meaning in the text formats.
 pub(super) fn has_meaning(name: &str) -> bool {
     ["le", "quantile", "quipu_overflow"].contains(&name) || name.starts_with("__")
 }

@@ -1,7 +1,8 @@
-//! A place: paths on a file system, with a thread that does all of their searching and reading. If
-//! a file system hangs, this isolation keeps the values of other places fresh.
+//! A place is one configured path of segments: a file, a directory or a pattern of paths. Each
+//! place has a thread that does all of its scans and readings. If its file system hangs, the other
+//! places stay up to date.
 //!
-//! While the thread is busy, its place is shown in its last known state, until this state is too
+//! While the thread is busy, the page shows the last state of its sources, until this state is too
 //! old.
 
 use std::collections::{HashMap, HashSet};
@@ -23,73 +24,75 @@ use quipu_sources::recorded::SourceSnapshot;
 use quipu_sources::segment_file::SegmentFile;
 use quipu_sources::watcher::Watcher;
 
-/// The paths of one thread, and the states of their sources.
+/// A place, as the controlling thread sees it. [`Files`] belongs to the place's own thread while it
+/// works.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) files: Apart<Files>,
-    /// The states of the sources, ordered by when the sources were first seen.
+    /// The states of the sources, the earliest found first.
     pub(super) states: Vec<SourceState>,
-    /// The directories that the thread searches, with absolute paths.
+    /// The absolute paths of the directories that the thread scans.
     pub(super) directories: Vec<PathBuf>,
     pub(super) unwatched: usize,
     pub(super) failures: u64,
-    /// The start of the last completed reading.
+    /// The time when the last completed reading started.
     read: Option<Instant>,
-    /// The name of the place in the settings.
+    /// The path in the settings.
     name: String,
 }
 
-/// The state that the thread owns while it works.
+/// The state that the place's thread owns while it works.
 #[derive(Debug)]
 pub(super) struct Files {
     watcher: Watcher,
     options: Options,
-    /// The number of sources that this place can always have, however many other places have.
+    /// The number of sources that this place can always have, regardless of the other places.
     share: usize,
     pub(super) notice: Notice,
     pub(super) sources: Vec<Source>,
-    /// The sources to add, and the numbers of the sources to drop.
+    /// The sources to add.
     pub(super) coming: Vec<Source>,
+    /// The numbers of the sources to drop.
     pub(super) leaving: HashSet<u64>,
-    /// The result of the last look.
+    /// The result of the last scan.
     pub(super) looked: Option<Look>,
     directories: Vec<PathBuf>,
-    /// The rest of the budget after the last reading, and the number of sources that were not read
-    /// yet.
+    /// The rest of the budget after the last reading.
     pub(super) budget: Budget,
+    /// The number of sources that were not read yet.
     pub(super) left: usize,
     failures: u64,
     pub(super) read: Option<Instant>,
-    /// Hooks for tests: the first source waits for a message, and each source sends one after it
-    /// was read.
+    /// Hooks for tests: the first source waits for a message before it is read, and each source
+    /// sends one after it was read.
     #[cfg(test)]
     pub(super) waits: Option<std::sync::mpsc::Receiver<()>>,
     #[cfg(test)]
     pub(super) tells: Option<std::sync::mpsc::Sender<()>>,
 }
 
-/// The state of a source. You can read it even while the thread is busy.
+/// The state of a source. You can read it even while the place's thread is busy.
 #[derive(Debug)]
 pub(super) struct SourceState {
-    /// The number of the source. A source that was seen earlier has a smaller number.
+    /// The number of the source. Sources that were found earlier have smaller numbers.
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) name: String,
-    /// The part of the budget that the last reading used.
+    /// The part of the budget that the last reading took.
     pub(super) used: BudgetUse,
-    /// The families to show.
+    /// The families to show, if any.
     pub(super) shown: Option<Arc<SourceSnapshot>>,
-    /// The row in the daemon's own metrics; `None` before the first reading.
+    /// The state for the daemon's own metrics; `None` before the first reading.
     pub(super) row: Option<SourceRow>,
 }
 
-/// The maximum number of repeated looks if something appears during a look.
+/// The maximum number of scans in a row, if files keep appearing during a scan.
 const LOOKS: usize = 3;
 
-/// Starts the threads for all places.
+/// Starts the threads of all places.
 ///
 /// # Errors
-/// Returns the system's error if it cannot start a thread.
+/// Fails if the system cannot create a thread.
 pub(super) fn start(options: &Options) -> io::Result<Vec<Place>> {
     let watchers = Watcher::by_thread(&options.places, &options.own);
     let threads = watchers.len();
@@ -129,8 +132,8 @@ impl Place {
         })
     }
 
-    /// Takes the files back if the thread has finished its task, and logs a change between late and
-    /// on time.
+    /// Gets the files back if the thread has finished its task. Logs when the thread becomes late,
+    /// and when it responds again.
     pub(super) fn take_back(&mut self) {
         if let Some(is_late) = self.files.take_back() {
             let place = printable(&self.name);
@@ -144,7 +147,7 @@ impl Place {
         }
     }
 
-    /// Copies the state of the sources, unless the thread is busy.
+    /// Copies the states of the sources, unless the thread is busy.
     pub(super) fn note(&mut self, keep: Keep) {
         let Some(files) = self.files.here() else { return };
         self.states = files.sources.iter().map(|source| source.state(keep)).collect();
@@ -159,11 +162,11 @@ impl Place {
     }
 }
 
-/// The tasks of the thread.
+/// The tasks of the place's thread.
 impl Files {
-    /// Looks for sources, and updates the sources whose files are gone.
+    /// Scans for sources, and updates the sources whose files were removed.
     pub(super) fn look(&mut self) {
-        // If a directory is newly watched, look again, because a file can appear between the look
+        // If a directory is newly watched, scan again, because a file can appear between the scan
         // and the watch.
         let mut look = self.watcher.look();
         for _ in 0..LOOKS {
@@ -180,7 +183,7 @@ impl Files {
         self.looked = Some(look);
     }
 
-    /// Marks the new files that are not segments, if there may be more files than we can watch.
+    /// Marks new files that are not segments, if there may be more files than we can watch.
     fn examine(&self, look: &mut Look) {
         if look.sources.len() <= self.share {
             return;
@@ -196,7 +199,7 @@ impl Files {
 
     fn update(&mut self, look: &Look) {
         let keep = self.options.keep;
-        // One budget for all removed files, because each of them is read once more.
+        // A single budget for all removed files, because each is read once more.
         let mut budget = Budget::new(self.options.bytes);
         let entries: HashMap<&PathBuf, &SourceEntry> =
             look.sources.iter().map(|entry| (&entry.path, entry)).collect();
@@ -228,7 +231,7 @@ impl Files {
         }
     }
 
-    /// Opens the added files, closes the dropped ones, and determines the cost of a reading.
+    /// Opens added files, closes dropped ones, and estimates the cost of a reading.
     pub(super) fn prepare(&mut self) {
         let leaving = std::mem::take(&mut self.leaving);
         self.sources.retain(|source| !leaving.contains(&source.number));
@@ -239,8 +242,8 @@ impl Files {
         self.sources.iter_mut().for_each(Source::size_up);
     }
 
-    /// Reads the first `count` of the sources at these positions in the list. If this ends after
-    /// `until`, reads the rest too.
+    /// Reads the first `count` of these sources, given by index. If this ends after `until`, reads
+    /// all of them.
     pub(super) fn read(&mut self, sources: &[usize], count: usize, budget: Budget, until: Instant) {
         let begun = Instant::now();
         let (first, rest) = sources.split_at(count.min(sources.len()));

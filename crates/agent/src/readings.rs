@@ -1,9 +1,8 @@
-//! The readings of the agent. A scrape requests a reading, and waits for it without occupying a
-//! thread.
+//! Lets a scrape request a reading of all sources, and wait for it without occupying a thread.
 //!
-//! Each reading begins after its request. If a reading takes too long, the scrape shows the last
-//! reading, provided that this is not too old. The scrape makes this decision itself, because the
-//! reading thread can hang.
+//! Each reading begins after its request, so its values are current. If a reading takes too long,
+//! the scrape shows the last one, unless this is too old. The scrape itself decides this, because
+//! the reading thread can hang.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -19,47 +18,47 @@ use super::merged::{MergedFamilies, OmittedSeries};
 use super::own::Status;
 use quipu_sources::apart::STALE;
 
-/// The time that a scrape waits for a reading before it shows the last one.
+/// The time that a scrape waits for a reading, before it shows the last one.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A handle to the readings of the agent. You can clone it to share the readings.
+/// A handle to the readings of the agent. Clones share the same readings.
 #[derive(Debug, Clone)]
 pub struct AgentReadings(pub(super) Arc<Shared>);
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) is_stopping: AtomicBool,
-    /// A byte written here wakes the thread.
+    /// The write end of a socket pair: a byte wakes the thread.
     wake: UnixStream,
     state: Mutex<State>,
     changed: Condvar,
-    /// The counts of omitted series. All readings share them.
+    /// The numbers of omitted series, shared by all readings.
     pub(super) omitted: Arc<OmittedSeries>,
-    /// Whether the next reading panics.
+    /// Makes the next reading panic, for tests.
     #[cfg(test)]
     pub(super) has_flaw: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The numbers of the requested, begun and ended readings.
+    /// The number of the last requested reading.
     wanted: u64,
     begun: u64,
     ended: u64,
-    /// The start of the last successful reading.
+    /// The time when the last successful reading started.
     read: Option<Instant>,
-    /// The start of the current reading.
+    /// The time when the current reading started.
     begins: Option<Instant>,
     merged: Arc<MergedFamilies>,
     status: Arc<Status>,
     /// The waiting tasks, by the number of their request.
     wakers: HashMap<u64, Waker>,
-    /// The number of requests.
+    /// The number of requests so far.
     requests: u64,
 }
 
 impl State {
-    /// Returns the last reading, unless this is too old.
+    /// Returns the last reading, unless it is too old.
     fn last(&self, now: Instant) -> Reading {
         match self.read {
             Some(read) if now.saturating_duration_since(read) < STALE => {
@@ -73,21 +72,22 @@ impl State {
 /// The result of a reading.
 #[derive(Debug, Clone)]
 pub enum Reading {
-    /// The families of the sources, from the requested reading or from an earlier one.
+    /// The families of all sources, from the requested reading or from the last one.
     Families(Arc<MergedFamilies>),
-    /// Even the last reading is too old.
+    /// There is no reading that is recent enough.
     Stale,
 }
 
-/// A request for a reading.
+/// A request for a reading. Poll it until [`ReadingRequest::reading`] returns a result.
 #[derive(Debug)]
 pub struct ReadingRequest {
     readings: AgentReadings,
-    /// The number of the awaited reading, and of this request.
+    /// The number of the awaited reading.
     number: u64,
+    /// The number of this request.
     request: u64,
     since: Instant,
-    /// The time limit for the reading. After this time, the last reading is shown.
+    /// The time limit. After it, the last reading is shown.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
@@ -125,8 +125,8 @@ impl AgentReadings {
         }
     }
 
-    /// Reads all sources, for a thread that can block. If this takes too long, returns the last
-    /// reading.
+    /// Reads all sources and waits, for a thread that can block. Returns the last reading if this
+    /// takes too long.
     pub fn fresh(&self) -> Reading {
         let request = self.ask();
         let is_waiting = |state: &mut State| state.ended < request.number;
@@ -135,14 +135,14 @@ impl AgentReadings {
         state.last(Instant::now())
     }
 
-    /// Returns the status of the sources at the last reading, and whether this reading is too old
-    /// to be shown.
+    /// Returns the state of all sources at the last reading, and whether this reading is too old to
+    /// be shown.
     pub(super) fn status(&self) -> (Arc<Status>, bool) {
         let state = self.state();
         (Arc::clone(&state.status), matches!(state.last(Instant::now()), Reading::Stale))
     }
 
-    /// Begins a reading if one was requested. Returns whether there was a request.
+    /// Begins a reading, if any was requested. Returns false otherwise.
     pub(super) fn begin(&self) -> bool {
         let mut state = self.state();
         let is_wanted = state.begun < state.wanted;
@@ -153,7 +153,7 @@ impl AgentReadings {
         is_wanted
     }
 
-    /// Ends a failed reading, if one is running, so that scrapes show the last reading.
+    /// Ends a running reading that failed. The waiting scrapes then show the last reading.
     pub(super) fn give_up(&self) {
         let mut state = self.state();
         state.ended = state.begun;
@@ -163,7 +163,7 @@ impl AgentReadings {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Ends a reading and publishes its result.
+    /// Ends a reading, and publishes its result.
     pub(super) fn end(&self, merged: Arc<MergedFamilies>, status: Status) {
         let mut state = self.state();
         state.ended = state.begun;
@@ -174,7 +174,7 @@ impl AgentReadings {
         drop(state);
         self.0.changed.notify_all();
         wakers.into_values().for_each(Waker::wake);
-        // Drop this without the lock, because it can contain many series.
+        // We drop the old reading after unlocking, because it can contain many series.
         drop(old);
     }
 
@@ -184,13 +184,13 @@ impl AgentReadings {
     }
 
     pub(super) fn wake(&self) {
-        // Ignore the error: if the buffer is full, the thread will wake soon anyway.
+        // We ignore the error: if the buffer is full, the thread will wake up anyway.
         let _ = rustix::io::write(&self.0.wake, &[0]);
     }
 }
 
 impl ReadingRequest {
-    /// Returns ready when the reading has ended, or when it takes too long.
+    /// Waits until the reading has ended or takes too long.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.readings.state();
         if state.ended >= self.number {
@@ -203,7 +203,7 @@ impl ReadingRequest {
         patience.as_mut().poll(cx)
     }
 
-    /// Returns the reading, or the last one if this one takes too long; `None` while the caller
+    /// Returns the reading, or the last one after the time limit. Returns `None` while the caller
     /// must wait.
     pub fn reading(&self) -> Option<Reading> {
         let (state, now) = (self.readings.state(), Instant::now());

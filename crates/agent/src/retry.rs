@@ -1,16 +1,17 @@
-//! The schedule of retries for an unreadable file. The wait grows after each failure, because
-//! damaged or hostile files must not cost a reading in every scrape.
+//! Exponential backoff for reading an invalid file, because a damaged or hostile file must not cost
+//! a reading in every scrape.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// The wait after the first failure, and the maximum wait.
+/// The wait after the first failure.
 const LEAST: Duration = Duration::from_secs(1);
+/// The maximum wait.
 const MOST: Duration = Duration::from_secs(5 * 60);
 
-/// The attributes that change when a file is written: its length, and its modification time.
+/// Attributes that change when a file is written: its length and its modification time.
 pub(crate) type Stamp = (u64, Option<SystemTime>);
 
-/// The failures of a file since its last successful reading.
+/// The number of failures since the last successful reading, and the time of the last one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Retry {
     failures: u32,
@@ -19,15 +20,15 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// Records another failure.
+    /// Returns the state after another failure.
     pub(super) fn after(before: Option<Self>, now: Instant, stamp: Stamp) -> Self {
         let failures = before.map_or(0, |before| before.failures).saturating_add(1);
         Self { failures, last: now, stamp }
     }
 
-    /// Returns whether to read the file again. If the file changed, the wait is short, because the
-    /// file may have been repaired. The wait is still not zero, because its program may write to it
-    /// all the time.
+    /// Returns whether to read the file again. After a change of the file, the wait is only short,
+    /// because the file may have been repaired. It is not zero, because a program may write to the
+    /// file all the time.
     pub(super) fn is_due(&self, now: Instant, stamp: Stamp) -> bool {
         let wait = LEAST.saturating_mul(1 << (self.failures - 1).min(16)).min(MOST);
         let wait = if stamp == self.stamp { wait } else { LEAST };

@@ -1,40 +1,41 @@
-//! Chooses the watched sources if there are more than `--segments-count`.
+//! Selects the sources to watch if there are more than `--segments-count`.
 //!
-//! Sources that can be shown take precedence over all others. Among equals, the places in the
-//! settings take turns, and so do the directories in a place. A directory full of files therefore
-//! cannot displace another directory that needs no more than its share.
+//! Sources that can be shown take precedence over all others. Within a rank, the configured paths
+//! take turns, and so do the directories below a path. A directory full of files therefore cannot
+//! displace files from another directory that needs no more than its fair share.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::Path;
 
-/// A source that is watched, or that we could watch.
+/// A source that is or could be watched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate<'a> {
-    /// The place that contains the source.
+    /// The configured path that leads to the source.
     pub(super) place: &'a Path,
-    /// The directory in the place.
+    /// The directory below this path.
     pub(super) branch: &'a str,
     pub(super) rank: Rank,
 }
 
-/// The order of precedence of sources.
+/// The precedence of a source, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// The source is shown, or will be shown unless its reading fails.
+    /// The source is shown, or will be shown unless reading it fails.
     Shown,
-    /// The source is watched but no longer shown, because the time of `--segments-keep` is over.
+    /// The source is watched but no longer shown, because `--segments-keep` has passed.
     Expired,
-    /// The source is not watched, and would expire immediately. It ranks below expired sources,
-    /// because they would otherwise replace each other again and again.
+    /// The source is not watched, and would expire immediately. This rank is below `Expired`,
+    /// because such sources would otherwise replace each other all the time.
     Stale,
-    /// The file is removed, and its last values are shown.
+    /// The file was removed, and its last values are shown.
     Gone,
-    /// The source was never readable.
+    /// No reading of the file has succeeded.
     Unreadable,
 }
 
-/// Marks the chosen candidates, at most `most`. Among equal candidates, the first ones are chosen.
+/// Returns for each candidate whether it is selected. Selects at most `most`, in order within equal
+/// candidates.
 pub(super) fn choose(candidates: &[Candidate<'_>], most: usize) -> Vec<bool> {
     let mut is_chosen = vec![candidates.len() <= most; candidates.len()];
     if candidates.len() > most {
@@ -47,8 +48,8 @@ pub(super) fn choose(candidates: &[Candidate<'_>], most: usize) -> Vec<bool> {
     is_chosen
 }
 
-/// Sorts the candidates by rank, and lets the groups take turns within each rank. The order inside
-/// a group stays the same.
+/// Sorts the candidates by rank, and lets the groups take turns within each rank. The order within
+/// a group does not change.
 fn take_turns<'a, G: Copy + Eq + Ord + Hash>(
     candidates: &[Candidate<'a>],
     order: &mut [usize],

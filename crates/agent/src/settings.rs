@@ -44,8 +44,8 @@ flags! {
 }
 
 impl SegmentFlags {
-    /// Checks the flags and returns the options of the agent. The agent does not show the daemon's
-    /// `own` state file. `record` is the maximum number of recorded segments.
+    /// Checks the flags, and returns the options of the agent. `own` is the daemon's state file,
+    /// which is not shown, and `record` is the maximum number of recorded segments.
     ///
     /// # Errors
     /// Fails for an invalid pattern, or for a number out of its bounds.
@@ -75,13 +75,13 @@ impl SegmentFlags {
 }
 
 impl Options {
-    /// Returns warnings about likely mistakes, which can also be intended.
+    /// Returns warnings about settings that are valid but probably mistakes.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.places.iter().filter_map(|place| doubtful(place))
     }
 }
 
-/// Returns the likely mistake in a place of segments. This does not check whether the place exists,
+/// Returns a warning about a path that is probably a mistake. This does not access the path,
 /// because its file system can hang.
 fn doubtful(place: &str) -> Option<String> {
     let shown = printable(place);

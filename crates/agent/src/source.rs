@@ -1,7 +1,8 @@
-//! A watched source: a segment file, or a directory with the files of several processes.
+//! A watched source: a segment file, or a directory with the files of several processes. This
+//! module reads it within a memory budget, and determines whether its last values are still shown.
 //!
-//! We keep a segment file open, because its last values may be written shortly before its name is
-//! removed. After the removal, it is read once more and then closed.
+//! A segment file stays open, because its program can write the last values shortly before the name
+//! is removed. After the removal, the file is read once more and then closed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,38 +22,38 @@ use quipu_sources::recorded::{Labels, RecordedFamily, Recorder};
 use quipu_sources::recorded::{Origin, SourceSnapshot};
 use quipu_sources::segment_file::{Header, SegmentFile};
 
-/// A source that is watched.
+/// A watched source, with the result of its last reading.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The number of the source. A source that was seen earlier has a smaller number.
+    /// The number of the source. Sources that were found earlier have smaller numbers.
     pub(super) number: u64,
     pub(super) entry: SourceEntry,
-    /// The labels from the path, for all series of the source.
+    /// The labels of all series, from the path.
     labels: Labels,
     reader: Reader,
-    /// The families of the last reading; empty if the reading failed.
+    /// The families of the last reading; empty if it failed.
     pub(super) snapshot: Arc<SourceSnapshot>,
     /// The reason why the last reading failed.
     pub(super) fault: Option<String>,
-    /// The time of the next attempt if the contents are invalid.
+    /// The backoff after invalid contents.
     retry: Option<Retry>,
     /// The number of failed readings since the last call of [`Source::take_failures`].
     failures: u64,
     /// The header of the segment.
     pub(super) header: Option<Header>,
-    /// The time since which no process keeps the segment open.
+    /// The time when the last process closed the segment.
     closed: Option<SystemTime>,
-    /// The time since which the file is removed.
+    /// The time when we noticed that the file was removed.
     gone: Option<Instant>,
-    /// Whether the source was read before.
+    /// Whether the source was ever read, successfully or not.
     is_read: bool,
-    /// The approximate size of the series in a text format, in bytes, at the last reading.
+    /// The approximate size of the rendered series at the last reading, in bytes.
     text: u64,
-    /// The part of the budget that the last reading used.
+    /// The part of the budget that the last reading took.
     used: BudgetUse,
     /// The size of the file in bytes.
     bytes: u64,
-    /// Whether a warning about an omitted metric was logged.
+    /// Whether an omitted metric was logged.
     has_flaw: bool,
     added: Instant,
     /// The time of the last successful reading.
@@ -61,30 +62,32 @@ pub(super) struct Source {
 
 #[derive(Debug)]
 enum Reader {
-    /// The file, after it was opened.
+    /// A segment file; `None` before it is opened and after it is closed.
     Segment(Option<SegmentFile>),
     Directory(Box<Directories>),
 }
 
-/// How long to show the last values of a segment that no process keeps open.
+/// How long to show the last values of a segment that no process keeps open; `None` for
+/// no limit.
 pub(super) type Keep = Option<Duration>;
 
-/// The remaining amounts that can be read.
+/// The memory budget of one reading of all sources.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    /// The maximum number of used bytes in a single file, including holes.
+    /// The maximum size in memory of a single file, including holes.
     most: u64,
-    /// The remaining bytes to keep. This excludes holes, because a hole uses no disk space.
+    /// The remaining bytes to keep. This excludes holes, because they use no disk space.
     kept: u64,
-    /// The remaining bytes to read. This includes holes, so a file can need more of these than of
+    /// The remaining bytes to read. This includes holes, so a file can take more of it than of
     /// `kept`.
     read: u64,
-    /// The remaining bytes of the text format, for all sources and for a single source.
+    /// The remaining bytes of rendered series, for all sources together.
     text: u64,
+    /// The maximum bytes of rendered series for a single source.
     most_text: u64,
 }
 
-/// The part of a budget that one reading used.
+/// The part of a budget that one reading took.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BudgetUse {
     kept: u64,
@@ -106,11 +109,11 @@ impl Budget {
     }
 }
 
-/// The reason why a source could not be read.
+/// The reason why a reading failed.
 enum Fault {
-    /// Invalid contents, found by reading them.
+    /// The contents are invalid.
     Contents(String),
-    /// A reason that can disappear without a change of the file.
+    /// A reason that can disappear although the file does not change, such as a full budget.
     Other(String),
 }
 
@@ -157,15 +160,15 @@ impl Source {
         }
     }
 
-    /// Opens the file, because its values can then be read even if its name is removed soon.
+    /// Opens the file, because its values then stay readable even if its name is removed.
     pub(super) fn open(&mut self) {
         if let Reader::Segment(file @ None) = &mut self.reader {
-            // Ignore the error, because reading the file reports it.
+            // We ignore the error, because the reading reports it.
             *file = open(&self.entry).ok();
         }
     }
 
-    /// Asks the file system for the size of the file, which the selection needs.
+    /// Gets the size of the file from the file system, for the order of reading.
     pub(super) fn size_up(&mut self) {
         let file = match &self.reader {
             Reader::Segment(file) => file.as_ref(),
@@ -202,7 +205,7 @@ impl Source {
         }
     }
 
-    /// Compares the source with the entry that a look found. Returns whether the entry is another
+    /// Compares the source with the entry of a scan. Returns whether the path now leads to another
     /// file.
     pub(super) fn note_entry(&mut self, entry: &SourceEntry) -> bool {
         let is_other = match &self.reader {
@@ -218,17 +221,18 @@ impl Source {
         is_other
     }
 
-    /// Returns whether the path is really empty, after a look did not find the source.
+    /// Returns whether the file was really removed, after a scan did not find it.
     pub(super) fn is_absent(&self, is_incomplete: bool) -> bool {
         match std::fs::symlink_metadata(&self.entry.path) {
             Err(error) => is_absent(&error),
-            // A directory contains no more values, or a file is a symbolic link now. An incomplete
-            // look does not prove this.
+            // The path exists, but a scan no longer accepts it: a directory contains no more
+            // values, or a file was replaced by a symbolic link. An incomplete scan does not prove
+            // this.
             Ok(_) => !is_incomplete,
         }
     }
 
-    /// Records whether the file is removed. Returns whether the source is still useful.
+    /// Records whether the file was removed. Returns whether the source still has values to show.
     pub(super) fn note_gone(&mut self, is_gone: bool, keep: Keep, budget: &mut Budget) -> bool {
         match (is_gone, self.gone) {
             (false, _) => self.gone = None,
@@ -239,8 +243,7 @@ impl Source {
                 }
                 self.gone = Some(Instant::now());
                 self.used = BudgetUse::default();
-                // Close the file, because the file system keeps its space as long as a process
-                // keeps it open.
+                // Close the file, because it takes disk space as long as any process keeps it open.
                 if let Reader::Segment(file) = &mut self.reader {
                     *file = None;
                 }
@@ -249,15 +252,15 @@ impl Source {
         }
         match (self.gone, keep) {
             (None, _) => true,
-            // There are no values to keep.
+            // There are no last values.
             (Some(_), _) if self.fault.is_some() || self.snapshot.families.is_empty() => false,
             (Some(_), None) => false,
             (Some(since), Some(keep)) => since.elapsed() < keep,
         }
     }
 
-    /// Returns the rank among all candidates. Among sources of the same rank, a later time takes
-    /// precedence, if there are times.
+    /// Returns the rank for the selection of sources. Within a rank, a later time takes precedence,
+    /// if there is one.
     pub(super) fn rank(&self, keep: Keep) -> (Rank, Option<Instant>) {
         if self.gone.is_some() {
             (Rank::Gone, self.gone)
@@ -270,7 +273,7 @@ impl Source {
         }
     }
 
-    /// Returns the approximate cost of a reading in bytes, if it is known.
+    /// Returns the approximate cost of a reading in bytes.
     pub(super) fn size(&self) -> u64 {
         self.bytes.max(self.text)
     }
@@ -280,7 +283,7 @@ impl Source {
         std::mem::take(&mut self.failures)
     }
 
-    /// Returns whether a process keeps the source open; `None` if this is unknown.
+    /// Returns whether any process keeps the source open; `None` if this is unknown.
     pub(super) fn is_open(&self) -> Option<bool> {
         match &self.reader {
             Reader::Segment(file) if file.is_some() || self.gone.is_some() => {
@@ -295,7 +298,7 @@ impl Source {
         self.gone.is_some()
     }
 
-    /// Returns the snapshot to show, if there is one.
+    /// Returns the snapshot to show, if any.
     pub(super) fn shown(&self, keep: Keep) -> Option<&Arc<SourceSnapshot>> {
         let is_shown = self.is_read && self.fault.is_none() && !self.is_expired(keep);
         is_shown.then_some(&self.snapshot)
@@ -313,7 +316,7 @@ impl Source {
         }
     }
 
-    /// Reads the source, and subtracts the cost from the budget.
+    /// Reads the source within the budget, and subtracts the cost.
     pub(super) fn read(&mut self, budget: &mut Budget) {
         let (now, stamp) = (Instant::now(), self.stamp());
         let is_left_alone = self.retry.is_some_and(|retry| !retry.is_due(now, stamp));
@@ -322,7 +325,8 @@ impl Source {
         }
         self.used = BudgetUse::default();
         let begun = SystemTime::now();
-        // Catch panics, because others wrote the file: a bug in a reader must not end the agent.
+        // We catch panics, because the file is from another program, and a bug in a reader must not
+        // end the agent.
         let read = catch_unwind(AssertUnwindSafe(|| self.record(budget)));
         let failed = |_| Err(Fault::Contents("its reader failed: report that".into()));
         let recorded = read.unwrap_or_else(failed);
@@ -384,7 +388,7 @@ impl Source {
             None => slot.insert(open(&self.entry).map_err(Fault::Other)?),
         };
         if file.is_empty() {
-            // Its process has only just created the file, because we never read anything from it.
+            // Nothing was ever read from this file, so its process has only just created it.
             let is_new = self.header.is_none() && self.fault.is_none();
             return if is_new { Ok(recorder) } else { Err(Fault::Contents(EMPTY.to_owned())) };
         }
@@ -407,7 +411,7 @@ impl Source {
             return Err(Fault::Other(NO_ROOM.to_owned()));
         }
         let read = file.visit(budget.read, &mut recorder);
-        // Failed readings count too, because their bytes were read.
+        // A failed reading counts too, because its bytes were read.
         self.used = BudgetUse { kept, read: used, text: 0 };
         budget.take(self.used);
         let header = read.map_err(Fault::Contents)?;
@@ -415,10 +419,10 @@ impl Source {
         self.take_text(recorder, budget)
     }
 
-    /// Subtracts the text size of the recorded series from the budget.
+    /// Subtracts the rendered size of the recorded series from the budget.
     fn take_text(&mut self, recorder: Recorder, budget: &mut Budget) -> Result<Recorder, Fault> {
         let text = recorder.text();
-        // Sources with less text are read first the next time. If the recorder stopped early, its
+        // This size determines the order of the next reading. If the recorder stopped early, the
         // size is only a lower bound.
         self.text = if recorder.is_over() { self.text.max(text) } else { text };
         if text > budget.most_text {
@@ -433,9 +437,10 @@ impl Source {
     }
 }
 
-/// The minimum size limit of one source in a text format, in bytes. The limit is `--segments-bytes`
-/// if this is larger, and all sources together can take this limit `TEXTS` times.
+/// The minimum limit on the rendered size of one source, in bytes. The limit is `--segments-bytes`
+/// if this is larger.
 const LEAST_TEXT: u64 = 1 << 30;
+/// The limit on the rendered size of all sources, as a multiple of the limit on one.
 const TEXTS: u64 = 4;
 
 const EMPTY: &str = "truncated: it has 0 bytes";
@@ -445,10 +450,11 @@ const TOO_MUCH_TEXT: &str = "as text, its series are longer than --segments-byte
 const NO_ROOM_FOR_TEXT: &str =
     "as text, all series together are longer than four times --segments-bytes, and than 4 GiB";
 
-/// Without numbers, because they change with each reading, and a fault must be logged only once.
+/// The message contains no numbers, because they change with each reading, and an error must be
+/// logged only once.
 const NO_ROOM: &str = "no room for it is left in --segments-bytes; smaller files take it first";
 
-/// Opens the file of an entry. Fails if another file was put there after the look.
+/// Opens the file of an entry. Fails if another file has replaced it since the scan.
 fn open(entry: &SourceEntry) -> Result<SegmentFile, String> {
     let file = SegmentFile::open_below(&entry.root, &entry.path);
     let file = file.map_err(|error| explained(&error))?;
@@ -458,7 +464,7 @@ fn open(entry: &SourceEntry) -> Result<SegmentFile, String> {
     Ok(file)
 }
 
-/// Reads a segment like a source of this name.
+/// Reads a segment like a watched source, for tests and fuzzing.
 #[doc(hidden)]
 pub fn read_segment(
     path: &std::path::Path,
@@ -474,7 +480,7 @@ pub fn read_segment(
     Some(Arc::new(SourceSnapshot { origin, name, path, labels, families, series }))
 }
 
-/// Returns the time since `since`, or zero if the clock was set back.
+/// Returns the time since `since`; zero if the clock was set back.
 fn age(since: SystemTime) -> Duration {
     SystemTime::now().duration_since(since).unwrap_or_default()
 }

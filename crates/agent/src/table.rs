@@ -1,7 +1,6 @@
-//! The watched sources, in the order in which they were first seen.
-//!
-//! Only the threads of the places wait for file systems (`place.rs`). The table gives all threads
-//! the same task, and continues with the threads that finish in time.
+//! The table of all watched sources, in the order in which they were first found. The table never
+//! waits for a file system: it gives the threads of all places (`place.rs`) the same task, and
+//! continues with the threads that finish in time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -27,7 +26,7 @@ use quipu_sources::places::{Names, SourceEntry};
 use quipu_sources::recorded::Labels;
 use quipu_sources::recorded::{Origin, SourceSnapshot};
 
-/// The sources.
+/// All watched sources, grouped by place.
 #[derive(Debug)]
 pub(super) struct Table {
     options: Options,
@@ -35,37 +34,37 @@ pub(super) struct Table {
     places: Vec<Place>,
     /// The number of the next source.
     next: u64,
-    /// The number of sources omitted at the last look because there were too many.
+    /// The number of sources that were omitted at the last scan, because there were too many.
     omitted: usize,
-    /// Unreadable files that gave way to others: their fingerprints, and the times when they gave
-    /// way.
+    /// The unreadable files that were dropped in favour of others: their fingerprints, and the
+    /// times when they were dropped.
     refused: HashMap<u64, Instant>,
-    /// The logged conflicts, because each conflict is logged only once.
+    /// The conflicts that were already logged, because each is logged only once.
     conflicts: BTreeSet<Conflict>,
     was_cut: bool,
     was_incomplete: bool,
-    /// The numbers of complete and of incomplete looks.
+    /// The number of complete scans, and of incomplete ones.
     looks: [u64; 2],
 }
 
-/// How long to wait for the threads. This is less than a scrape waits for the whole reading.
+/// The time to wait for all threads. This is less than the time that a scrape waits for a reading.
 const PATIENCE: Duration = Duration::from_millis(2500);
-/// The part of this time during which the places take turns.
+/// The part of this time during which the places read one after the other.
 const TURNS: Duration = Duration::from_millis(2000);
-/// The maximum number of remembered conflicts.
+/// The maximum number of conflicts to remember.
 const MAX_LOGGED: usize = 10_000;
-/// How long the table ignores an unreadable file that gave way, unless the file changes or all
-/// files can be watched. This is also the longest interval at which a watched unreadable file is
-/// retried.
+/// How long an unreadable file is ignored after it was dropped, unless the file changes
+/// or there is space for all files. This is also the longest interval between two attempts to read
+/// a watched file.
 const REFUSED: Duration = Duration::from_secs(5 * 60);
-/// The maximum number of remembered unreadable files.
+/// The maximum number of unreadable files to remember.
 const MAX_REFUSED: usize = 100_000;
 
 impl Table {
     /// Creates an empty table, and starts the threads of the places.
     ///
     /// # Errors
-    /// Returns the system's error if it cannot start a thread.
+    /// Fails if the system cannot create a thread.
     pub(super) fn new(options: Options) -> io::Result<Self> {
         let patterns = options.labels.iter().filter_map(super::Pattern::matcher).collect();
         Ok(Self {
@@ -87,21 +86,21 @@ impl Table {
         self.places.iter().filter_map(|place| place.files.here()).map(|files| &files.notice)
     }
 
-    /// Reads all events and returns their most important subject.
+    /// Reads the events of all idle places. Returns their most important subject.
     pub(super) fn heard(&mut self, names: &Names) -> Heard {
         let files = self.places.iter_mut().filter_map(|place| place.files.here_mut());
         files.map(|files| files.notice.take(names)).max().unwrap_or(Heard::Nothing)
     }
 
-    /// Returns the searched directories, with absolute paths. Places without fresh values are
-    /// omitted, because their current contents are unknown.
+    /// Returns the absolute paths of the scanned directories. Omits places whose last values are
+    /// too old, because their contents are unknown.
     pub(super) fn directories(&self, now: Instant) -> Vec<PathBuf> {
         let places = self.places.iter().filter(|place| place.is_shown(now));
         places.flat_map(|place| place.directories.iter().cloned()).collect()
     }
 
-    /// Gives a task to all idle threads, and waits for them until `until`. Returns whether all
-    /// threads finished.
+    /// Gives all idle threads a task, and waits for them until `until`. Returns whether all
+    /// finished.
     fn each(&mut self, errand: fn(&mut Files), until: Instant) -> bool {
         let send = |place: &mut Place| place.files.send(errand);
         let sent: Vec<bool> = self.places.iter_mut().map(send).collect();
@@ -118,7 +117,7 @@ impl Table {
         self.places.iter_mut().for_each(|place| place.note(keep));
     }
 
-    /// Looks for sources.
+    /// Scans all places for sources.
     pub(super) fn look(&mut self) {
         self.places.iter_mut().for_each(Place::take_back);
         let is_complete = self.each(Files::look, Instant::now() + PATIENCE);
@@ -150,18 +149,18 @@ impl Table {
         self.places.iter().map(|place| place.states.len()).sum()
     }
 
-    /// Lets the threads open new files, and determines the cost of a reading.
+    /// Opens new files, and estimates the cost of a reading, in all threads.
     fn prepare(&mut self, until: Instant) {
         self.each(Files::prepare, until);
         self.note();
     }
 
-    /// Watches new entries.
+    /// Begins to watch new files.
     fn add(&mut self, entries: Vec<(usize, SourceEntry)>) {
         let known = || self.places.iter().flat_map(|place| &place.states);
         let mut paths: HashSet<PathBuf> = known().map(|one| one.path.clone()).collect();
         let mut names: HashSet<String> = known().map(|one| one.name.clone()).collect();
-        // Two places can lead to the same file.
+        // Two places can contain the same file.
         let new = entries.into_iter().filter(|(_, entry)| paths.insert(entry.path.clone()));
         let mut new: Vec<(usize, SourceEntry)> = new.collect();
         self.omitted = self.select(&mut new);
@@ -170,7 +169,7 @@ impl Table {
             if !names.insert(entry.name.clone()) {
                 let path = entry.path.to_string_lossy();
                 entry.name = path.clone().into_owned();
-                // Paths that are not valid UTF-8 can have the same name.
+                // Paths that are not valid UTF-8 can look the same.
                 while !names.insert(entry.name.clone()) {
                     let number = numbers.entry(path.clone().into_owned()).or_insert(1_u64);
                     *number += 1;
@@ -185,17 +184,17 @@ impl Table {
             let place = &mut self.places[at];
             if let Some(files) = place.files.here_mut() {
                 files.coming.push(source);
-                // Add the state here too, because another thread may find a file of this name
+                // Add the state here too, because another thread can find a file with the same name
                 // before this thread returns.
                 place.states.push(state);
             }
         }
     }
 
-    /// Keeps the new sources that fit, and drops the watched sources that give way. Returns the
+    /// Selects the new sources to watch, and drops watched sources in their favour. Returns the
     /// number of existing files that are not watched.
     fn select(&mut self, new: &mut Vec<(usize, SourceEntry)>) -> usize {
-        // The sources of a busy thread keep their places.
+        // The sources of a busy thread stay watched.
         let away = self.places.iter().filter(|place| place.files.here().is_none());
         let most = self.options.most.saturating_sub(away.map(|place| place.states.len()).sum());
         let now = Instant::now();
@@ -257,7 +256,7 @@ impl Table {
         omitted
     }
 
-    /// Counts a look, and logs the first of several incomplete looks.
+    /// Counts a scan, and logs the first of several incomplete scans.
     fn note_look(&mut self, is_incomplete: bool) {
         let before = std::mem::replace(&mut self.was_incomplete, is_incomplete);
         self.looks[usize::from(is_incomplete)] += 1;
@@ -277,8 +276,8 @@ impl Table {
         labels
     }
 
-    /// Reads all sources whose file systems respond. Returns the snapshots to show, and whether
-    /// sources are missing because their last values are too old.
+    /// Reads all sources whose file systems respond. Returns the snapshots to show, and whether any
+    /// source is missing because its last values are too old.
     pub(super) fn read(&mut self) -> (Vec<Arc<SourceSnapshot>>, bool) {
         self.places.iter_mut().for_each(Place::take_back);
         let start = Instant::now();
@@ -286,7 +285,7 @@ impl Table {
         let begun = Instant::now();
         turns::read(&mut self.places, self.options.bytes, start + TURNS, start + PATIENCE);
         for files in self.places.iter_mut().filter_map(|place| place.files.here_mut()) {
-            // Even if the place contains no sources.
+            // We set this even for a place without sources.
             files.read = Some(begun);
         }
         self.note();
@@ -305,7 +304,7 @@ impl Table {
         &mut self.places
     }
 
-    /// Logs each conflict once.
+    /// Logs each conflict, but only once.
     pub(super) fn log(&mut self, conflicts: &[Conflict]) {
         for conflict in new_of(&mut self.conflicts, conflicts) {
             let Conflict { name, about, sources: [first, second], .. } = conflict;
@@ -321,7 +320,7 @@ impl Table {
         }
     }
 
-    /// Returns the status for the daemon's own metrics.
+    /// Returns the state of all sources for the daemon's own metrics.
     pub(super) fn status(&self, merged: &MergedFamilies) -> Status {
         let now = Instant::now();
         let mut sources: Vec<(u64, SourceRow)> = Vec::new();
@@ -352,15 +351,15 @@ impl Table {
     }
 }
 
-/// Returns a hash of a file in its current state. By chance, two files can share a hash; then one
-/// of them may be watched later.
+/// Returns a hash of a file and its current state. If two files have the same hash by chance, one
+/// of them may be watched later than necessary.
 fn fingerprint(entry: &SourceEntry) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&entry.path, entry.id, entry.modified).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Returns the conflicts that are not in `known`, and adds them if there is room.
+/// Returns the conflicts that are not in `known`, and adds them if there is space.
 fn new_of<'c>(known: &mut BTreeSet<Conflict>, now: &'c [Conflict]) -> Vec<&'c Conflict> {
     if known.len() + now.len() > MAX_LOGGED {
         let now: BTreeSet<&Conflict> = now.iter().collect();

@@ -1,9 +1,9 @@
-//! Reads the sources of all places, where the places take turns and the smallest sources are first.
+//! Reads the sources of all places. The places read one at a time, the smallest sources first,
+//! because the budget for a source depends on the sources before it.
 //!
-//! Only one place reads at a time, because a source's budget depends on the sources before it. A
-//! slow place must not delay the others for long, so the turns end at some time. From then on, all
-//! places read their remaining sources in parallel. If a place does not finish soon, its last known
-//! state is shown.
+//! A slow place must not delay the others for long, so these turns end at some time. From then on,
+//! all places read their remaining sources in parallel. If a place does not finish soon, the page
+//! shows its last state.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,10 +11,11 @@ use std::time::Instant;
 use super::place::{Files, Place};
 use super::source::Budget;
 
-/// The sources of a place, as indexes into its list, in reading order.
+/// The indices of a place's sources, in reading order.
 type List = Arc<[usize]>;
 
-/// Reads all sources of the idle places, in turns until `until`, and returns shortly after `end`.
+/// Reads all sources of the idle places, in turns until `until`. Returns shortly after `end` at the
+/// latest.
 pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instant) {
     let mut budget = Budget::new(bytes);
     let mut order = Vec::new();
@@ -27,12 +28,12 @@ pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instan
             None => place.states.iter().for_each(|one| budget.take(one.used)),
         }
     }
-    // Sort by size, because a large source must not use up the budget of a smaller one.
+    // We sort by size, because a large source must not use up the budget of smaller ones.
     order.sort_by_key(|(size, ..)| *size);
     let mut lists = vec![Vec::new(); places.len()];
     order.iter().for_each(|(_, at, number)| lists[*at].push(*number));
     let lists: Vec<List> = lists.into_iter().map(List::from).collect();
-    // The number of unread sources in each list.
+    // The number of unread sources of each place.
     let mut left: Vec<usize> = lists.iter().map(|list| list.len()).collect();
     for batch in order.chunk_by(|(_, one, _), (_, next, _)| one == next) {
         if Instant::now() >= until {
@@ -54,10 +55,10 @@ pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instan
         }
         send(&mut places[at], &lists[at], left[at], left[at], budget, end);
     }
-    // A place that was already busy at the beginning is not awaited.
+    // We don't wait for a place that was already busy at the beginning.
     for (place, list) in places.iter_mut().zip(&lists).filter(|(_, list)| !list.is_empty()) {
         let back = place.files.wait(end).map(|files| (files.left, files.budget));
-        // This place finished its last turn after the turns were over, so it can read the rest now.
+        // This place finished its last turn too late for another one, so it reads the rest now.
         if let Some((left @ 1.., budget)) = back {
             send(place, list, left, left, budget, end);
         }
@@ -65,7 +66,7 @@ pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instan
 }
 
 /// Lets an idle place read the next `count` of its remaining sources. If this ends after `until`,
-/// the place reads the rest too, because it will not get another turn.
+/// it reads the rest as well, because it will not get another turn.
 fn send(place: &mut Place, list: &List, left: usize, count: usize, budget: Budget, until: Instant) {
     let (list, from) = (Arc::clone(list), list.len() - left.min(list.len()));
     place.files.send(move |files| files.read(&list[from..], count, budget, until));

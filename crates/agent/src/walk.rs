@@ -1,14 +1,13 @@
-//! Walks over the shown families in steps, either of sources only, or of the daemon itself and all
-//! sources.
+//! Passes the families of the page to a sink, in steps, because a large page would block the other
+//! requests of a thread. A walk covers either the sources only, or the daemon and all sources.
 //!
-//! Each family is shown once. The series of the daemon are first, in their current state in its
-//! registry, and the series of sources follow. The daemon and a source can contain a series with
-//! the same name and labels, and so can a target and a file. In this case, the first series is
-//! shown, and the other one is omitted and counted.
+//! Each family is shown once: first the series of the daemon, with their current values, and then
+//! the series of the sources. If two of them contain a series with the same name and labels (the
+//! daemon and a source, or a target and a file), the first series is shown, and the other one is
+//! omitted and counted.
 //!
-//! If the daemon registered a family after the sources were merged, its name can collide with
-//! families of sources. The daemon's family is then shown, and the families of sources are omitted,
-//! but only in this walk.
+//! If the daemon registered a family after the merge, its name can conflict with families of
+//! sources. This walk then shows the daemon's family, and omits the families of sources.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -32,29 +31,29 @@ pub(super) struct Walk {
     filter: Filter,
     name: usize,
     place: Place,
-    /// The names that were already shown together with families of the daemon.
+    /// The indices of the names that were already shown together with families of the daemon.
     done: HashSet<usize>,
     /// The names of families that the daemon registered after the merge.
     late: ShownNames,
 }
 
-/// The position of a walk among the families of a name.
+/// The position of a walk within the families of a name.
 #[derive(Debug, Default)]
 struct Place {
-    /// The index of the part, in the shown group.
+    /// The index of the family in the shown group.
     part: usize,
     /// The index of the next series.
     series: usize,
     passed: PassedSeries,
 }
 
-/// The series that were passed on under the current name.
+/// The series that were already shown under the current name.
 #[derive(Debug, Default)]
 struct PassedSeries {
     hashes: HashSet<u64, SeededState>,
-    /// The numbers of series omitted so far, under all names, by their origin, and the name and
-    /// source of the first one.
+    /// The numbers of series omitted so far, under all names, from files and from targets.
     omitted: [usize; 2],
+    /// The name and the source of the first omitted series.
     first: Option<(String, String)>,
 }
 
@@ -65,8 +64,8 @@ impl Walk {
         Self { merged: Arc::clone(merged), filter, name: 0, place: Place::default(), done, late }
     }
 
-    /// Passes on families until `is_full` returns true after a series or a family. Returns whether
-    /// there are more families.
+    /// Passes families to the sink until `is_full` returns true after a series or a family. Returns
+    /// whether there are more.
     pub(super) fn step<S: Sink + ?Sized>(
         &mut self,
         sink: &mut S,
@@ -91,7 +90,7 @@ impl Walk {
         false
     }
 
-    /// Passes on the families of sources under a name. Returns whether there are more series.
+    /// Passes the families of a name to the sink. Returns whether there are more series.
     fn pass<S: Sink + ?Sized>(
         &mut self,
         name: usize,
@@ -104,7 +103,8 @@ impl Walk {
             let snapshot = &merged.sources[part.source];
             filter.has_source(snapshot) && filter.has_family(&snapshot.families[part.family])
         };
-        // If you ask for a single source, its family is shown even if it is kept apart.
+        // If you select a single source, its family is shown even if it is omitted from the full
+        // page.
         let mut groups = entry.groups.iter().filter(|group| group.is_shown || filter.is_part());
         let Some(group) = groups.find(|group| group.parts.iter().any(has)) else { return false };
         let is_mixed = group.may_repeat || entry.is_mixed && !filter.is_part();
@@ -141,7 +141,7 @@ impl Place {
 }
 
 impl PassedSeries {
-    /// Records a series. Returns whether it is new.
+    /// Adds a series. Returns false for a duplicate.
     fn insert(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) -> bool {
         let hash = self.hashes.hasher().hash_one(identity(family, series));
         self.hashes.insert(hash)
@@ -157,11 +157,11 @@ fn identity<'a>(family: &FamilyHeader<'a>, series: &Series<'a>) -> Vec<(Cow<'a, 
     labels
 }
 
-/// A sink that passes on only new series.
+/// A sink that drops series which were already shown.
 struct Distinct<'s, S: ?Sized> {
     sink: &'s mut S,
-    /// The series passed on before, and the origin and name of the current source; `None` if all
-    /// series are passed on.
+    /// The series shown so far, and the origin and name of the current source; `None` if duplicates
+    /// are impossible.
     passed: Option<(&'s mut PassedSeries, Origin, &'s str)>,
 }
 
@@ -183,26 +183,26 @@ impl<S: Sink + ?Sized> Sink for Distinct<'_, S> {
     }
 }
 
-/// A walk over everything that is shown.
+/// A walk over the whole page.
 #[derive(Debug)]
 pub struct PageWalk {
     own: OwnFamilies,
-    /// Whether the sources' series of the current family are next.
+    /// Whether the series of sources under the current family are next.
     is_joining: bool,
     current: CurrentFamily,
     walk: Walk,
 }
 
-/// The current family of the daemon.
+/// How to show the current family of the daemon.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum CurrentFamily {
-    /// The family is shown unchanged.
+    /// Unchanged.
     #[default]
     Alone,
-    /// The family is shown unchanged. Sources may contain series under its name, and it showed no
-    /// series yet.
+    /// Unchanged, but sources may contain series under its name. The family has shown no series
+    /// yet.
     Late,
-    /// The family is shown together with the series of sources.
+    /// Together with the series of sources.
     Shared(OwnFamily),
 }
 
@@ -211,14 +211,14 @@ enum CurrentFamily {
 enum OwnFamilies {
     /// The families in its segment.
     InSegment(Box<snapshot::Walk>),
-    /// The collected families, with the index of the current family, and of its next series.
+    /// Families from collectors, with the index of the current family, and of its next series.
     Collected(Vec<RecordedFamily>, usize, usize),
     Nothing,
 }
 
 impl PageWalk {
-    /// Begins a walk over the families of a registry and the merged families. `names` selects
-    /// families or samples; if it is empty, all are selected.
+    /// Begins a walk over the families of a registry and of the sources. `names` selects families
+    /// or samples; if it is empty, all are selected.
     ///
     /// # Errors
     /// Fails if the families of the registry are inconsistent.
@@ -235,15 +235,15 @@ impl PageWalk {
         Ok(Self { own, is_joining: false, current, walk })
     }
 
-    /// Begins a walk over the families of sources, without the daemon.
+    /// Begins a walk over the families of sources only.
     pub fn of_sources(merged: &Arc<MergedFamilies>, filter: Filter) -> Self {
         let (own, current) = (OwnFamilies::Nothing, CurrentFamily::default());
         Self { own, is_joining: false, current, walk: Walk::over(merged, filter) }
     }
 
-    /// Passes on the families of the daemon, each with the series that sources contain under its
-    /// name, until `is_full` returns true after a series or a family. Returns whether there are
-    /// more families.
+    /// Passes the families of the daemon to the sink, each followed by the series of sources under
+    /// its name, until `is_full` returns true after a series or a family. Returns whether there are
+    /// more.
     pub fn step_own<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
         loop {
             if self.is_joining
@@ -257,7 +257,7 @@ impl PageWalk {
             }
             let Self { own, is_joining, current, walk } = self;
             match own {
-                // The collected families need no copy here, because there is no family to join.
+                // No copy is needed here, because there is no family of a source to join.
                 OwnFamilies::InSegment(families) if walk.merged.names.is_empty() => {
                     let is_more = families.step(sink, is_full);
                     if !is_more {
@@ -276,7 +276,7 @@ impl PageWalk {
                         },
                     );
                     if !is_more {
-                        // Copy them, because they are few.
+                        // We copy these families, because they are few.
                         let mut recorder = Recorder::unchecked();
                         while families.step(&mut recorder, |_| false) {}
                         *own = OwnFamilies::Collected(recorder.finish().0, 0, 0);
@@ -309,8 +309,8 @@ impl PageWalk {
         }
     }
 
-    /// Passes on the families that only sources contain. Call this after the families of the
-    /// daemon. Returns whether there are more families.
+    /// Passes the families that only sources contain to the sink. Call this after
+    /// [`PageWalk::step_own`] has returned false. Returns whether there are more.
     pub fn step_rest<S: Sink + ?Sized>(
         &mut self,
         sink: &mut S,
@@ -325,8 +325,8 @@ impl PageWalk {
     }
 }
 
-/// A sink that passes on families of the daemon, in their shown form next to the families of
-/// sources.
+/// A sink for families of the daemon. It shows them under the metadata that they share with
+/// families of sources.
 struct SharedFamilySink<'w, S: ?Sized> {
     sink: &'w mut S,
     current: &'w mut CurrentFamily,
@@ -334,7 +334,7 @@ struct SharedFamilySink<'w, S: ?Sized> {
 }
 
 impl<S: ?Sized> SharedFamilySink<'_, S> {
-    /// Returns whether sources contain series of the current family.
+    /// Returns whether sources contain series under the current family.
     fn is_shared(&self) -> bool {
         let CurrentFamily::Shared(own_family) = *self.current else { return false };
         self.walk.merged.names[own_family.name].is_shared
@@ -390,7 +390,7 @@ impl<S: Sink + ?Sized> Sink for SharedFamilySink<'_, S> {
     }
 }
 
-/// The maximum number of sources' families that one step checks.
+/// The maximum number of families of sources to check in one step.
 const LOOKED_AT: usize = 4096;
 
 #[cfg(test)]

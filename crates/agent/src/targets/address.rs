@@ -1,4 +1,5 @@
-//! The address of a target, `[JOB=]URL`: its URL, and its labels `job` and `instance`.
+//! Parses the address of a scrape target, `[JOB=]URL`, into its URL and its labels `job` and
+//! `instance`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,10 @@ use hyper::Uri;
 use rustix::net::SocketAddrUnix;
 use serde::{Deserialize, Serialize};
 
-/// A program whose metrics are scraped.
+/// A target: a program to scrape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The address from the settings, without the query, because a query can contain a secret.
+    /// The address in the settings, without the query, because a query can contain a secret.
     text: String,
     job: String,
     instance: String,
@@ -19,36 +20,36 @@ pub struct Target {
     socket: Option<PathBuf>,
 }
 
-/// A file with credentials: `[JOB=]FILE`.
+/// The path of a credentials file: `[JOB=]FILE`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TargetFile {
-    /// The job whose targets use the file. Without a job, all targets without a more specific file
-    /// use it.
+    /// The job whose targets use the file; without a job, all targets for which there is no more
+    /// specific file.
     pub job: Option<String>,
     /// The file.
     pub path: PathBuf,
 }
 
-/// The default job of a target.
+/// The job of a target that names none.
 const JOB: &str = "scrape";
-/// The default path of a target.
+/// The path of a target that names none.
 const PATH: &str = "/metrics";
 const EXAMPLE: &str = "write [JOB=]URL, such as http://127.0.0.1:9100/metrics, \
                        node=http://127.0.0.1:9100, or app=unix:/run/app.sock:/metrics";
 
 impl Target {
-    /// Returns the label `job` of all its series.
+    /// Returns the label `job` of the target's series.
     pub fn job(&self) -> &str {
         &self.job
     }
 
-    /// Returns the label `instance` of all its series.
+    /// Returns the label `instance` of the target's series.
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// Returns the URL to request. If the target uses a socket, the host is only a placeholder.
+    /// Returns the URL to request. For a unix socket, its host is only a placeholder.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -58,7 +59,7 @@ impl Target {
         self.socket.as_deref()
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection is encrypted.
     pub(super) fn is_encrypted(&self) -> bool {
         self.url.starts_with("https://")
     }
@@ -99,17 +100,17 @@ impl FromStr for TargetFile {
     }
 }
 
-/// Splits an address into its job, if it names one, and the rest.
+/// Splits an address into the job, if any, and the rest.
 fn split(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
-        // A URL contains a colon before its first parameter, and a path contains a slash, so an
-        // equals sign after one of these is not the end of a job.
+        // A URL contains a colon before its first parameter, and a path contains a slash. An equals
+        // sign after one of these therefore does not end a job.
         Some((job, rest)) if !job.contains([':', '/']) => (Some(job), rest),
         _ => (None, text),
     }
 }
 
-/// Returns the instance, the URL and the path of a target at a unix socket.
+/// Returns the instance, the URL and the socket path of a target on a unix socket.
 fn on_socket(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
     let (socket, path) = match place.rfind(":/") {
         Some(at) => (&place[..at], &place[at + 1..]),

@@ -1,10 +1,10 @@
-//! Converts the exposition of a target to the families that the agent shows.
+//! Parses the exposition of a scrape target into the families that the agent shows.
 //!
-//! This conversion follows Prometheus: one unreadable line fails the whole scrape, a repeated
-//! series counts once, and a target's labels `job` and `instance` are renamed to `exported_job` and
-//! so on, until no other label uses the name. A snapshot cannot represent every family, so we show
-//! some by their samples, for example infos, state sets, gauge histograms, and incomplete
-//! histograms and summaries.
+//! The parser follows Prometheus: one invalid line fails the whole scrape, a repeated series counts
+//! once, and the labels `job` and `instance` of the target's own series are renamed to
+//! `exported_job` and so on, because the daemon adds these labels. A snapshot cannot represent
+//! every family. Some are therefore shown as separate samples: infos, state sets, gauge histograms,
+//! and incomplete histograms and summaries.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -28,22 +28,22 @@ use quipu_client::Text;
 use quipu_sources::labels::escaped;
 use quipu_sources::recorded::{RecordedFamily, Recorder};
 
-/// The contents of an exposition.
+/// The parsed exposition of a target.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) families: Vec<RecordedFamily>,
     pub(super) series: usize,
     /// The number of all samples.
     pub(super) samples: usize,
-    /// The number of samples that are shown.
+    /// The number of samples to show.
     pub(super) kept: usize,
-    /// The metrics by the hashes of their names and labels, with the number of their samples.
-    /// `None` if they are the same as in the previous scrape.
+    /// The hash of each metric's name and labels, with the number of its samples. `None` if they
+    /// are the same as in the previous scrape.
     pub(super) identities: Option<HashMap<u64, u32, SeededState>>,
-    /// The hash of the shape of the exposition. `None` if the shape is unchanged, or if there is
-    /// none.
+    /// The hash of the exposition's shape. `None` if the shape did not change, or if no form is
+    /// possible.
     pub(super) shape: Option<u64>,
-    /// The form for comparison with the next scrape.
+    /// The form, to parse the next exposition faster.
     pub(super) form: Option<Form>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Body {
 pub(super) enum Flaw {
     /// A message about the first unreadable line, or about too many samples or families.
     Contents(String),
-    /// The time limit of the scrape.
+    /// The scrape exceeded its time limit.
     Late,
 }
 
@@ -68,10 +68,10 @@ impl From<Late> for Flaw {
     }
 }
 
-/// Reads an exposition during this turn. `is_useful` decides whether to keep its form.
+/// Parses an exposition during this turn. `is_useful` determines whether to keep the form.
 ///
 /// # Errors
-/// Returns a [`Flaw`] if the exposition cannot be read in time.
+/// Fails for an invalid exposition, and at the time limit.
 pub(super) fn read(
     text: &Text,
     most: usize,
@@ -80,7 +80,8 @@ pub(super) fn read(
     is_useful: impl FnOnce(&Shape) -> bool,
 ) -> Result<Body, Flaw> {
     let mut reading = ExpositionReader::new(text.format, hash, turn);
-    // No limit here, because the length of the exposition already bounds the strings of a family.
+    // There is no limit here, because the length of the exposition already limits the strings of a
+    // family.
     let limits = Limits { samples: most, bytes: usize::MAX };
     let mut families = Families::new(text.format, limits);
     reading.take(&text.bytes, &mut families, most, |_| false)?;
@@ -96,7 +97,7 @@ pub(super) fn read(
     Ok(Body { families, series, samples, kept, identities, shape, form })
 }
 
-/// Reads the lines of an exposition.
+/// A parser of the lines of an exposition.
 pub(super) struct ExpositionReader<'h> {
     format: TextFormat,
     hash: &'h SeededState,
@@ -105,20 +106,20 @@ pub(super) struct ExpositionReader<'h> {
     samples: usize,
     pub(super) dropped: usize,
     identities: HashMap<u64, u32, SeededState>,
-    /// The number of families and of sets of label names.
+    /// The number of families, where each set of label names counts separately.
     sets: usize,
-    /// The types of the families read so far.
+    /// The types of all families so far.
     pub(super) kinds: HashMap<String, wire::FamilyType>,
-    /// The draft of the form of the lines.
+    /// The form of the lines so far.
     draft: Draft,
-    /// The bounds of the current family's buckets in the spelling of the target. The flag is true
-    /// if the formats use the same spelling.
+    /// The bounds of the current family's buckets as the target formats them. The flag is true if
+    /// we format them in the same way.
     bounds: BTreeMap<u64, (Box<str>, bool)>,
     /// A reused buffer for label values.
     texts: Vec<u8>,
 }
 
-/// A family's metadata, without its labels.
+/// The metadata of a family, without its labels.
 #[derive(Clone, Copy)]
 struct Head<'a> {
     name: &'a str,
@@ -128,28 +129,29 @@ struct Head<'a> {
     bare: bool,
 }
 
-/// A metric of a family, or one of its samples.
+/// A metric, or one of its samples.
 struct Entry<'f> {
     metric: wire::FamilyMetric<'f>,
     sample: Option<One>,
 }
 
-/// One sample of a metric.
+/// One sample of a metric, shown separately.
 struct One {
-    /// The label that only this sample carries: a bound or a quantile.
+    /// The label that distinguishes this sample: a bound or a quantile.
     label: Option<OwnLabel>,
     value: f64,
 }
 
 type OwnLabel = (&'static str, Box<str>);
 
-/// The metrics of a family with the same label names.
+/// The metrics of a family with the same label names. A snapshot stores each set as a separate
+/// family.
 struct Set {
-    /// The names in their shown form.
+    /// The label names as shown.
     names: Vec<String>,
     /// The hash of the escaped names.
     hash: u64,
-    /// The positions of the names by their escaped forms.
+    /// The order of the names by their escaped forms.
     order: Vec<usize>,
     /// Whether all escaped names differ.
     is_valid: bool,
@@ -173,12 +175,11 @@ impl<'h> ExpositionReader<'h> {
         }
     }
 
-    /// Reads lines and ends the last family. An unreadable line also ends it if `is_end` returns
-    /// true for the error.
+    /// Parses lines until the end, and ends the last family. If `is_end` returns true for the error
+    /// of an invalid line, this line also ends the parsing without an error.
     ///
     /// # Errors
-    /// Returns a [`Flaw`] for any other unreadable line, for too many samples or families, and at
-    /// the time limit.
+    /// Fails for any other invalid line, for too many samples or families, and at the time limit.
     pub(super) fn take(
         &mut self,
         lines: &[u8],
@@ -213,7 +214,7 @@ impl<'h> ExpositionReader<'h> {
             }
             if let Item::Sample(sample) = &item {
                 self.draft.sample();
-                // In OpenMetrics, a form reads only numbers, not timestamps.
+                // In OpenMetrics, a form parses only numbers, no timestamps.
                 if self.format == TextFormat::OpenMetrics && sample.timestamp_ms.is_some() {
                     self.draft.refuse();
                 }
@@ -223,12 +224,12 @@ impl<'h> ExpositionReader<'h> {
         }
         self.draft.end();
         families.finish(|family| self.family(family));
-        // Check the turn here, because `family` cannot return an error.
+        // We check the time limit here, because `family` cannot return an error.
         self.turn.check()?;
         Ok(self.check_sets()?)
     }
 
-    /// Checks the number of sets. The agent keeps each set as a separate family.
+    /// Checks the number of sets, because the agent stores each set as a separate family.
     fn check_sets(&self) -> Result<(), String> {
         match self.sets > MAX_SETS {
             true => Err(format!(
@@ -239,7 +240,7 @@ impl<'h> ExpositionReader<'h> {
         }
     }
 
-    /// Records the target's spelling of a bucket bound.
+    /// Stores how the target formats a bucket bound.
     fn note_bound(&mut self, sample: &TextSample<'_, '_>) {
         if !sample.name.raw().ends_with("_bucket") {
             return;
@@ -262,8 +263,8 @@ impl<'h> ExpositionReader<'h> {
         let kind = self.kind(family);
         let (name, help) = (family.name(), family.help());
         let unit = family.unit();
-        // The unit is dropped unless the name ends with it, because an OpenMetrics reader would
-        // refuse it.
+        // The unit is dropped unless the name ends with it, because an OpenMetrics parser would
+        // reject such a family.
         let is_end = name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_'));
         let unit = if is_end { unit } else { "" };
         let head = Head { name, help, unit, kind: Kind::Unknown, bare: false };
@@ -276,8 +277,8 @@ impl<'h> ExpositionReader<'h> {
                 self.put(Head { name, kind: Kind::Counter, bare, ..head }, whole());
             }
             wire::FamilyType::Gauge => self.put(Head { kind: Kind::Gauge, ..head }, whole()),
-            // Show an info as a gauge, because it could not be shown next to another target's gauge
-            // of this name.
+            // We show an info as a gauge, because it could otherwise conflict with another target's
+            // gauge of the same name.
             wire::FamilyType::Info => {
                 let is_openmetrics = self.format == TextFormat::OpenMetrics;
                 let suffix = if is_openmetrics { "_info" } else { "" };
@@ -304,15 +305,15 @@ impl<'h> ExpositionReader<'h> {
         self.bounds.clear();
     }
 
-    /// Returns the type of a family. If a family continues after others, it keeps its earlier type,
-    /// provided that a plain value can have this type.
+    /// Returns the type of a family. If the family continues after others, it keeps its first type,
+    /// provided that a single number can have this type.
     fn kind(&mut self, family: wire::Family<'_>) -> wire::FamilyType {
         let kind = family.kind();
         match self.kinds.get(family.name()) {
             Some(before @ (wire::FamilyType::Counter | wire::FamilyType::Gauge))
                 if kind == wire::FamilyType::Unknown =>
             {
-                // In OpenMetrics, a counter's samples have another name than the family.
+                // In OpenMetrics, the samples of a counter have another name than the family.
                 let is_counter = *before == wire::FamilyType::Counter;
                 let has_other_name = is_counter && self.format == TextFormat::OpenMetrics;
                 if has_other_name { kind } else { *before }
@@ -325,7 +326,7 @@ impl<'h> ExpositionReader<'h> {
         }
     }
 
-    /// Adds a histogram or a summary as separate samples.
+    /// Adds the samples of a histogram or a summary as separate families.
     fn flat(&mut self, head: Head<'_>, family: wire::Family<'_>, suffixes: [&str; 2]) {
         let mut parts: [Vec<Entry<'_>>; 4] = Default::default();
         let mut add = |part: usize, metric, label: Option<OwnLabel>, value| {
@@ -361,7 +362,7 @@ impl<'h> ExpositionReader<'h> {
         }
     }
 
-    /// Records a family, once for each set of label names.
+    /// Adds a family to the recorder, once for each set of label names.
     fn put<'f>(&mut self, head: Head<'_>, entries: impl Iterator<Item = Entry<'f>>) {
         let mut sets: Vec<Set> = Vec::new();
         let mut numbers: HashMap<Vec<&str>, usize> = HashMap::new();
@@ -402,14 +403,13 @@ impl<'h> ExpositionReader<'h> {
         let mut head = head;
         for part in numbered.chunk_by(|one, other| one.0 == other.0) {
             let set = &sets[part[0].0];
-            // The report uses these series.
+            // The scrape report uses these names.
             let is_reserved = set.names.is_empty() && report::is_reserved(head.name);
             if is_reserved || !set.is_valid {
                 self.dropped += part.iter().map(|(_, entry)| entry.samples()).sum::<usize>();
             } else {
                 self.put_set(head, set, name_hash, part.iter().map(|(_, entry)| entry));
-                // Record the help only once, because there can be many sets, and a help can be
-                // long.
+                // Store the help only once, because there can be many sets, and a help can be long.
                 head.help = "";
             }
         }
@@ -443,7 +443,7 @@ impl<'h> ExpositionReader<'h> {
                 hasher.write_u8(0xff);
             }
             let samples = entry.samples();
-            // A repeated series would make the whole exposition unreadable.
+            // A repeated series would make the whole page invalid.
             if self.identities.insert(hasher.finish(), samples as u32).is_some() {
                 self.dropped += samples;
                 continue;
@@ -484,7 +484,7 @@ impl Set {
 }
 
 impl<'f> Entry<'f> {
-    /// Returns the number of samples of this entry.
+    /// Returns the number of samples.
     fn samples(&self) -> usize {
         match (&self.sample, self.metric.value()) {
             (None, wire::MetricValue::Histogram(histogram)) => histogram.buckets().len() + 2,
@@ -539,7 +539,7 @@ fn with_histogram(
     let mut buckets = Vec::with_capacity(given.len() + 1);
     let mut before = 0;
     for (bucket, labels) in given.zip(&mut exemplar_labels) {
-        // Exact, because the counts are whole and never fall.
+        // The conversion is exact, because the counts are whole and ascending.
         let cumulative = bucket.cumulative_count as u64;
         let bound = bucket.upper_bound;
         let spelled = bounds.get(&bound.to_bits()).filter(|(_, is_usual)| !is_usual);
@@ -567,7 +567,7 @@ fn shown<'l>(exemplar: &wire::Exemplar<'_>, labels: &'l mut Vec<u8>) -> Exemplar
     Exemplar::new(labels, exemplar.value).time(time.map(Timestamp))
 }
 
-/// Returns whether a snapshot can represent the histogram: its counts are whole and never fall.
+/// Returns whether a snapshot can represent the histogram: its counts are whole and ascending.
 fn is_whole_histogram(metric: wire::FamilyMetric<'_>) -> bool {
     let wire::MetricValue::Histogram(histogram) = metric.value() else { return false };
     let Some(count) = histogram.count.filter(|count| is_whole(*count)) else { return false };
@@ -601,16 +601,16 @@ fn is_whole(n: f64) -> bool {
     (0.0..WHOLE).contains(&n) && n.trunc() == n
 }
 
-/// Converts the value of a sample.
+/// Converts the value of a sample to a number of a snapshot.
 pub(super) fn number(n: f64) -> Number {
     match is_whole(n) && n.is_sign_positive() {
-        // Exact, because the value is below 2^53.
+        // The conversion is exact, because the value is below 2^53.
         true => Number::Unsigned(n as u64),
         false => Number::Float(n),
     }
 }
 
-/// Returns a bound in the usual spelling of Prometheus' text format.
+/// Formats a bound like Prometheus.
 fn spelled(bound: f64) -> String {
     match bound {
         f64::INFINITY => "+Inf".into(),
@@ -619,9 +619,9 @@ fn spelled(bound: f64) -> String {
     }
 }
 
-/// 2^53: from here on, a float cannot represent every whole number.
+/// 2^53: above it, a float does not represent each whole number.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
-/// The maximum number of families, and of their sets of label names.
+/// The maximum number of families, where each set of label names counts separately.
 const MAX_SETS: usize = 20_000;
 /// The labels that the daemon adds to all series of a target.
 const OWN: [&str; 2] = ["job", "instance"];

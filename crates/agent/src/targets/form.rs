@@ -1,15 +1,15 @@
-//! Forms: the parts of a target's exposition that stay the same from one scrape to the next. Most
-//! expositions change only in their values.
+//! A parse cache for the exposition of a target. Most expositions change only in their values from
+//! one scrape to the next. The part that stays the same is called the *form*.
 //!
-//! If an exposition matches the form byte for byte, its lines and series are already known, and we
-//! need not check which series are new. For families of plain numbers with one line per series,
-//! this leaves only the numbers to parse. Other families are read again, because their values can
-//! change the meaning of a line. For example, a histogram is shown by its samples if its counts
-//! fall. If an exposition differs elsewhere or contains an invalid line, it is read as a whole to
-//! find the reason.
+//! If an exposition matches the form byte for byte, its families and series are already known, and
+//! no series is new. For families of plain numbers with one line per series, only the numbers must
+//! then be parsed. The lines of other families are parsed again, because their values can change
+//! the meaning of a line. For example, a histogram whose counts decrease is shown as separate
+//! samples. If an exposition differs from the form or contains an invalid line, it is parsed as a
+//! whole, because only the full parser reports the reason.
 //!
-//! A form takes about as much memory as its exposition, and keeping one requires a copy. We
-//! therefore keep it only if it is likely to be useful: see [`Shape::is_useful`].
+//! A form takes about as much memory as its exposition, and creating it requires a copy. It is
+//! therefore only kept if it is likely to be useful: see [`Shape::is_useful`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -29,15 +29,15 @@ use quipu_client::Text;
 use quipu_sources::recorded::RecordedFamily;
 use quipu_sources::recorded::SourceSnapshot;
 
-/// The parts of an exposition that the next one can share.
+/// The form of an exposition, to parse the next one faster.
 #[derive(Debug)]
 pub(super) struct Form {
     format: TextFormat,
-    /// The bytes of the exposition, without the bytes after the labels of its samples.
+    /// The exposition, without the parts of lines after the labels of samples.
     text: Vec<u8>,
     lines: Vec<Line>,
     blocks: Vec<Block>,
-    /// The types of all families.
+    /// The types of all families, by name.
     kinds: HashMap<String, wire::FamilyType>,
     /// The number of samples.
     samples: usize,
@@ -45,57 +45,57 @@ pub(super) struct Form {
     snapshot: Arc<SourceSnapshot>,
 }
 
-/// The shape of an exposition, which decides whether its form is kept.
+/// A summary of an exposition, which determines whether its form is kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// The hash of the bytes that the form would hold.
+    /// The hash of the bytes that the form would contain.
     pub(super) hash: u64,
     lines: usize,
-    /// The number of these lines in plain blocks.
+    /// The number of lines in plain blocks.
     plain: usize,
-    /// The bytes of memory that the form would take.
+    /// The size that the form would have in memory, in bytes.
     bytes: usize,
 }
 
-/// A line: the number of its bytes in the form, and whether it is a sample.
+/// A line: its length in the form, and whether it is a sample.
 #[derive(Debug, Clone, Copy)]
 struct Line(u32);
 
-/// The lines of one family, from the end of the previous block.
+/// A range of lines that ends with the last line of a family.
 #[derive(Debug, Clone, Copy)]
 struct Block {
-    /// The number of the block's last line, plus one.
+    /// The index of the block's last line, plus one.
     lines: usize,
-    /// The number of the block's last family in the agent, plus one.
+    /// The index of the block's last recorded family, plus one.
     families: usize,
-    /// Whether the block contains exactly one line, in order, for each series of one numeric
-    /// family.
+    /// Whether the block consists of one line for each series of one numeric family, in order.
     is_plain: bool,
 }
 
-/// Records the structure of an exposition while it is read.
+/// The structure of an exposition, collected while it is parsed.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     lines: Vec<Line>,
-    /// The number of the current line.
+    /// The index of the current line.
     at: usize,
     blocks: Vec<Block>,
-    /// The number of samples in the current block, and whether one of its lines was refused.
+    /// The number of samples in the current block.
     samples: usize,
+    /// Whether a line of the current block rules out a plain block.
     is_refused: bool,
 }
 
-/// The longest line that is compared, which is also the reader's limit.
+/// The maximum length of a line to compare, which is also the parser's limit.
 const MAX_LINE: usize = 64 << 10;
-/// The approximate maximum size of a form, in bytes.
+/// The maximum size of a form in bytes, approximately.
 const MAX_BYTES: usize = 8 << 20;
-/// The approximate size of a family in a form, without its name, in bytes.
+/// The size of a family in a form in bytes, approximately and without its name.
 const FAMILY_BYTES: usize = 64;
 
 impl Shape {
-    /// Returns whether to keep the form. The next exposition is likely to match if the last two
-    /// did, and then reading it is faster, because most lines only need their values parsed.
-    /// `before` is the hash of the exposition before this one.
+    /// Returns whether to keep the form. `before` is the hash of the previous exposition. If the
+    /// last two expositions match, the next one is likely to match too. At least half of the lines
+    /// must be plain, because only these are parsed faster.
     pub(super) fn is_useful(&self, before: Option<u64>) -> bool {
         before == Some(self.hash) && self.plain * 2 >= self.lines && self.bytes <= MAX_BYTES
     }
@@ -116,10 +116,10 @@ impl Line {
 }
 
 impl Draft {
-    /// Records the next line.
+    /// Adds a line.
     pub(super) fn line(&mut self, item: &Item<'_, '_>) {
         self.at = self.lines.len();
-        // A line that is too long gets a length that no exposition reaches, so it never matches.
+        // A line that is too long gets a length that never matches.
         let of = |length, is_sample| Line::new(length, is_sample).unwrap_or(Line(u32::MAX));
         self.lines.push(match item {
             Item::Sample(sample) => of(sample.encoded.len(), true),
@@ -127,23 +127,24 @@ impl Draft {
         });
     }
 
-    /// Records that the line is a sample.
+    /// Marks the current line as a sample.
     pub(super) fn sample(&mut self) {
         self.samples += 1;
     }
 
-    /// Records that the line is not part of its family, or that it contains more than a number.
+    /// Marks the current block as not plain, because a line does not belong to its family, or
+    /// contains more than a number.
     pub(super) fn refuse(&mut self) {
         self.is_refused = true;
     }
 
-    /// Records the end of the exposition.
+    /// Marks the end of the exposition.
     pub(super) fn end(&mut self) {
         self.at = self.lines.len();
     }
 
-    /// Records that this line begins a new family, after a family with this many metrics.
-    /// `recorded` contains the families recorded so far.
+    /// Ends the block of the previous family, which contained this number of metrics, because the
+    /// current line begins a new family. `recorded` contains all families so far.
     pub(super) fn family(&mut self, metrics: usize, recorded: &[RecordedFamily]) {
         let before = self.blocks.last().map_or(0, |block| block.families);
         let is_plain = match recorded.get(before..) {
@@ -157,7 +158,7 @@ impl Draft {
         (self.samples, self.is_refused) = (0, false);
     }
 
-    /// Returns the shape of an exposition. `None` if all similar expositions must be read as a
+    /// Returns the shape of the exposition. `None` if such an exposition must always be parsed as a
     /// whole.
     pub(super) fn shape(
         &mut self,
@@ -168,7 +169,7 @@ impl Draft {
     ) -> Option<Shape> {
         let begun = self.blocks.last().map_or(0, |block| block.lines);
         let is_rest_said = self.lines[begun..].iter().all(|line| !line.is_sample());
-        // Families without series are not shown, so they have no place in a form.
+        // A family without series is not shown, so no form can contain it.
         if !is_rest_said || recorded.iter().any(|family| family.series_count() == 0) {
             return None;
         }
@@ -197,7 +198,7 @@ impl Draft {
         rest.is_empty().then_some(shape)
     }
 
-    /// Builds the form of an exposition that has a shape.
+    /// Creates the form of an exposition that has a shape.
     pub(super) fn form(
         mut self,
         text: &Text,
@@ -226,13 +227,13 @@ impl Draft {
 }
 
 impl Form {
-    /// Adds the snapshot of an exposition with this form.
+    /// Sets the snapshot of the last exposition with this form.
     pub(super) fn with_snapshot(self, snapshot: &Arc<SourceSnapshot>) -> Self {
         Self { snapshot: Arc::clone(snapshot), ..self }
     }
 
-    /// Reads an exposition of this form, during this turn. Returns `None` if the exposition has
-    /// another form, or if the time limit of the scrape is over.
+    /// Parses an exposition with this form, during this turn. Returns `None` if the exposition has
+    /// another form, and at the time limit.
     pub(super) fn read(mut self, text: &Text, hash: &SeededState, turn: &Turn<'_>) -> Option<Body> {
         let (families, dropped) = self.families(text, hash, turn)?;
         let (series, samples) = (self.snapshot.series, self.samples);
@@ -265,7 +266,7 @@ impl Form {
             if block.is_plain {
                 let one = known.first()?.with_numbers(|| scan.number(&mut own));
                 families.push(Some(one?));
-                // Only comments.
+                // The block contains only comments.
                 own.try_for_each(|line| scan.known(*line))?;
             } else {
                 let before = scan.rest;
@@ -295,7 +296,7 @@ impl Form {
     }
 }
 
-/// The rest of an exposition that was not compared yet.
+/// The part of an exposition that was not compared yet.
 struct Scan<'t> {
     known: &'t [u8],
     rest: &'t [u8],
@@ -304,7 +305,7 @@ struct Scan<'t> {
 }
 
 impl<'t> Scan<'t> {
-    /// Compares the known part of a line.
+    /// Compares the part of a line that the form contains.
     fn known(&mut self, line: Line) -> Option<()> {
         let (known, after) = self.known.split_at_checked(line.length())?;
         let (bytes, rest) = self.rest.split_at_checked(line.length())?;
@@ -321,12 +322,12 @@ impl<'t> Scan<'t> {
         }
         let (value, rest) = self.rest.split_at(line_feed(self.rest)?);
         self.rest = &rest[1..];
-        // The name must end here, and there must be no labels.
+        // The name must end here, without labels.
         let is_value = matches!(value, [b' ', next, ..] if !matches!(next, b' ' | b'\t' | b'{'));
         (is_value && line.length() + value.len() <= MAX_LINE).then_some(value)
     }
 
-    /// Returns the number of the next sample.
+    /// Compares lines up to the next sample, and parses its number.
     fn number<'l>(&mut self, lines: &mut impl Iterator<Item = &'l Line>) -> Option<Number> {
         for line in lines {
             let value = self.line(*line)?;
@@ -342,7 +343,7 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// Returns the position of the end of the line.
+/// Returns the position of the first line feed.
 fn line_feed(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|byte| *byte == b'\n')
 }

@@ -1,10 +1,9 @@
-//! Targets: programs whose metrics the daemon scrapes over HTTP and shows together with the metrics
-//! in files.
+//! Scrape targets: programs whose metrics the daemon fetches over HTTP, and shows on its own page.
 //!
-//! Each target has a thread, which waits only for its network. A slow target therefore never delays
-//! another target or a request to the daemon. The threads read the responses one at a time, the
-//! shortest response first (`turns.rs`). The daemon shows the result of a target's last scrape, or
-//! no series if this scrape failed.
+//! Each target has a thread, which waits only for the network of this target. A slow target
+//! therefore never delays another target or a request to the daemon. The threads parse their
+//! responses one at a time, the shortest response first (`turns.rs`). The page shows the result of
+//! a target's last scrape, and no series if this scrape failed.
 
 mod address;
 mod families;
@@ -38,16 +37,16 @@ use report::Report;
 use schedule::Schedule;
 use turns::{Late, Turns};
 
-/// The settings of all scrapes.
+/// The options of all scrapes.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The targets, no two with the same job and instance.
+    /// The targets. No two share both job and instance.
     pub targets: Vec<Target>,
-    /// The credentials that the daemon sends to each target.
+    /// The credentials to send to each target, if any.
     pub credentials: Vec<Option<Credentials>>,
     /// The time between two scrapes of a target.
     pub interval: Duration,
-    /// The time limit of a scrape, which is at most the interval.
+    /// The time limit of a scrape; at most the interval.
     pub timeout: Duration,
     /// The maximum size of an exposition after decompression, in bytes.
     pub body_bytes: u64,
@@ -58,28 +57,28 @@ pub struct Options {
 /// The reason why scraping cannot start.
 #[derive(Debug)]
 pub enum Error {
-    /// No usable certificates on this system.
+    /// HTTPS needs trusted certificates, but the system provides none.
     Certificates(String),
-    /// A thread that could not be started.
+    /// The system cannot create a thread.
     Thread(io::Error),
 }
 
-/// The threads that scrape. Dropping this value stops them, without waiting.
+/// The running threads. Dropping this value stops them, without waiting.
 #[derive(Debug)]
 pub struct Targets(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     options: Options,
-    /// The results, one slot for each target.
+    /// The result of each target's last scrape.
     slots: Vec<Mutex<Slot>>,
     is_stopping: Mutex<bool>,
     stopped: Condvar,
-    /// The turns of the threads that read a response.
+    /// The queue of threads that parse a response.
     turns: Turns,
 }
 
-/// The result of a target's last scrape.
+/// The result of a target's last scrape, which may have failed.
 #[derive(Debug, Default)]
 struct Slot {
     report: Option<Report>,
@@ -87,8 +86,8 @@ struct Slot {
 }
 
 impl Targets {
-    /// Starts a thread for each target. A scrape that would pass through the daemon of `via` is
-    /// refused.
+    /// Starts a thread for each target. A scrape that would pass through the daemon of `via` again
+    /// is refused, because it is part of a loop.
     ///
     /// # Errors
     /// Returns an [`Error`] that names the remedy.
@@ -127,8 +126,8 @@ impl Targets {
         Ok(all)
     }
 
-    /// Returns a function that reads the current sources: the report of all scrapes, and the last
-    /// exposition of each target.
+    /// Returns a function that returns the current sources: the report about all scrapes, and the
+    /// last exposition of each target.
     pub fn others(&self) -> Others {
         let shared = Arc::clone(&self.0);
         Box::new(move || shared.snapshots())
@@ -137,8 +136,8 @@ impl Targets {
 
 impl Drop for Targets {
     fn drop(&mut self) {
-        // Do not wait for the threads, because a target that hangs must not keep the daemon from
-        // stopping.
+        // We don't wait for the threads, because a target that hangs must not delay the stop of the
+        // daemon.
         let shared = &self.0;
         *locked(&shared.is_stopping) = true;
         shared.stopped.notify_all();
@@ -155,30 +154,29 @@ impl Shared {
             targets.extend(slot.snapshot.clone());
         }
         if !reports.is_empty() {
-            // The report is first, so a target cannot take over its names.
+            // The report is first, so no target can take over its names.
             targets.insert(0, report::snapshot(&reports, options));
         }
         targets
     }
 }
 
-/// The maximum number of different faults logged for a target until its next successful scrape.
+/// The maximum number of different errors to log for a target until its next successful scrape.
 const MAX_FAULTS: usize = 10;
 
-/// The thread of a target.
+/// The state of a target's thread.
 struct Scraper {
     number: usize,
     fetcher: Fetcher,
     shared: Arc<Shared>,
     hash: SeededState,
-    /// The series of the last successful scrape, by their hashes, with the numbers of their
-    /// samples.
+    /// The series of the last successful scrape: their hashes, with the numbers of their samples.
     before: Option<HashMap<u64, u32, SeededState>>,
-    /// The hash of the shape of its exposition.
+    /// The hash of the shape of the last exposition.
     shape: Option<u64>,
-    /// The form for comparison with the next exposition.
+    /// The form of the last exposition, to parse the next one faster.
     form: Option<Form>,
-    /// The logged faults since the last successful scrape.
+    /// The errors that were logged since the last successful scrape.
     faults: Vec<FaultKind>,
 }
 
@@ -187,8 +185,8 @@ impl Scraper {
         let target = &self.shared.options.targets[self.number];
         let name = [target.job(), target.instance()].join("\0");
         let interval = self.shared.options.interval;
-        // The offset stays the same after a restart. The rotation is needed because the low bits of
-        // the hash are the best ones.
+        // The offset stays the same after a restart. We rotate the hash, because its low bits are
+        // the best ones.
         let offset = fnv1a(name.as_bytes()).rotate_left(32);
         let mut schedule = Schedule::new(interval, offset);
         loop {
@@ -200,18 +198,18 @@ impl Scraper {
         }
     }
 
-    /// Waits for this time. Returns whether the daemon stopped in the meantime.
+    /// Waits for this time. Returns true if the daemon stops in the meantime.
     fn is_stopped_within(&self, time: Duration) -> bool {
         let Shared { is_stopping, stopped, .. } = &*self.shared;
         let waited = stopped.wait_timeout_while(locked(is_stopping), time, |is| !*is);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Scrapes the target once.
+    /// Scrapes the target once, and stores the result.
     fn scrape(&mut self) {
         let begun = Instant::now();
-        // Catch panics, because others wrote the response: a bug in the reader must not end the
-        // thread.
+        // Catch panics, because the response is from another program, and a bug in the parser must
+        // not end the thread.
         let fetched = catch_unwind(AssertUnwindSafe(|| self.fetch(begun)));
         let flaw = || Err(Fault::from("its reader failed: report that".to_owned()));
         let fetched = fetched.unwrap_or_else(|_| flaw());
@@ -221,11 +219,11 @@ impl Scraper {
             Err(fault) => self.failed(fault, seconds),
         };
         let old = std::mem::replace(&mut *locked(&self.shared.slots[self.number]), slot);
-        // Drop this without the lock, because it can contain many series.
+        // We drop the old result after unlocking, because it can contain many series.
         drop(old);
     }
 
-    /// Fetches and reads the exposition of the target, for a scrape that began at `begun`.
+    /// Fetches and parses the exposition, for a scrape that began at `begun`.
     fn fetch(&mut self, begun: Instant) -> Result<(usize, Body), Fault> {
         let options = &self.shared.options;
         let text = self.fetcher.fetch(options.targets[self.number].url())?;
@@ -271,15 +269,15 @@ impl Scraper {
 
     fn failed(&mut self, fault: Fault, seconds: f64) -> Slot {
         let target = &self.shared.options.targets[self.number];
-        // Limit the log, because the target controls how many different messages and statuses there
-        // are.
+        // We limit the log, because the target determines how many different messages and statuses
+        // there are.
         if self.faults.len() < MAX_FAULTS && !self.faults.contains(&fault.kind) {
             let (job, instance) = (printable(target.job()), printable(target.instance()));
             warn!(%job, %instance, error = %printable(&fault.message), "a target cannot be scraped");
             self.faults.push(fault.kind);
         }
-        // Free the form, because its snapshot holds series that are no longer shown, and the target
-        // may be away for long.
+        // We free the form, because its snapshot contains series that are no longer shown, and the
+        // target may stay unavailable for long.
         self.form = None;
         let bytes = if fault.kind == FaultKind::TooLarge { -1.0 } else { 0.0 };
         let report = Report { up: false, seconds, samples: 0, kept: 0, added: 0, bytes };
@@ -287,7 +285,7 @@ impl Scraper {
     }
 }
 
-/// Builds the snapshot of a target from the families of its exposition and their number of series.
+/// Creates the snapshot of a target from its families and their number of series.
 fn exposed(
     name: String,
     job: &str,
@@ -309,8 +307,8 @@ fn too_late(timeout: Duration) -> Fault {
     Fault { message: reason, kind: FaultKind::Timeout }
 }
 
-/// Reads an exposition like a scrape of the target with this number. Returns `None` if the scrape
-/// fails.
+/// Parses an exposition like a scrape of the target with this index, for tests and fuzzing. Returns
+/// `None` if the scrape would fail.
 #[doc(hidden)]
 pub fn read_exposition(
     number: usize,
@@ -326,7 +324,7 @@ pub fn read_exposition(
     Some(exposed(name.clone(), "scrape", &name, (families, series)))
 }
 
-/// Returns the sources of these targets, preceded by the report of their scrapes.
+/// Returns these targets as sources, after a report about their scrapes.
 #[doc(hidden)]
 pub fn with_reports(targets: &[Arc<SourceSnapshot>]) -> Vec<Arc<SourceSnapshot>> {
     let Some(first) = targets.first() else { return Vec::new() };
@@ -339,7 +337,7 @@ pub fn with_reports(targets: &[Arc<SourceSnapshot>]) -> Vec<Arc<SourceSnapshot>>
     sources
 }
 
-/// The maximum number of samples that [`read_exposition`] reads.
+/// The maximum number of samples for [`read_exposition`].
 const MAX_READ: usize = 10_000;
 
 /// Locks a mutex. A poisoned mutex is fine, because no change of these values can panic half way.

@@ -1,5 +1,5 @@
-//! The report of each target, like in Prometheus: `up` and `scrape_*`, next to the target's own
-//! series.
+//! The report about each scrape, like in Prometheus: the series `up` and `scrape_*` next to the
+//! target's own series.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use quipu::snapshot::Sink;
 use super::{Options, Target};
 use quipu_sources::recorded::{Origin, Recorder, SourceSnapshot};
 
-/// The result of the last scrape of a target.
+/// The values of the report, from the last scrape of a target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Report {
     /// Whether the scrape succeeded.
@@ -16,7 +16,7 @@ pub(super) struct Report {
     pub(super) seconds: f64,
     /// The number of samples in the exposition.
     pub(super) samples: usize,
-    /// The number of samples that are shown.
+    /// The number of samples that are shown, after dropping repeated series.
     pub(super) kept: usize,
     /// The number of series that were not in the previous scrape.
     pub(super) added: u64,
@@ -24,7 +24,7 @@ pub(super) struct Report {
     pub(super) bytes: f64,
 }
 
-/// A metric of the report: the name, the help and the value.
+/// A metric of the report: its name, its help and its value.
 type ReportMetric = (&'static str, &'static str, fn(&Report, &Options) -> f64);
 
 const SHOWN: [ReportMetric; 8] = [
@@ -56,12 +56,12 @@ const SHOWN: [ReportMetric; 8] = [
     }),
 ];
 
-/// Returns whether the report uses this name for a metric.
+/// Returns whether the report uses this name.
 pub(super) fn is_reserved(name: &str) -> bool {
     SHOWN.iter().any(|shown| shown.0 == name)
 }
 
-/// Returns the reports of all targets that were scraped.
+/// Returns the reports about all targets that were scraped, as one source.
 pub(super) fn snapshot(reports: &[(&Target, Report)], options: &Options) -> Arc<SourceSnapshot> {
     let mut recorder = Recorder::default();
     for (name, help, value) in SHOWN {

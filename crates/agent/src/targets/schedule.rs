@@ -1,37 +1,40 @@
-//! The times of a target's scrapes: once in each interval, at an offset that depends only on the
-//! target. This offset spreads the scrapes of many targets, and a restart does not change it.
+//! Schedules the scrapes of a target: one in each interval, at an offset that depends only on the
+//! target. The offset spreads the scrapes of many targets over the interval, and stays the same
+//! after a restart.
 
 use std::time::Duration;
 
-/// The slots of a target, numbered by the clock.
+/// The schedule of a target. Slots are the intervals since the epoch, shifted by the offset.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// The interval in nanoseconds. The offset, also in nanoseconds, is smaller.
+    /// The interval in nanoseconds.
     interval: u128,
+    /// The offset in nanoseconds, less than the interval.
     offset: u128,
-    /// The slot of the last scrape. `None` before the first scrape, which belongs to no slot.
+    /// The slot of the last scrape. `None` before and during the first scrape, which belongs to no
+    /// slot.
     last: Option<u128>,
 }
 
 impl Schedule {
     pub(super) fn new(interval: Duration, offset: u64) -> Self {
-        // Never zero, because the settings enforce a minimum interval.
+        // This is never zero, because the settings enforce a minimum.
         let interval = interval.as_nanos().max(1);
         Self { interval, offset: u128::from(offset) % interval, last: None }
     }
 
-    /// Returns the wait until the next slot, after a scrape that ended now.
+    /// Returns the wait until the next slot, after a scrape that has just ended.
     pub(super) fn delay(&mut self, since_epoch: Duration) -> Duration {
         let Self { interval, offset, last } = *self;
-        // Slot 1 is the first slot after the epoch.
+        // Slot 1 is the first one after the epoch.
         let now = since_epoch.as_nanos() + interval - offset;
         let passed = now / interval;
-        // A scrape that took its whole interval, and a little more, can still use the slot that has
-        // just passed.
+        // If a scrape took slightly more than its interval, the next one can still use the slot
+        // that has just begun.
         let is_late = last.is_some_and(|last| passed > last) && now % interval < interval / 4;
         let mut next = if is_late { passed } else { passed + 1 };
         // Skip this slot if the first scrape ran shortly before it, or if the slot was already used
-        // because the clock was set back a little.
+        // before the clock was set back a little.
         let is_done = last.is_none_or(|last| last == next);
         if is_done && interval - now % interval < interval / 4 {
             next += 1;

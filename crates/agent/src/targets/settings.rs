@@ -126,7 +126,8 @@ impl TargetFlags {
     }
 }
 
-/// Returns the credentials of each target: the file for its job, or the file for all jobs.
+/// Returns the credentials for each target: from the file for its job, or else from the file for
+/// all jobs.
 fn credentials(
     flags: &TargetFlags,
     targets: &[Target],
@@ -174,10 +175,11 @@ const BASIC: &str = "scrape-basic-file";
 
 /// The maximum number of targets.
 const MOST: usize = 250;
-/// The default time limit.
+/// The default time limit of a scrape.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The shortest interval and time limit, because a shorter time is most likely a mistake.
+/// The minimum interval, because a shorter one is most likely a mistake.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// The minimum time limit, for the same reason.
 const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

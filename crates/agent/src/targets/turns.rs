@@ -1,8 +1,7 @@
-//! The order of the threads that read a fetched response: one thread at a time, the shortest
-//! response first.
-//!
-//! Every few lines, the reading thread gives way to shorter responses. For example, a response that
-//! takes seconds to read delays only the targets whose responses are even longer.
+//! A queue for the threads that parse a fetched response. Only one thread parses at a time. The
+//! shortest response is first, and every few lines the parsing thread lets shorter responses go
+//! first. A response that takes seconds to parse therefore delays only targets with even longer
+//! responses.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -10,44 +9,45 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The turns of all threads.
+/// The queue of all threads.
 #[derive(Debug)]
 pub(super) struct Turns {
     state: Mutex<State>,
     changed: Condvar,
-    /// The bytes of the shortest waiting response; `usize::MAX` if none waits.
+    /// The length of the shortest waiting response in bytes; `usize::MAX` if none waits.
     shortest: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether a thread is reading.
+    /// Whether a thread is parsing.
     is_taken: bool,
-    /// The waiting responses, by their bytes and then by their order of arrival.
+    /// The waiting responses, by length and then by order of arrival.
     waiting: BTreeSet<(usize, u64)>,
-    /// The number of the next response.
+    /// The number of the next response to arrive.
     next: u64,
 }
 
-/// The turn of a thread, which you can end by dropping this value.
+/// The right to parse. Dropping this value passes it to the next thread.
 #[derive(Debug)]
 pub(super) struct Turn<'t> {
     turns: &'t Turns,
-    /// The bytes of the response.
+    /// The length of the response in bytes.
     bytes: usize,
     until: Instant,
-    /// The remaining lines until the next check of the time and of other responses.
+    /// The number of lines until the next check of the time limit and of other responses.
     lines: Cell<u32>,
-    /// Whether this thread holds the turn. False after it gave the turn away and waited in vain.
+    /// Whether this thread is parsing. False if it let another one go first and then reached its
+    /// time limit.
     has_turn: Cell<bool>,
     is_late: Cell<bool>,
 }
 
-/// The error for a scrape that exceeds its time limit.
+/// The error of a scrape that exceeds its time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Late;
 
-/// The lines between two checks of the time. Reading this many lines takes about 50 us.
+/// The number of lines between two checks. Parsing them takes about 50 us.
 const LINES: u32 = 64;
 
 impl Default for Turns {
@@ -58,7 +58,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for the turn of a response of this many bytes.
+    /// Waits for the turn of a response with this length.
     ///
     /// # Errors
     /// Returns [`Late`] if the turn does not begin before `until`.
@@ -91,7 +91,8 @@ impl Turns {
                 state.waiting.remove(&own);
                 state.is_taken |= is_first;
                 self.note_shortest(&state);
-                // Wake the others, because another response can be first after this one gave up.
+                // We wake the others: another response can be the first one now that this one has
+                // given up.
                 self.changed.notify_all();
                 return if is_first { Ok(()) } else { Err(Late) };
             }
@@ -102,7 +103,7 @@ impl Turns {
 
     fn note_shortest(&self, state: &State) {
         let shortest = state.waiting.first().map_or(usize::MAX, |first| first.0);
-        // Relaxed: it is fine if the reading thread notices the value a few lines later.
+        // Relaxed: it is fine if the parsing thread notices the value a few lines later.
         self.shortest.store(shortest, Ordering::Relaxed);
     }
 
@@ -113,10 +114,10 @@ impl Turns {
 }
 
 impl Turn<'_> {
-    /// Counts a line, and gives way to shorter responses every few lines.
+    /// Counts a line. Every few lines, lets shorter responses go first.
     ///
     /// # Errors
-    /// Returns [`Late`] if the time limit of the scrape is over, and on every later call.
+    /// Returns [`Late`] if the time limit has passed, and on every later call.
     #[inline]
     pub(super) fn line(&self) -> Result<(), Late> {
         match self.lines.get().checked_sub(1) {
@@ -128,10 +129,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Checks the time limit as of the last check in [`Turn::line`].
+    /// Returns the result of the last check of the time limit.
     ///
     /// # Errors
-    /// Returns [`Late`] if the time limit is over.
+    /// Returns [`Late`] if the time limit has passed.
     pub(super) fn check(&self) -> Result<(), Late> {
         if self.is_late.get() { Err(Late) } else { Ok(()) }
     }
@@ -155,7 +156,7 @@ impl Turn<'_> {
     }
 }
 
-/// Returns a turn that never gives way. You can use it if a test reads only one response.
+/// Returns a turn that never ends early, for tests with a single response.
 #[cfg(test)]
 pub(super) fn free() -> Turn<'static> {
     let until = Instant::now() + std::time::Duration::from_secs(600);
