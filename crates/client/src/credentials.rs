@@ -1,5 +1,5 @@
-//! Secrets in files, for receivers and targets. A file is read each time the secret is needed, so
-//! you can change it while the daemon runs.
+//! Reads credentials from files, for receivers and scrape targets. A file is read for each request,
+//! so you can change it while the daemon runs.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::header::HeaderValue;
 use quipu_segment::printable;
 
-/// The file with the credentials that another server expects from the daemon.
+/// A file with the credentials that another server requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// A token.
@@ -24,7 +24,7 @@ impl Credentials {
     /// Returns the value of the header field `Authorization`.
     ///
     /// # Errors
-    /// The fault of the file. The message contains the path, but never the contents.
+    /// Returns the error of the file. The message contains the path, but never the contents.
     pub fn authorization(&self) -> Result<HeaderValue, String> {
         let (Self::Bearer(path) | Self::Basic(path)) = self;
         let text = read(path)?;
@@ -55,7 +55,7 @@ impl Credentials {
 /// Fails like [`Credentials::authorization`].
 pub fn read(path: &Path) -> Result<String, String> {
     let mut text = String::new();
-    // Opening a pipe without a writer would block the thread forever.
+    // We use `O_NONBLOCK` because opening a pipe without a writer would block the thread forever.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let read = file.and_then(|file| match file.metadata()?.is_file() {
@@ -72,7 +72,7 @@ pub fn read(path: &Path) -> Result<String, String> {
     }
 }
 
-/// The size limit of a file.
+/// The maximum size of a file in bytes.
 const MOST: u64 = 64 << 10;
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! An exposition and its format: Prometheus' text format or OpenMetrics.
+//! A page with metrics in Prometheus' text format or in OpenMetrics, with its detected format.
 
 use quipu_wire::remote::exposition::text::TextFormat;
 
 use crate::media::Media;
 
-/// An exposition.
+/// A page with metrics.
 #[derive(Debug)]
 pub struct Text {
     /// The page.
     pub bytes: Vec<u8>,
     /// The format of the page.
     pub format: TextFormat,
-    /// The content type of a server's response; empty if the server sent none.
+    /// The content type of the response; empty if the server sent none.
     pub content_type: Option<String>,
 }
 
@@ -25,7 +25,7 @@ impl Text {
         }
     }
 
-    /// Wraps a page and detects its format: OpenMetrics if a line is not valid in Prometheus'
+    /// Wraps a page and detects its format: OpenMetrics if any line is invalid in Prometheus'
     /// format.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let mut lines = bytes.split(|byte| *byte == b'\n');

@@ -1,4 +1,4 @@
-//! Fetches an exposition from a URL or a unix socket, with limits on time and size.
+//! Fetches a page with metrics from a URL or a unix socket, with limits on time and size.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -19,18 +19,19 @@ use crate::tls;
 use crate::url_text::check_port;
 use crate::via::{Loop, Via};
 
-/// The most bytes of a response that commands accept.
+/// The maximum size of a response for commands, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
-/// The most redirects that are followed.
+/// The maximum number of redirects to follow.
 const REDIRECTS: u32 = 3;
 
-/// The reason why a daemon refuses an exposition with its own number.
+/// The error of a daemon that would scrape its own metrics.
 const LOOP: &str = "it shows what this daemon shows, and each scrape would add it all once more: \
                     the --scrape flags of the daemons make a loop; remove one of them";
 
-/// The remedies for a target that refuses the daemon, without and with credentials.
+/// The remedy if a target refuses the daemon and no credentials are configured.
 const REFUSED: &str = "name the file with its credentials by --scrape-bearer-file or \
                        --scrape-basic-file";
+/// The remedy if a target refuses the configured credentials.
 const REFUSED_THEM: &str = "check the credentials in the file of --scrape-bearer-file or \
                             --scrape-basic-file; they are sent to the URL of the target alone, and \
                             not after a redirect";
@@ -42,10 +43,10 @@ const TEXT: &str =
 const PROTOBUF: &str = "application/vnd.google.protobuf;\
     proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
-/// The default path of a URL, the same as in other scrapers.
+/// The default path of a URL, like in other scrapers.
 const PATH: &str = "/metrics";
 
-/// Returns the URL, with the path of metrics if it has none.
+/// Returns the URL, with the default path if it contains none.
 pub fn with_path(url: &str) -> String {
     // The authority follows the two slashes of the scheme.
     let authority = url.find("://").map_or(0, |at| at + 3);
@@ -54,7 +55,7 @@ pub fn with_path(url: &str) -> String {
     [&url[..rest], path, &url[rest..]].concat()
 }
 
-/// Fetches expositions, each over a new connection.
+/// A client that fetches pages, each over a new connection.
 #[derive(Debug)]
 pub struct Fetcher {
     agent: Agent,
@@ -64,20 +65,20 @@ pub struct Fetcher {
     credentials: Option<Credentials>,
 }
 
-/// The reason why there is no exposition.
+/// The reason why no page was fetched.
 #[derive(Debug)]
 pub struct Fault {
-    /// The failure and a remedy, without the URL.
+    /// The error and a remedy, without the URL.
     pub message: String,
     /// The kind of the fault.
     pub kind: FaultKind,
 }
 
-/// The kind of a [`Fault`]. You can compare this, because the message may differ each time: the
-/// server determines much of its contents.
+/// The kind of a [`Fault`]. Compare this instead of the message, because the server determines much
+/// of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// There is no connection, or no readable response.
+    /// There is no connection, or the response is unreadable.
     Exchange,
     /// The response was not complete in time.
     Timeout,
@@ -95,15 +96,15 @@ impl From<String> for Fault {
     }
 }
 
-/// Fetches the exposition of a URL. The complete exchange takes at most the given time.
+/// Fetches a page. The whole exchange takes at most `timeout`.
 ///
 /// # Errors
-/// The failure and a remedy, without the URL.
+/// Returns the error and a remedy, without the URL.
 pub fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
     fetcher(url, timeout)?.fetch(url).map_err(|fault| fault.message)
 }
 
-/// Works like [`fetch`], in Prometheus' protobuf format. Returns `None` if the server does not
+/// Works like [`fetch`], for Prometheus' protobuf format. Returns `None` if the server does not
 /// support it.
 ///
 /// # Errors
@@ -122,14 +123,14 @@ fn fetcher(url: &str, timeout: Duration) -> Result<Fetcher, String> {
 }
 
 impl Fetcher {
-    /// Creates a client for this unix socket, or for the hosts of URLs. `timeout` limits a complete
-    /// exchange. `most` limits the bytes of an exposition, also after decompression.
+    /// Creates a client for a unix socket, or for the hosts in URLs. `timeout` limits a whole
+    /// exchange, and `most` limits the size of a page in bytes, also after decompression.
     pub fn new(socket: Option<&Path>, tls: TlsConfig, timeout: Duration, most: u64) -> Self {
         let config = Agent::config_builder()
             .timeout_global(Some(timeout))
             .http_status_as_error(false)
             .max_redirects(REDIRECTS)
-            // The same host can run a different server on another port.
+            // Another port of the same host may belong to another server.
             .redirect_auth_headers(RedirectAuthHeaders::Never)
             // A server may close an idle connection just when it is used again.
             .max_idle_connections(0)
@@ -145,8 +146,8 @@ impl Fetcher {
         Self { agent, timeout, most, via: None, credentials: None }
     }
 
-    /// Prepares the client for a daemon. The daemon refuses an exposition that contains its own
-    /// samples, and the server may require these credentials.
+    /// Sets the daemon's identity, so a page that contains its own samples is refused, and the
+    /// credentials for the server.
     pub fn of_daemon(self, via: &'static Via, credentials: Option<Credentials>) -> Self {
         Self { via: Some(via), credentials, ..self }
     }
@@ -157,7 +158,7 @@ impl Fetcher {
         Ok(Text::of_type(bytes, content_type))
     }
 
-    /// Fetches an exposition of a type. Returns the bytes and the actual type.
+    /// Fetches a page of a type. Returns the bytes and the actual type.
     fn fetch_as(&self, url: &str, accept: &'static str) -> Result<(Vec<u8>, String), Fault> {
         let failed = |error: ureq::Error| match error {
             ureq::Error::Timeout(_) => self.too_late(),
@@ -209,7 +210,7 @@ impl Fetcher {
         Ok((bytes, content_type))
     }
 
-    /// Decompresses the body of an exchange that began at this time.
+    /// Decompresses the body of an exchange that began at `begun`.
     fn expand(&self, body: &[u8], begun: Instant) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
         let body = TimedBody { body, begun, timeout: self.timeout };
@@ -237,8 +238,9 @@ impl Fetcher {
     }
 }
 
-/// A body that is read in blocks while there is time. This is necessary because a body of many
-/// empty members takes long to decompress, but yields no bytes that a size limit could count.
+/// A body that is read in blocks until the time limit. The time limit is necessary because a body
+/// of many empty gzip members takes long to decompress, but produces no bytes that a size limit
+/// could count.
 struct TimedBody<'b> {
     body: &'b [u8],
     begun: Instant,

@@ -1,4 +1,4 @@
-//! The settings of header fields and credentials for receivers.
+//! Checks the settings of header fields and credentials for receivers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use quipu_process::settings::Unusable;
 use crate::credentials::Credentials;
 use crate::headers::{HIDDEN, Header, Headers};
 
-/// An unparsed header field, `NAME: VALUE`. The value is never shown.
+/// A header field in the settings that is not parsed yet, `NAME: VALUE`. The value is never shown.
 ///
-/// This is parsed together with the other settings, because an error of clap would show the whole
+/// It is parsed together with the other settings, because an error of clap would show the whole
 /// argument.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(from = "String", into = "String")]
 pub struct HeaderText(String);
 
-/// The flags for one kind of receiver: name and value of each.
+/// The flags for one kind of receiver, each with its name and value.
 pub struct HeaderFlags<'f> {
-    /// The flag for the receivers, and their number.
+    /// The flag for the receivers, and the number of receivers.
     pub receivers: (&'static str, usize),
     /// The flag for header fields.
     pub header: (&'static str, Option<&'f Vec<HeaderText>>),
@@ -85,7 +85,7 @@ impl HeaderFlags<'_> {
         self.check_one_receiver(name).map(|()| Some(credentials))
     }
 
-    /// Refuses a setting if it applies to no receiver.
+    /// Rejects a setting that applies to no receiver.
     fn check_any_receiver(&self, flag: &'static str) -> Result<(), Unusable> {
         match self.receivers {
             (name, 0) => {
@@ -95,7 +95,7 @@ impl HeaderFlags<'_> {
         }
     }
 
-    /// Refuses a secret unless there is exactly one receiver.
+    /// Rejects a secret unless there is exactly one receiver.
     fn check_one_receiver(&self, flag: &'static str) -> Result<(), Unusable> {
         self.check_any_receiver(flag)?;
         let (_, count) = self.receivers;
@@ -110,7 +110,8 @@ impl HeaderFlags<'_> {
     }
 }
 
-/// Reads the files with secrets. The flags are for a token, a password, and fields.
+/// Checks that the files with secrets can be read. The names are the flags for a token, a password,
+/// and header fields.
 pub fn check(
     headers: &Headers,
     [bearer, basic, fields]: [&'static str; 3],
@@ -118,11 +119,11 @@ pub fn check(
     if let Some(credentials) = &headers.credentials {
         check_credentials(credentials, bearer, basic)?;
     }
-    // The credentials are readable, so an error belongs to the other file.
+    // The credentials are readable, so the error belongs to the other file.
     headers.read().map(drop).map_err(|reason| Unusable::new(fields, reason))
 }
 
-/// Reads a file with credentials.
+/// Checks that a file with credentials can be read.
 pub fn check_credentials(
     credentials: &Credentials,
     bearer: &'static str,

@@ -1,4 +1,4 @@
-//! Header fields that users add to requests, for example tenants, API keys and credentials.
+//! The header fields that users add to requests, for example for tenants, API keys and credentials.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use quipu_segment::printable;
 
 use crate::credentials::{self, Credentials};
 
-/// Header fields in addition to those that the protocol demands.
+/// The header fields to add to the fields that the protocol requires.
 #[derive(Debug, Clone, Default)]
 pub struct Headers {
-    /// The daemon's credentials at the receiver.
+    /// The credentials for the receiver.
     pub credentials: Option<Credentials>,
     /// Header fields with distinct names.
     pub fields: Vec<Header>,
@@ -27,14 +27,14 @@ pub struct Header {
     pub value: HeaderValue,
 }
 
-/// The placeholder for a value in the displayed settings.
+/// The placeholder for secret values when settings are shown.
 pub const HIDDEN: &str = "<secret>";
 
 impl Header {
     /// Parses `NAME: VALUE`.
     ///
     /// # Errors
-    /// The problem, without any part that may be secret.
+    /// Returns the problem, without any part that may be secret.
     pub fn parse(text: &str) -> Result<Self, String> {
         const EXAMPLE: &str = "write NAME: VALUE, such as X-Scope-OrgID: tenant-1";
         let (name, value) =
@@ -56,10 +56,10 @@ impl Header {
 }
 
 impl Headers {
-    /// Returns the fields for a request.
+    /// Returns the fields for the next request.
     ///
     /// # Errors
-    /// The problem with a file, without any part that may be secret.
+    /// Returns the problem with a file, without any part that may be secret.
     pub fn read(&self) -> Result<Vec<Header>, String> {
         let mut all = self.fields.clone();
         if let Some(credentials) = &self.credentials {
@@ -82,7 +82,7 @@ impl Headers {
     }
 }
 
-/// Returns the reason why you cannot add a field with this name, and a remedy.
+/// Returns the reason why a field with this name cannot be added, with a remedy, if any.
 fn refusal(name: &HeaderName) -> Option<&'static str> {
     Some(match name.as_str() {
         "host" => "it is the host of the URL; give a URL with that host",

@@ -1,4 +1,5 @@
-//! The common way to reach other servers: URLs, TLS, credentials, header fields, and requests.
+//! The HTTP client of the daemon and the commands: URLs, TLS, credentials, header fields, and
+//! requests.
 
 pub mod credentials;
 mod exchange;

@@ -1,14 +1,14 @@
-//! TLS for the clients of the daemon and the commands.
+//! Configures TLS for the clients of the daemon and the commands.
 
 use std::sync::Arc;
 
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// Returns TLS that verifies servers with the certificates of the system. If `SSL_CERT_FILE` or
-/// `SSL_CERT_DIR` is set, these certificates are used instead.
+/// Returns a configuration that verifies servers with the system's certificates. If `SSL_CERT_FILE`
+/// or `SSL_CERT_DIR` is set, these certificates are used instead.
 ///
 /// # Errors
-/// When there are no certificates. The message contains the reason and a remedy.
+/// Fails if there are no certificates. The message contains the reason and a remedy.
 pub fn of_system() -> Result<TlsConfig, String> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
@@ -21,8 +21,8 @@ pub fn of_system() -> Result<TlsConfig, String> {
     Ok(with(found.certs.iter().map(|one| Certificate::from_der(one).to_owned())))
 }
 
-/// Returns TLS that trusts no server. This is for clients of plain HTTP, because a redirect can
-/// still lead them to HTTPS.
+/// Returns a configuration that trusts no server. It is for clients of plain HTTP, because a
+/// redirect can still lead to HTTPS.
 pub fn without_trust() -> TlsConfig {
     with(None)
 }

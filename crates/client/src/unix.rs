@@ -17,11 +17,11 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-/// Connects to the socket at this path, whatever the host in the URL.
+/// Connects to the socket at this path, and ignores the host in the URL.
 #[derive(Debug)]
 pub(super) struct UnixConnector(pub(super) PathBuf);
 
-/// Resolves no name, because there is no host.
+/// Resolves no name, because a unix socket has no host.
 #[derive(Debug)]
 pub(super) struct NoHost;
 
@@ -32,7 +32,7 @@ pub(super) struct UnixTransport {
     buffers: LazyBuffers,
 }
 
-/// The pause before another attempt, if the queue of the socket is full.
+/// The pause before another attempt to connect, if the queue of the socket is full.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl<In: Transport> Connector<In> for UnixConnector {
@@ -45,7 +45,7 @@ impl<In: Transport> Connector<In> for UnixConnector {
     ) -> Result<Option<UnixTransport>, Error> {
         let begun = Instant::now();
         let address = SocketAddrUnix::new(&self.0).map_err(io::Error::from)?;
-        // A blocking call would wait for room in the queue without a time limit.
+        // A blocking call would wait for space in the queue without a time limit.
         let flags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(io::Error::from)?;
@@ -103,7 +103,7 @@ impl Transport for UnixTransport {
 impl Resolver for NoHost {
     fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let mut addresses = self.empty();
-        // The client demands at least one address, but does not use it.
+        // The client requires an address, but does not use it.
         addresses.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
         Ok(addresses)
     }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use hyper::Uri;
 
-/// The URL of a receiver.
+/// A valid URL of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiverUrl(String);
 
@@ -14,8 +14,8 @@ impl ReceiverUrl {
         &self.0
     }
 
-    /// Returns the URL without the query, for logs and labels. The query is omitted because it may
-    /// contain a secret.
+    /// Returns the URL without the query, for logs and labels, because the query can contain a
+    /// secret.
     pub fn name(&self) -> &str {
         self.0.split_once('?').map_or(&self.0, |(name, _)| name)
     }
@@ -38,7 +38,7 @@ impl FromStr for ReceiverUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The comparison is case-sensitive, because `is_encrypted` depends on it. For a URL without
+        // The comparison is case-sensitive because `is_encrypted` depends on it. For a URL without
         // a scheme, the error of the parser would not help.
         if !text.starts_with("http://") && !text.starts_with("https://") {
             return Err(format!("it does not begin with http:// or https://; write {EXAMPLE}"));

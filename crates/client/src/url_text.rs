@@ -1,13 +1,13 @@
-//! Unparsed URLs of receivers and targets. They can contain a secret, so errors contain the flag
+//! URLs in settings that are not parsed yet. A URL can contain a secret, so errors contain the flag
 //! and the position of the value instead of the URL.
 
 use serde::{Deserialize, Serialize};
 
 use quipu_process::settings::Unusable;
 
-/// An unparsed URL or `JOB=URL`.
+/// A URL, or `JOB=URL`, that is not parsed yet.
 ///
-/// This is parsed together with the other settings, because errors of clap and of the TOML reader
+/// It is parsed together with the other settings, because errors of clap and of the TOML parser
 /// would show the invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(transparent)]
@@ -19,7 +19,7 @@ impl UrlText {
         &self.0
     }
 
-    /// Removes the query, which may contain a secret.
+    /// Removes the query, because it can contain a secret.
     pub fn hide_query(&mut self) {
         self.0.truncate(self.0.find('?').unwrap_or(self.0.len()));
     }
@@ -31,7 +31,7 @@ impl From<String> for UrlText {
     }
 }
 
-/// Parses the values of a flag. URLs with passwords are refused.
+/// Parses the values of a flag. Rejects URLs with passwords.
 pub fn read<T>(
     flag: &'static str,
     given: Option<&Vec<UrlText>>,
@@ -47,12 +47,12 @@ pub fn read<T>(
     (1..).zip(given.into_iter().flatten()).map(read).collect()
 }
 
-/// Refuses several URLs with commas between them, because they would form one URL with a long path.
-/// A single URL may contain commas.
+/// Rejects several URLs with commas between them, because they would form one URL with a long path.
+/// A single URL can contain commas.
 fn check_is_one(flag: &str, text: &str) -> Result<(), String> {
     let is_url = |rest: &str| {
         let rest = rest.trim_start();
-        // A target can have a job before its URL.
+        // A scrape target can contain a job before its URL.
         let url = rest.split_once('=').filter(|(job, _)| !job.contains([':', '/', '&']));
         let url = url.map_or(rest, |(_, url)| url);
         ["http://", "https://", "unix:"].iter().any(|start| url.starts_with(start))
@@ -68,11 +68,11 @@ fn check_is_one(flag: &str, text: &str) -> Result<(), String> {
     ))
 }
 
-/// Refuses a URL whose host is followed by a colon and anything but a port, because such a URL
-/// would lead to the default port.
+/// Rejects a URL whose host is followed by a colon and anything but a port, because the default
+/// port would then be used.
 ///
 /// # Errors
-/// The reason and the way out, without the URL.
+/// Returns the reason and the remedy, without the URL.
 pub fn check_port(url: &str) -> Result<(), String> {
     let port = port(authority(url));
     match port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok() {
@@ -84,7 +84,7 @@ pub fn check_port(url: &str) -> Result<(), String> {
     }
 }
 
-/// Returns a URL with `...` in place of a user and a password, to be shown.
+/// Returns a URL to be shown, with `...` instead of a user and a password.
 pub fn without_password(url: &str) -> String {
     match authority(url).rfind('@') {
         None => url.to_owned(),
@@ -95,7 +95,7 @@ pub fn without_password(url: &str) -> String {
     }
 }
 
-/// Returns the part of a URL with the host and the port.
+/// Returns the host and the port of a URL.
 fn authority(url: &str) -> &str {
     // The authority follows the two slashes of the scheme.
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -108,7 +108,7 @@ fn port(authority: &str) -> &str {
     authority[host..].split_once(':').map_or("", |(_, port)| port)
 }
 
-/// Refuses a URL with a password.
+/// Rejects a URL with a password.
 fn check(flag: &str, url: &str) -> Result<(), String> {
     // The authority follows the two slashes of the scheme. An IPv6 address contains colons within
     // brackets.
@@ -119,7 +119,7 @@ fn check(flag: &str, url: &str) -> Result<(), String> {
     let port = authority[host..].split_once(':').map_or("", |(_, port)| port);
     let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
     // A slash, a question mark or a number sign in a password ends the authority. The part before
-    // it then looks like a port, and an @ follows later.
+    // it then looks like a port, and an `@` follows later.
     if authority.contains('@') || !port.is_empty() && shown.contains('@') {
         return Err(format!(
             "the URL has a password, which others can see in the list of processes; write \

@@ -1,9 +1,9 @@
-//! The daemons on the way of samples. A daemon refuses its own samples if they return, because
-//! otherwise it would send them again and again.
+//! Detects loops between daemons. A daemon refuses its own samples if they return, because it would
+//! otherwise send them again and again.
 //!
-//! Each daemon generates a random number at its start. Its requests contain the header field
-//! [`FIELD`] with this number, and the numbers of all daemons whose samples it accepted in the last
-//! minutes. All these numbers are necessary because a daemon does not know which senders
+//! Each daemon generates a random number at its start. Its requests contain this number in the
+//! header field [`FIELD`], together with the numbers of all daemons whose samples it accepted in
+//! the last minutes. All of these are necessary because a daemon does not know which senders
 //! contributed to a request.
 
 use std::hash::{BuildHasher, RandomState};
@@ -15,47 +15,47 @@ use hyper::header::{HeaderMap, HeaderName};
 /// The header field: hexadecimal numbers, separated by commas.
 pub const FIELD: HeaderName = HeaderName::from_static("quipu-via");
 
-/// The daemon's own number, and the received numbers.
+/// The daemon's own number, and the numbers that it received.
 #[derive(Debug)]
 pub struct Via {
     own: String,
-    /// Each number with the last time it was received.
+    /// The received numbers, each with the time when it was last received.
     others: Mutex<Vec<(String, Instant)>>,
 }
 
-/// The numbers received with a request or an exposition.
+/// The numbers in the head of a request or a response.
 #[derive(Debug, Default)]
 pub struct Came(Vec<String>);
 
-/// The error for samples of this daemon that returned.
+/// The error for samples that returned to this daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Loop;
 
-/// The most stored numbers. A new number replaces the oldest.
+/// The maximum number of stored numbers. A new number replaces the oldest one.
 const MOST: usize = 64;
-/// How long a number is sent after it was last received.
+/// The time for which a number is forwarded after it was last received.
 const KEPT: Duration = Duration::from_secs(600);
 const DIGITS: usize = 16;
-/// The response to the daemon's own samples.
+/// The error message for a client that returns the daemon's own samples.
 pub const LOOP: &str = "these samples come from this daemon itself, which would send them again for \
                         ever: the --remote-write or --otlp flags of the daemons on their way make a \
                         loop; remove one of them";
 
 impl Default for Via {
     fn default() -> Self {
-        // Each state uses different random keys.
+        // A random number, because each state uses random keys.
         let own = format!("{:016x}", RandomState::new().hash_one(0));
         Self { own, others: Mutex::new(Vec::new()) }
     }
 }
 
 impl Via {
-    /// Reads the numbers in the head of a request or an exposition. Call [`note`](Self::note) once
-    /// you accept some of its contents. Don't do this for garbage, because its numbers are
-    /// meaningless.
+    /// Parses the numbers in the head of a request or a response. Call [`note`](Self::note) after
+    /// you have accepted some of its contents. Don't call it for invalid contents, because their
+    /// numbers are meaningless.
     ///
     /// # Errors
-    /// [`Loop`], if the numbers include this daemon.
+    /// Returns [`Loop`] if the numbers include this daemon.
     pub fn check(&self, headers: &HeaderMap) -> Result<Came, Loop> {
         let fields = headers.get_all(FIELD).iter().filter_map(|field| field.to_str().ok());
         let mut came = Came::default();
@@ -68,14 +68,15 @@ impl Via {
             }
         }
         if is_loop {
-            // The numbers of a loop are stored too. Otherwise the samples would go round once more.
+            // We store the numbers of a loop as well, because the samples would otherwise go round
+            // once more.
             self.note(&mut came);
             return Err(Loop);
         }
         Ok(came)
     }
 
-    /// Stores the numbers of accepted contents. Further calls have no effect.
+    /// Stores the numbers of accepted contents. Later calls have no effect.
     pub fn note(&self, came: &mut Came) {
         if !came.0.is_empty() {
             self.note_at(came, Instant::now());
@@ -87,7 +88,7 @@ impl Via {
         &self.own
     }
 
-    /// Returns the value of the field: this daemon and the daemons before it.
+    /// Returns the value of the header field: this daemon, and the daemons before it.
     pub fn field(&self) -> String {
         self.field_at(Instant::now())
     }

@@ -77,6 +77,7 @@ impl RequestOutcome {
         Ok(outcome)
     }
 
+    /// Returns the source of the request, for example the client's address.
     pub fn source(&self) -> &str {
         &self.source
     }

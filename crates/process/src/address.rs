@@ -1,10 +1,10 @@
-//! Addresses of listeners and clients. For the limits on each client, this determines the client of
-//! an address, and the other kinds of sources.
+//! Identifies the sources that limits apply to, such as the client of an address, and completes
+//! addresses to listen on.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Returns the address that identifies a client. For IPv6, this is the /64 network, because a
-/// client can use all addresses of such a network.
+/// client can use all addresses of its network.
 pub fn identity(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -17,23 +17,23 @@ pub fn identity(address: IpAddr) -> IpAddr {
 /// The unit that source limits apply to.
 #[derive(Debug, Hash)]
 pub enum Source<'a> {
-    /// The identity of a client, whatever input it uses.
+    /// A client, regardless of the input that it uses.
     Client(IpAddr),
     /// A listener whose clients have no address.
     Listener(&'a str),
-    /// The job according to a push or an OTLP resource.
+    /// The job of a push or of an OTLP resource.
     Job(&'a str),
 }
 
 impl<'a> Source<'a> {
-    /// Returns a client if this is an address, otherwise a listener with this name.
+    /// Creates a client from an address, or else a listener with this name.
     pub fn named(text: &'a str) -> Self {
         text.parse().map_or(Self::Listener(text), Self::Client)
     }
 }
 
-/// Returns an address to listen on. If it is only a port, for example `9090`, the loopback address
-/// is added.
+/// Returns an address to listen on. A port without a host, for example `9090`, gets the loopback
+/// address.
 pub fn with_host(address: &str) -> String {
     match address.parse::<u16>() {
         Ok(port) if address.bytes().all(|byte| byte.is_ascii_digit()) => {

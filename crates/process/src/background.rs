@@ -3,7 +3,7 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
-/// The running thread. Dropping this stops the thread and waits for its end.
+/// The running thread. Dropping this value stops the thread, and waits for its end.
 #[derive(Debug)]
 pub struct Background {
     stop: Option<Sender<()>>,
@@ -11,10 +11,10 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts a thread. `run` must return when the receiver is disconnected.
+    /// Starts a thread. `run` must return when the channel that it receives is disconnected.
     ///
     /// # Errors
-    /// The system's error, if it cannot create a thread.
+    /// Fails if the system cannot create a thread.
     pub fn start(
         name: &str,
         run: impl FnOnce(Receiver<()>) + Send + 'static,

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read};
 
-/// Decompresses a zstd body with a limit on the window.
+/// Decompresses a zstd body, with a limit on the window and therefore on the memory.
 pub fn zstd_decoder<R: BufRead>(body: R) -> io::Result<impl Read + use<R>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
     decoder.window_log_max(ZSTD_WINDOW_LOG)?;

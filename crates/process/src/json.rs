@@ -1,6 +1,6 @@
-//! JSON for terminals and logs. This escapes characters that control a terminal or change the
-//! direction of text. JSON itself only requires this for C0, but a parser reads both forms the same
-//! way.
+//! Writes JSON for terminals and logs. Characters that control a terminal or change the direction
+//! of text are escaped, because the strings can be from other programs. JSON itself only requires
+//! this for C0, but a parser reads both forms in the same way.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
@@ -9,10 +9,9 @@ use quipu_segment::is_printable;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Escapes all characters that are not [printable](is_printable), except the line feeds between the
-/// parts of the JSON.
+/// Escapes all characters that are not [printable](is_printable), except line feeds between values.
 ///
-/// These characters occur only in strings, so the result is the same JSON for a parser.
+/// These characters occur only in strings, so a parser reads the same values.
 pub fn escaped(json: &(impl Display + ?Sized)) -> String {
     let json = json.to_string();
     let is_plain = |c: char| is_printable(c) || c == '\n';
@@ -24,19 +23,18 @@ pub fn escaped(json: &(impl Display + ?Sized)) -> String {
         if is_plain(c) {
             escaped.push(c);
         } else {
-            // All characters that are not printable are one unit of UTF-16. Writing to a string
-            // does not fail.
+            // Each of these characters is a single UTF-16 unit. Writing to a string cannot fail.
             let _ = write!(escaped, "\\u{:04x}", u32::from(c));
         }
     }
     escaped
 }
 
-/// Writes a value as JSON while it is serialized, with a line for each object in an array. Escapes
-/// the same characters as [`escaped`].
+/// Serializes a value as JSON, with a line for each object in an array. Escapes the same characters
+/// as [`escaped`].
 ///
 /// # Errors
-/// Output that cannot be written.
+/// Fails if the output cannot be written.
 pub fn write(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
     value.serialize(&mut Serializer::with_formatter(out, Lines::default()))?;
     Ok(())

@@ -1,5 +1,5 @@
-//! Code that each part of the daemon and its commands needs: addresses, settings, times, signals,
-//! threads, memory, temporary files.
+//! Utilities that every part of the daemon and of the commands uses: addresses, settings, times,
+//! signals, threads, memory, temporary files.
 
 pub mod address;
 pub mod background;

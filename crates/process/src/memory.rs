@@ -1,40 +1,41 @@
-//! The memory of the process: checks for free address space, and the return of freed memory to the
-//! system.
+//! Controls the memory of the process: checks for free address space, and returns freed memory to
+//! the system.
 
 use std::hint::black_box;
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use rustix::process::{Resource, getrlimit};
 
-/// The smallest allocation with separate pages, which are returned when it is freed. The buffers of
-/// most requests are smaller. The buffer for an exposition of many series is larger.
+/// The minimum size of an allocation with separate pages, which the system gets back when it is
+/// freed. The buffers of most requests are smaller, and the buffer for a page of many series is
+/// larger.
 const LARGE: i32 = 8 << 20;
-/// The same limit while the daemon starts.
+/// The same minimum while the daemon starts.
 const LARGE_AT_START: i32 = 32 << 10;
-/// The free bytes that stay at the end of the heap.
+/// The number of free bytes that stay at the end of the heap.
 const SPARE: i32 = 16 << 20;
 
-/// Reserved address space, released on drop.
+/// Reserved address space. Dropping this value releases it.
 pub struct Room {
     _bytes: Vec<u8>,
 }
 
-/// Reserves address space for this many bytes in one piece. Returns `None` if there is no such
-/// piece. Most other allocations would then end the process.
+/// Reserves contiguous address space. Returns `None` if there is not enough. In this case, most
+/// other allocations would fail and end the process.
 pub fn take_room(bytes: usize) -> Option<Room> {
     let mut room: Vec<u8> = Vec::new();
     let taken = room.try_reserve_exact(bytes);
-    // Without this, the compiler may remove an unused allocation and assume that it succeeds.
+    // Without this, the compiler can remove an unused allocation and assume that it succeeds.
     black_box(&room);
     taken.ok().map(|()| Room { _bytes: room })
 }
 
-/// Returns whether there is address space for this many bytes in one piece.
+/// Returns whether this number of bytes of contiguous address space is free.
 pub fn has_room(bytes: usize) -> bool {
     take_room(bytes).is_some()
 }
 
-/// Makes room for more bytes in a buffer. Returns false if this would leave too little address
+/// Reserves memory for more bytes in a buffer. Returns false if this would leave too little address
 /// space for other allocations, because a failed allocation ends the process.
 pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> bool {
     let whole = buffer.len().saturating_add(more);
@@ -48,12 +49,13 @@ pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> bool {
     buffer.try_reserve(more).is_ok()
 }
 
-/// The smallest buffer that [`reserve`] checks, and the room that it leaves.
+/// The minimum size of a buffer that [`reserve`] checks.
 const CHECKED: usize = 256 << 10;
+/// The address space that [`reserve`] leaves for other allocations.
 const FOR_OTHERS: usize = 8 << 20;
 
-/// Gives the tables that the daemon allocates at its start separate pages. Tables of zeros then
-/// only take memory where they are used.
+/// Places the tables that the daemon allocates at its start on separate pages. A table of zeros
+/// then takes memory only where it is used.
 pub fn spread_tables() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: The same as in `return_large`.
@@ -62,9 +64,9 @@ pub fn spread_tables() {
     }
 }
 
-/// Makes all threads share one heap if the address space of the process is limited. Otherwise glibc
-/// reserves 64 MiB or more for each thread that finds the heap in use, and a start could fail by
-/// chance. You must call this before threads start.
+/// Makes all threads share one heap, if the address space of the process is limited. Otherwise
+/// glibc reserves 64 MiB or more for each thread that finds the heap locked, and the daemon could
+/// fail to start by chance. Call this before any thread starts.
 pub fn share_heap_if_limited() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if getrlimit(Resource::As).current.is_some() {
@@ -75,8 +77,8 @@ pub fn share_heap_if_limited() {
     }
 }
 
-/// Permanently gives large allocations separate pages. Otherwise, once glibc has seen an allocation
-/// of up to 32 MiB, it takes allocations of this size from the heap. The heap keeps them, so the
+/// Places large allocations on separate pages from now on. Otherwise glibc, once it has seen an
+/// allocation of up to 32 MiB, allocates this size on the heap. The heap keeps its pages, so the
 /// daemon would stay as large as its largest response.
 pub fn return_large() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -88,7 +90,7 @@ pub fn return_large() {
     }
 }
 
-/// Returns the free pages of the heap to the system. Otherwise glibc keeps them while anything
+/// Returns the free pages of the heap to the system. Otherwise glibc keeps them while any memory
 /// above them is in use. For example, after 10,000 connections, a single remaining one would hold
 /// the memory of all.
 pub fn trim() {

@@ -1,4 +1,5 @@
-//! Logs the families that a page omits, because a scraper would otherwise refuse the page.
+//! Logs the families that are omitted from a page, because a scraper would otherwise reject the
+//! whole page.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,15 +8,16 @@ use quipu::exposition::{Omissions, Rule};
 use quipu_segment::printable;
 use tracing::warn;
 
-/// The families logged so far. Each family is logged once.
+/// The families that were already logged. Each family is logged once.
 #[derive(Debug, Default)]
 pub struct OmittedFamilies(Mutex<HashSet<(String, Rule)>>);
 
-/// The most remembered families. Later ones are only counted in `quipu_series_omitted`.
+/// The maximum number of families to remember. Later ones are only counted in
+/// `quipu_series_omitted`.
 const MAX_REMEMBERED: usize = 1000;
 
 impl OmittedFamilies {
-    /// Logs the families of a page that were not logged before.
+    /// Logs the omitted families of a page that were not logged before.
     pub fn log(&self, omissions: &Omissions) {
         if omissions.is_empty() {
             return;

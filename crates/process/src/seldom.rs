@@ -3,19 +3,19 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Limits a log line that clients can cause to one a minute.
+/// A limit on a log line that clients can cause: once per minute.
 #[derive(Debug, Default)]
 pub struct Seldom(Mutex<Option<Instant>>);
 
 impl Seldom {
-    /// Creates a limit without a logged line.
+    /// Creates a limit for a line that was never logged.
     pub const fn new() -> Self {
         Self(Mutex::new(None))
     }
 
-    /// Returns whether you can log the line at this time. If so, the line counts as logged.
+    /// Returns whether to log the line at this time. If so, the line counts as logged.
     pub fn is_due(&self, now: Instant) -> bool {
-        // A thread that finds the lock taken need not wait, because another one logs the line.
+        // Another thread holds the lock and logs the line, so there is no need to wait.
         let Ok(mut last) = self.0.try_lock() else { return false };
         let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
         if is_due {
@@ -25,7 +25,7 @@ impl Seldom {
     }
 }
 
-/// The shortest time between two such lines.
+/// The minimum time between two such lines.
 const PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

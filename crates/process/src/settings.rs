@@ -1,9 +1,9 @@
-//! The settings of a part of the daemon. Each part declares its settings with
-//! [`flags!`](crate::flags) in its own folder, and converts them to its options. Use
-//! [`join_flags!`](crate::join_flags) to join the settings of several parts.
+//! Macros and types for settings. Each part of the daemon declares its settings with
+//! [`flags!`](crate::flags) in its own folder, and converts them to its options.
+//! [`join_flags!`](crate::join_flags) joins the settings of several parts.
 //!
-//! A settings file can use convenient forms of values, such as `true` for a switch that is on, or a
-//! single string for a list.
+//! In a settings file, some values have convenient forms, such as `true` for a switch, or a single
+//! string for a list.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,11 +19,11 @@ use crate::time::Time;
 #[doc(hidden)]
 pub use toml;
 
-/// Declares the settings of a part: each is a flag, an environment variable and a key of the
-/// settings file. A value after `=` is the default. You must also write it in the help.
+/// Declares the settings of one part. Each setting is a flag, an environment variable, and a key of
+/// the settings file. A value after `=` is the default, which you must also write in the help.
 ///
-/// The fields become optional. `or` fills in the settings of another source, and `defaults` returns
-/// the defaults.
+/// The fields become optional. `or` adds the settings of another source, and `defaults` returns the
+/// defaults.
 #[macro_export]
 macro_rules! flags {
     (
@@ -133,12 +133,12 @@ macro_rules! join_flags {
     };
 }
 
-/// A setting that is unusable or contradicts another one.
+/// The error of a setting that is unusable or conflicts with another one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unusable {
-    /// The flag, without the dashes.
+    /// The flag, without dashes.
     pub flag: &'static str,
-    /// The fault and the remedy.
+    /// The problem and the remedy.
     pub reason: String,
 }
 
@@ -157,18 +157,18 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// Returns a setting after the defaults were filled in.
+/// Returns the value of a setting, after the defaults were added.
 ///
 /// # Panics
-/// If the setting has no default.
+/// Panics if the setting has no default.
 pub fn set<T>(value: Option<T>) -> T {
     value.expect("the defaults have a value for it")
 }
 
-/// Returns a length of time after checking its lower bound.
+/// Returns a duration, after checking its lower bound.
 ///
 /// # Errors
-/// When the time is shorter.
+/// Fails if the duration is shorter.
 pub fn at_least(
     flag: &'static str,
     value: Option<Time>,
@@ -182,10 +182,10 @@ pub fn at_least(
     Ok(value.0)
 }
 
-/// Returns a number after checking its bounds.
+/// Returns a number, after checking its bounds.
 ///
 /// # Errors
-/// When the number is out of bounds.
+/// Fails if the number is out of bounds.
 pub fn in_range(
     flag: &'static str,
     value: Option<Size<usize>>,
@@ -200,7 +200,7 @@ pub fn in_range(
     Ok(value)
 }
 
-/// Whether something is on. A settings file can also use `true` or `false`.
+/// A switch. In a settings file, it can also be `true` or `false`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
@@ -222,7 +222,7 @@ impl Switch {
 /// Reads a list of strings, or a single string as a list.
 ///
 /// # Errors
-/// Any other value.
+/// Fails for any other value.
 pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {

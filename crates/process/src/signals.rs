@@ -1,5 +1,5 @@
-//! Signals of the daemon, and signals that a process ignores. The first SIGTERM or SIGINT stops the
-//! daemon cleanly, the second exits at once. SIGHUP changes nothing, and is logged.
+//! Handles the signals of the daemon and of commands. The first SIGTERM or SIGINT stops the daemon
+//! cleanly, and the second ends it at once. SIGHUP is only logged.
 
 use std::io;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, iterator, low_level};
 use tracing::info;
 
-/// The signals, watched since creation.
+/// The signals that were received since the creation of this value.
 #[derive(Debug)]
 pub struct Signals(iterator::Signals);
 
 impl Signals {
-    /// Begins to watch the signals.
+    /// Registers the handlers.
     ///
     /// # Errors
-    /// The system's error, if it refuses a handler.
+    /// Fails if the system refuses a handler.
     pub fn watch() -> io::Result<Self> {
         exit_at_second(&[SIGTERM, SIGINT])?;
         // Losing the terminal (SIGHUP) costs only the log.
         Ok(Self(iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?))
     }
 
-    /// Waits for the first signal that stops the daemon. Signals from before the call count.
+    /// Waits for the first signal that stops the daemon. Signals before this call count.
     pub fn first(mut self) {
         for number in &mut self.0.forever() {
             if number != SIGHUP {
@@ -38,11 +38,11 @@ impl Signals {
     }
 }
 
-/// Makes the second of these signals exit the process, whatever the process is doing. The caller
-/// handles the first one.
+/// Ends the process at the second of these signals, even if the process hangs. The caller handles
+/// the first one.
 ///
 /// # Errors
-/// The system's error, if it refuses a handler.
+/// Fails if the system refuses a handler.
 pub fn exit_at_second(signals: &[i32]) -> io::Result<()> {
     let seen = Arc::new(AtomicBool::new(false));
     for &number in signals {
@@ -50,13 +50,13 @@ pub fn exit_at_second(signals: &[i32]) -> io::Result<()> {
         flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
         flag::register(number, Arc::clone(&seen))?;
     }
-    // With a handler for SIGXFSZ, exceeding the file size limit (ulimit -f) fails the call instead
+    // Because of this handler, exceeding the file size limit (`ulimit -f`) fails the call instead
     // of killing the process.
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 /// Returns the signals that this process does not ignore. A process that `nohup` or a shell started
-/// with an ignored signal is not meant to react to this signal.
+/// with an ignored signal must not react to this signal.
 pub fn not_ignored(signals: &[i32]) -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -64,13 +64,13 @@ pub fn not_ignored(signals: &[i32]) -> Vec<i32> {
     signals.iter().copied().filter(|signal| mask >> (signal - 1) & 1 == 0).collect()
 }
 
-/// Exits the process, whatever it is doing, unless a message or the end of `ended` arrives within
-/// the time.
+/// Ends the process, even if it hangs, unless `ended` receives a message or is disconnected within
+/// this time.
 pub fn end_after(time: Duration, ended: &Receiver<()>) {
     if ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout) {
         return;
     }
-    // The log itself may be what blocks, so write only if standard error takes bytes at once.
+    // The log may be the part that hangs, so write only if standard error accepts bytes at once.
     let stderr = io::stderr();
     let mut out = [PollFd::new(&stderr, PollFlags::OUT)];
     if poll(&mut out, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {

@@ -1,7 +1,7 @@
-//! Names that a user may have meant, for messages about an unknown name.
+//! Finds the name that a user may have meant, for messages about an unknown name.
 
-/// Returns the name that is closest to `name`, if at most `most` bytes differ: inserted, removed or
-/// replaced ones. Of several, it is the first in the order of the alphabet.
+/// Returns the name that is closest to `name`, if at most `most` bytes must be inserted, removed or
+/// replaced. If several names are equally close, the first in alphabetical order wins.
 pub fn closest<'n>(
     name: &str,
     names: impl IntoIterator<Item = &'n str>,

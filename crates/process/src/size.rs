@@ -1,4 +1,4 @@
-//! Sizes and counts in settings, with units: `64MiB`, `1MB`, `10k`.
+//! Parses sizes and counts with units in settings: `64MiB`, `1MB`, `10k`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,10 +8,10 @@ use std::str::FromStr;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A whole number, which can be written with a unit: `4096`, `10k`, `1MB`, `64MiB`, `1.5GiB`. The
-/// units with an `i` are powers of 1024, and the others powers of 1000. Their case is ignored.
+/// A whole number, optionally with a unit: `4096`, `10k`, `1MB`, `64MiB`, `1.5GiB`. Units with an
+/// `i` are powers of 1024, and others are powers of 1000. The case is ignored.
 ///
-/// In a TOML file, a number with a unit is a string. The number is printed without a unit.
+/// In a TOML file, a number with a unit is a string. `Display` prints the number without a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Size<T>(pub T);
@@ -40,7 +40,7 @@ impl<'de, T: TryFrom<u64>> Deserialize<'de> for Size<T> {
 /// Parses a number with bounds, for a flag of a command.
 ///
 /// # Errors
-/// Text that is not a number with or without a unit, or a number out of bounds.
+/// Fails if the string is not such a number, or if the number is out of bounds.
 pub fn parse_in<T>(text: &str, bounds: RangeInclusive<u64>) -> Result<T, String>
 where
     T: TryFrom<u64>,
@@ -73,7 +73,7 @@ impl<T: TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
     }
 }
 
-/// Returns the reason why a type does not hold a number.
+/// Returns the reason why a number does not fit into its type.
 fn out_of_range(number: u64) -> String {
     match number {
         0 => "0 is out of range: give at least 1".to_owned(),
@@ -89,7 +89,7 @@ const FACTORS: [(char, u64, u64); 5] = [
     ('t', 1_000_000_000_000, 1 << 40),
     ('p', 1_000_000_000_000_000, 1 << 50),
 ];
-/// The maximum number of digits after the point.
+/// The maximum number of digits after the decimal point.
 const MAX_PLACES: usize = 9;
 
 /// Parses a number with or without a unit.
@@ -104,7 +104,7 @@ fn parse(text: &str) -> Result<u64, String> {
     let factor = factor(&unit.trim().to_ascii_lowercase());
     let (true, Some(factor)) = (is_number, factor) else { return Err(EXPECTED.to_owned()) };
     let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| TOO_LARGE)?;
-    // This fits, because the exponent is at most `MAX_PLACES`.
+    // This cannot overflow, because the exponent is at most `MAX_PLACES`.
     let scale = 10_u128.pow(fraction.len() as u32);
     let product = digits.checked_mul(factor.into()).ok_or(TOO_LARGE)?;
     if !product.is_multiple_of(scale) {

@@ -1,4 +1,4 @@
-//! Files with temporary names. They are always removed, even if a signal ends the command.
+//! Files with temporary names, which are removed even if a signal ends the command.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,22 +14,23 @@ use signal_hook::{flag, low_level};
 
 use crate::signals::not_ignored;
 
-/// A file that is removed when this is dropped, or when the process gets SIGINT, SIGTERM or SIGHUP.
+/// A temporary file. It is removed when this value is dropped, and when the process receives
+/// SIGINT, SIGTERM or SIGHUP.
 #[derive(Debug)]
 pub struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Creates a file next to another one. Only this user can read it.
+    /// Creates a temporary file next to another file. Only this user can read it.
     ///
     /// # Errors
-    /// The system's error, without a path. Add the path of the other file, because users do not
-    /// know the temporary name.
+    /// Returns the system's error, without a path. Add the path of the other file, because users do
+    /// not know the temporary name.
     pub fn next_to(path: &Path) -> io::Result<(Self, File)> {
         watch()?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
-        // Holds the lock until the name is stored, because a signal must find the name of each
-        // existing file.
+        // We hold the lock until the name is stored, because a signal handler must find the name of
+        // each existing file.
         let mut names = names();
         let mut number = 0;
         loop {
@@ -63,7 +64,7 @@ impl Drop for Temporary {
     }
 }
 
-/// The names of all existing files.
+/// The names of all existing temporary files.
 static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn names() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -71,8 +72,8 @@ fn names() -> MutexGuard<'static, Vec<PathBuf>> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a thread, once per process. After a signal, this thread removes the files and then ends
-/// the process with the same signal.
+/// Starts a thread, once per process. After a signal, it removes the files, and then ends the
+/// process with the same signal.
 fn watch() -> io::Result<()> {
     static WATCHED: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
     let watched = WATCHED.get_or_init(|| start().map_err(|error| error.kind()));
@@ -80,14 +81,14 @@ fn watch() -> io::Result<()> {
 }
 
 fn start() -> io::Result<()> {
-    // With a handler, exceeding the file size limit (ulimit -f) fails the write instead of killing
-    // the process.
+    // Because of this handler, exceeding the file size limit (`ulimit -f`) fails the write instead
+    // of killing the process.
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let ends = not_ignored(&[SIGINT, SIGTERM, SIGHUP]);
     let seen = Arc::new(AtomicBool::new(false));
     for &number in &ends {
-        // The order matters: the first signal finds the flag unset. The second ends the process at
-        // once, even if a file system hangs.
+        // The order matters: the first signal finds the flag unset. The second one ends the process
+        // at once, even if a file system hangs.
         flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
         flag::register(number, Arc::clone(&seen))?;
     }
@@ -96,14 +97,14 @@ fn start() -> io::Result<()> {
         let Some(number) = signals.forever().next() else { return };
         let names = names();
         names.iter().for_each(|name| drop(fs::remove_file(name)));
-        // Holds the lock until the end, so no other file can be created.
+        // We hold the lock until the end, so no other file can be created.
         let _ = low_level::emulate_default_handler(number);
         low_level::exit(128 + number);
     };
     thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
-/// Makes a new file name survive a power loss.
+/// Syncs the directory of a file, so a new file name survives a power loss.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()

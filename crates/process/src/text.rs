@@ -1,6 +1,6 @@
-//! Shortens strings from others for messages.
+//! Truncates strings from other programs for messages.
 
-/// Returns the beginning of a client's string, at most this many bytes. This keeps messages short.
+/// Returns the beginning of a string: at most this number of bytes, without splitting a character.
 pub fn cut(text: &str, bytes: usize) -> &str {
     let mut ends = (0..=bytes.min(text.len())).rev();
     &text[..ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0)]

@@ -1,4 +1,4 @@
-//! Durations in settings, and the current time.
+//! Parses durations in settings, and reads the clock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// A duration in human form: `200ms`, `1m 30s`, `1h`.
+/// A duration as people write it: `200ms`, `1m 30s`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Time(pub Duration);
@@ -28,8 +28,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// Reads a duration in a TOML file. The quotes are required, because a number without quotes lacks
-/// a unit.
+/// Parses a duration in a TOML file. Quotes are required, because a plain number lacks a unit.
 struct InQuotes;
 
 impl Visitor<'_> for InQuotes {

@@ -1,8 +1,9 @@
-//! A state with a separate thread, for work that can block on a file system that hangs.
+//! Runs blocking work, such as reading from a file system that can hang, in a separate thread.
 //!
-//! You cannot end a thread that hangs in the kernel. Because of this, each state keeps one thread
-//! forever: the thread takes the state with each errand and returns it afterwards. While the thread
-//! hangs, the state is away, and its owner continues without it.
+//! A thread that hangs in the kernel cannot be stopped. We therefore don't start a thread for each
+//! task: each state has one thread forever. The owner sends the state to the thread with a task (an
+//! *errand*), and gets it back afterwards. While the thread hangs, the owner continues without the
+//! state.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,40 +13,41 @@ use std::time::{Duration, Instant};
 
 use tracing::error;
 
-/// A state that is here, or away in its thread. Dropping this ends the thread without waiting.
+/// A state that is either here, or away in its thread. Dropping this value ends the thread,
+/// without a wait.
 #[derive(Debug)]
 pub struct Apart<S> {
-    /// `None` while the thread holds the state.
+    /// The state; `None` while the thread holds it.
     state: Option<S>,
     errands: Sender<(S, Errand<S>)>,
-    /// Returned states, and whether their errand succeeded.
+    /// The states that the thread returned, and whether their tasks succeeded.
     back: Receiver<(S, bool)>,
-    /// Whether the last returned errand failed.
+    /// Whether the last task failed.
     has_failed: bool,
-    /// Whether the state was away at the last call of `take_back`.
+    /// Whether the state was away at the last call of [`Apart::take_back`].
     is_late: bool,
 }
 
-/// The age after which the last reading of a thread is no longer shown. Prometheus uses the same
-/// limit for its last samples.
+/// The age at which the last result of a thread is no longer shown. Prometheus uses the same limit
+/// for its last samples.
 pub const STALE: Duration = Duration::from_secs(5 * 60);
 
-/// A function that the thread runs on its state.
+/// A task: a function that the thread calls with its state.
 type Errand<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 impl<S: Send + 'static> Apart<S> {
-    /// Starts the thread.
+    /// Starts the thread, and keeps the state here at first.
     ///
     /// # Errors
-    /// The system's error, if it cannot create a thread.
+    /// Fails if the system cannot create a thread.
     pub fn start(name: &str, state: S) -> io::Result<Self> {
         let (errands, all) = channel::<(S, Errand<S>)>();
         let (done, back) = channel();
         let run = move || {
             let mut is_logged = false;
             for (mut state, errand) in all {
-                // Catches a panic. The errand reads input from other programs, and a flaw must not
-                // end the thread.
+                // Catch panics, because a task reads files of other programs, and a bug in a reader
+                // must not end the thread.
                 let is_done = catch_unwind(AssertUnwindSafe(|| errand(&mut state))).is_ok();
                 if !is_done && !std::mem::replace(&mut is_logged, true) {
                     let thread = thread::current();
@@ -60,7 +62,8 @@ impl<S: Send + 'static> Apart<S> {
         Ok(Self { state: Some(state), errands, back, has_failed: false, is_late: false })
     }
 
-    /// Returns the state if it is here. A returned state only counts as here after [`Apart::wait`].
+    /// Returns the state, if it is here. A state that the thread returned is not here before
+    /// [`Apart::wait`].
     pub fn here(&self) -> Option<&S> {
         self.state.as_ref()
     }
@@ -70,15 +73,15 @@ impl<S: Send + 'static> Apart<S> {
         self.state.as_mut()
     }
 
-    /// Passes the state to its thread for this errand. If the state is away, this returns false and
-    /// changes nothing.
+    /// Sends the state to the thread with a task. Returns false, and changes nothing, if the state
+    /// is away.
     pub fn send(&mut self, errand: impl FnOnce(&mut S) + Send + 'static) -> bool {
         // The thread lives longer than this sender.
         let send = |state| self.errands.send((state, Box::new(errand))).is_ok();
         self.state.take().is_some_and(send)
     }
 
-    /// Waits until this time for a state that is away. Returns the state if it is here now.
+    /// Waits until this time for a state that is away. Returns the state, if it is then here.
     pub fn wait(&mut self, until: Instant) -> Option<&mut S> {
         if self.state.is_none() {
             let left = until.saturating_duration_since(Instant::now());
@@ -89,14 +92,14 @@ impl<S: Send + 'static> Apart<S> {
         self.state.as_mut()
     }
 
-    /// Accepts a returned state. If the state was here before and is away now, or the reverse,
-    /// returns whether it is away.
+    /// Gets the state back if the thread has returned it. If this differs from the last call,
+    /// returns whether the state is away.
     pub fn take_back(&mut self) -> Option<bool> {
         let is_late = self.wait(Instant::now()).is_none();
         (std::mem::replace(&mut self.is_late, is_late) != is_late).then_some(is_late)
     }
 
-    /// Returns whether the last returned errand failed.
+    /// Returns whether the last task failed.
     pub fn has_failed(&self) -> bool {
         self.has_failed
     }

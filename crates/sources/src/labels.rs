@@ -1,4 +1,5 @@
-//! The names of metrics and labels in expositions, and the names that a reader would refuse.
+//! Checks and escapes the names of metrics and labels, because a scraper rejects a page with
+//! invalid names.
 
 use std::borrow::Cow;
 
@@ -7,10 +8,10 @@ use quipu::snapshot::{FamilyHeader, Kind, Label};
 
 use super::recorded::Labels;
 
-/// The label of overflow series.
+/// The label of overflow series, which the library adds.
 pub const OVERFLOW: &str = "quipu_overflow";
 
-/// Returns the reason why a reader would refuse a family with these additional labels.
+/// Returns the reason why a scraper would reject a family with these additional labels, if any.
 pub fn flaw(family: &FamilyHeader<'_>, beside: &Labels) -> Option<String> {
     let is_broken = |text: &str| text.contains(['\n', '\0']);
     if is_broken(family.name) {
@@ -19,7 +20,7 @@ pub fn flaw(family: &FamilyHeader<'_>, beside: &Labels) -> Option<String> {
     let own = match family.kind {
         Kind::Histogram => Some(Cow::Borrowed("le")),
         Kind::Summary => Some(Cow::Borrowed("quantile")),
-        // Each state is the value of a label with the metric's name.
+        // Each state is the value of a label named like the metric.
         Kind::StateSet => Some(escaped(family.name)),
         _ => None,
     };
@@ -45,7 +46,7 @@ pub fn flaw(family: &FamilyHeader<'_>, beside: &Labels) -> Option<String> {
     Some(format!("two labels of it are shown as {:?}", twice[0]))
 }
 
-/// Escapes the name of a metric, for readers that need this.
+/// Escapes a metric name, for clients that need this.
 pub fn escaped_metric(name: &str) -> Cow<'_, str> {
     if is_legacy_name(name) {
         return Cow::Borrowed(name);
@@ -55,16 +56,16 @@ pub fn escaped_metric(name: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Escapes the name of a label.
+/// Escapes a label name.
 pub fn escaped(name: &str) -> Cow<'_, str> {
-    // A metric's name can contain a colon, but a label's name cannot.
+    // A metric name can contain a colon, but a label name cannot.
     match escaped_metric(name) {
         Cow::Borrowed(name) if !name.contains(':') => Cow::Borrowed(name),
         escaped => Cow::Owned(escaped.replace(':', "_")),
     }
 }
 
-/// Returns the suffix that the samples of a family add to its name.
+/// Returns the suffix of a family's samples.
 pub fn suffix(kind: Kind, bare: bool) -> &'static str {
     match kind {
         Kind::Counter if !bare => "_total",

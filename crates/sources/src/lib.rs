@@ -1,5 +1,5 @@
-//! Segments and files of other programs. This crate finds them and the processes that have them
-//! open, reads them without any effect on these processes, and keeps their metrics.
+//! Finds and reads the segment files of other programs, without any effect on these programs, and
+//! stores their metrics in memory. This crate also finds the processes that have a segment open.
 
 pub mod apart;
 pub mod labels;

@@ -1,13 +1,14 @@
-//! Looks for segments and for multi-process directories at the places in the settings.
+//! Scans the configured paths for sources: segment files and multi-process directories.
 //!
-//! A place is a file, a directory, or a pattern of paths. In a directory, files whose names end in
-//! `.quipu` are segments, at most two directories further down. A directory with files such as
-//! `counter_1.db` or `metric_x___1.bin` is itself a source. You can use symbolic links in the name
-//! of a place; in a pattern, only before the first part with a special character. No links are
-//! followed inside of directories or in the matches of a pattern, because other users may be able
-//! to write there.
+//! A *place* is one configured path: a file, a directory, or a pattern of paths. In a directory,
+//! files whose names end in `.quipu` are segments, down to two levels of subdirectories. A
+//! directory with files such as `counter_1.db` or `metric_x___1.bin` is itself a source. Symbolic
+//! links are followed only in the configured path; in a pattern, only before the first component
+//! with a special character. Links inside of directories and in the matches of a pattern are not
+//! followed, because other users may be able to write there.
 //!
-//! The result of a look includes whether the look was complete. If not, further sources may exist.
+//! A *look* is the result of one scan, and includes whether the scan was complete. If not, there
+//! may be more sources.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -23,24 +24,24 @@ use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat};
 
 use crate::segment_file::{FileId, file_id};
 
-/// A source at one of the places: a segment or a multi-process directory.
+/// A source that a scan found: a segment file or a multi-process directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceEntry {
     /// The path.
     pub path: PathBuf,
-    /// The beginning of the path, where symbolic links are followed.
+    /// The beginning of the path, where symbolic links may be followed.
     pub root: PathBuf,
-    /// The path inside of the place, without the suffix `.quipu`.
+    /// The path below the configured path, without the suffix `.quipu`.
     pub name: String,
-    /// The directory of the source below the place; empty for the place itself.
+    /// The directory of the source below the configured path; empty for the configured path itself.
     pub branch: String,
     /// The kind of the source.
     pub kind: Kind,
-    /// The identity of the file or directory at the time of the look.
+    /// The identity of the file or directory at the time of the scan.
     pub id: FileId,
-    /// The time of the last change.
+    /// The modification time.
     pub modified: Option<SystemTime>,
-    /// Whether its beginning was read and differs from the beginning of a segment.
+    /// Whether the file was read and does not begin like a segment.
     pub is_junk: bool,
 }
 
@@ -53,20 +54,20 @@ pub enum Kind {
     Directory,
 }
 
-/// The result of a look at all places.
+/// The result of a scan.
 #[derive(Debug)]
 pub struct Look {
-    /// The sources in the order of the places, and of their names.
+    /// The sources in the order of the configured paths, and of their names.
     pub sources: Vec<SourceEntry>,
-    /// The directories where more sources can appear.
+    /// The directories where sources can appear later.
     pub directories: BTreeSet<PathBuf>,
-    /// The paths that could not be read, each with the reason.
+    /// The paths that could not be read, with the reasons.
     pub faults: Vec<(PathBuf, String)>,
-    /// Whether the limit of a look was reached.
+    /// Whether the scan stopped at its limit of directory entries.
     pub is_cut: bool,
-    /// Whether this look may have missed sources.
+    /// Whether the scan may have missed sources.
     pub is_incomplete: bool,
-    /// How many directory entries may still be examined.
+    /// The number of directory entries that may still be examined.
     entries: usize,
 }
 
@@ -74,27 +75,28 @@ pub struct Look {
 #[derive(Debug, Clone, Copy)]
 struct Place<'a> {
     path: &'a Path,
-    /// The beginning of the path that is omitted from names.
+    /// The beginning of the path, which is not a part of the source's name.
     base: &'a Path,
     /// See [`SourceEntry::root`].
     root: &'a Path,
 }
 
-/// The fault of a place that does not exist, or does not exist yet.
+/// The error of a configured path that does not exist, or does not exist yet.
 pub const NOT_THERE: &str = "nothing is there";
 const LINK: &str = "a pattern led to it, and it is a symbolic link; name it, or its target";
-/// The depth of directories that are searched for segments.
+/// The maximum depth of subdirectories.
 const DEPTH: usize = 2;
-/// The most directory entries in one look at a place, and the most watched directories.
+/// The maximum number of directory entries to examine below one configured path.
 const MAX_ENTRIES: usize = 100_000;
+/// The maximum number of directories to watch.
 const MAX_DIRECTORIES: usize = 4096;
 
-/// Looks at all places.
+/// Scans all configured paths.
 pub fn look(places: &[String]) -> Look {
     look_at_most(places, MAX_ENTRIES)
 }
 
-/// Looks at one path. Special characters have no meaning here.
+/// Scans a single path. Special characters have no meaning here.
 pub fn look_at(path: &Path) -> Look {
     let mut look = Look::at_most(MAX_ENTRIES);
     look.place(Place { path, base: path, root: path });
@@ -104,8 +106,8 @@ pub fn look_at(path: &Path) -> Look {
 fn look_at_most(places: &[String], entries: usize) -> Look {
     let mut look = Look::at_most(entries);
     for place in places {
-        // Each place gets the full limit, so a place with too many entries does not affect the
-        // others.
+        // Each configured path gets the full limit, because a path with too many entries must not
+        // affect the others.
         look.entries = entries;
         let path = Path::new(place);
         match has_special(place) {
@@ -116,7 +118,7 @@ fn look_at_most(places: &[String], entries: usize) -> Look {
     look
 }
 
-/// Describes an error. If this user cannot read a file or directory, adds a remedy.
+/// Describes an error, with a remedy if the user lacks permission.
 pub fn explained(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
@@ -128,7 +130,7 @@ pub fn explained(error: &io::Error) -> String {
     }
 }
 
-/// Returns whether this error means that a path does not exist. Other errors leave this open.
+/// Returns whether this error means that a path does not exist. Other errors leave this undecided.
 pub fn is_absent(error: &io::Error) -> bool {
     let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     is_loop || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
@@ -145,19 +147,19 @@ fn has_special(text: &str) -> bool {
 
 const SPECIAL: [char; 3] = ['*', '?', '['];
 
-/// The part of a pattern before its first component with a special character.
+/// Returns the part of a pattern before its first component with a special character.
 fn base_of(pattern: &str) -> &Path {
     let end = pattern.find(SPECIAL).unwrap_or(pattern.len());
     let end = pattern[..end].rfind('/').map_or(0, |at| at.max(1));
     Path::new(if end == 0 { "." } else { &pattern[..end] })
 }
 
-/// The patterns of file names that a look can find.
+/// The patterns of file names that a scan can find.
 #[derive(Debug)]
 pub struct Names(Vec<Pattern>);
 
 impl Names {
-    /// Collects the patterns of these places.
+    /// Collects the patterns from the configured paths.
     pub fn from_places(places: &[String]) -> Self {
         let mut names = Vec::new();
         for place in places {
@@ -166,7 +168,7 @@ impl Names {
             while let Some(part) = parts.next() {
                 is_past |= has_special(part);
                 if is_past || parts.peek().is_none() {
-                    // A part of a checked pattern is also a valid pattern.
+                    // A component of a valid pattern is also a valid pattern.
                     names.extend(Pattern::new(part));
                 }
             }
@@ -174,7 +176,7 @@ impl Names {
         Self(names)
     }
 
-    /// Returns whether a look can find a file with this name.
+    /// Returns whether a scan can find a file with this name.
     pub fn has(&self, name: &str) -> bool {
         let end = Path::new(name).extension().and_then(|end| end.to_str());
         matches!(end, Some("quipu" | "db" | "bin")) || self.0.iter().any(|one| one.matches(name))
@@ -198,7 +200,7 @@ impl Look {
         while let Some(rest) = pattern.strip_prefix("./") {
             pattern = rest.trim_start_matches('/');
         }
-        // A path in the working directory does not begin with ".".
+        // A path in the working directory does not begin with `.`.
         let base = Some(base_of(pattern)).filter(|base| *base != Path::new("."));
         let base = base.and_then(Path::to_str).unwrap_or("");
         let parts = pattern[base.len()..].split('/');
@@ -206,7 +208,7 @@ impl Look {
         self.matches(Path::new(base), Path::new(base), &parts);
     }
 
-    /// Looks in a directory for matches of these parts of a pattern.
+    /// Examines a directory for matches of the remaining components of a pattern.
     fn matches(&mut self, base: &Path, directory: &Path, parts: &[&str]) {
         let Some((first, rest)) = parts.split_first() else { return };
         let shown = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
@@ -217,14 +219,14 @@ impl Look {
         };
         let names = match names {
             Ok(names) => names,
-            // A place may be created later.
+            // The path may be created later.
             Err(error) if is_absent(&error) => return,
             Err(error) => return self.fault(shown, &error),
         };
         for name in names {
             let path = directory.join(name);
             if rest.is_empty() {
-                // A part without special characters need not exist.
+                // A component without special characters may not exist.
                 let is_there = has_special(first) || !is_missing(&path);
                 if is_there {
                     self.place(Place { path: &path, base, root: base });
@@ -241,14 +243,14 @@ impl Look {
         }
     }
 
-    /// Returns the sorted names in a directory that match a part of a pattern.
+    /// Returns the names in a directory that match a component of a pattern, sorted.
     fn names_in(&mut self, base: &Path, directory: &Path, part: &str) -> io::Result<Vec<String>> {
         let options = MatchOptions {
             case_sensitive: true,
             require_literal_separator: true,
             require_literal_leading_dot: true,
         };
-        // The settings were already checked, so this is a pattern.
+        // This cannot fail, because the settings were already checked.
         let Ok(part) = Pattern::new(part) else { return Ok(Vec::new()) };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         let file = match directory.as_os_str().is_empty() {
@@ -274,10 +276,10 @@ impl Look {
         Ok(names)
     }
 
-    /// Examines a path that is named by a place or matches a pattern.
+    /// Examines a configured path, or a match of a pattern.
     fn place(&mut self, place: Place<'_>) {
         let Place { path, base, root } = place;
-        // A match can be a link from another user, so it is not followed.
+        // A match can be a symbolic link of another user, so it is not followed.
         let is_named = path == root;
         match if is_named { fs::metadata(path) } else { fs::symlink_metadata(path) } {
             Ok(data) if data.is_dir() => return self.directory(place, DEPTH),
@@ -291,7 +293,7 @@ impl Look {
                 };
                 self.faults.push((path.to_owned(), message.to_owned()));
             }
-            // A place may be created later.
+            // The path may be created later.
             Err(error) if is_named && error.kind() == io::ErrorKind::NotFound => {
                 self.faults.push((path.to_owned(), NOT_THERE.to_owned()));
             }
@@ -372,7 +374,7 @@ impl Look {
         below.iter().for_each(|path| self.directory(Place { path, ..place }, depth - 1));
     }
 
-    /// Records a path that could not be examined. The look is then incomplete, unless the path does
+    /// Records a path that could not be examined. The scan is then incomplete, unless the path does
     /// not exist.
     fn fault(&mut self, path: &Path, error: &io::Error) {
         self.is_incomplete |= !is_absent(error);

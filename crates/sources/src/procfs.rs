@@ -1,5 +1,5 @@
-//! The open files and mappings of processes, from `/proc`. You only see processes that your user
-//! may inspect.
+//! Lists the open files and mappings of processes, from `/proc`. You can only see the processes
+//! that your user may inspect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ pub fn open_files(pid: u32) -> impl Iterator<Item = OpenFile> {
 }
 
 impl OpenFile {
-    /// Returns the identity of the file. This never waits for the file system, because it may hang.
+    /// Returns the identity of the file. This never waits for the file's own file system, because
+    /// this may hang.
     pub fn id(&self) -> Option<FileId> {
         id_of(&self.link)
     }

@@ -1,8 +1,9 @@
-//! Records families and series once, to pass them on in steps and with additional labels.
+//! Records families and series in memory, to pass them on later in steps and with additional
+//! labels.
 //!
-//! The recorded families are read from untrusted files, so their strings and properties are checked
-//! here. A reader refuses the whole exposition if a single series repeats a label name. Because of
-//! this, families with such labels are omitted.
+//! The families are from untrusted files, so their strings and properties are checked here. A
+//! scraper rejects a whole page if a single series contains a label name twice. Families with such
+//! labels are therefore omitted.
 
 mod numbers;
 
@@ -19,21 +20,20 @@ use quipu::snapshot::{
 
 use super::labels::{OVERFLOW, escaped, flaw};
 
-/// The metadata that a family is shown with. The name, the type and the help can be taken from
-/// other sources.
+/// The metadata under which to show a family. Its name, type and help can be from another source.
 #[derive(Debug, Clone, Copy)]
 pub struct ShownMetadata<'a> {
-    /// The name, without a suffix that formats add.
+    /// The name, without the suffix that formats add.
     pub name: &'a str,
-    /// The help.
+    /// The help string.
     pub help: &'a str,
-    /// The kind. You can exchange a counter, a gauge and a value of unknown kind for each other.
+    /// The type. You can exchange counter, gauge and unknown for each other.
     pub kind: Kind,
-    /// Whether the name of a counter is shown without `_total`.
+    /// Whether the samples of a counter lack the suffix `_total`.
     pub bare: bool,
 }
 
-/// Labels that all series of a source receive: names and values.
+/// The labels that all series of a source get: names and values.
 pub type Labels = Vec<(String, String)>;
 
 /// The kind of a source.
@@ -42,7 +42,7 @@ pub enum Origin {
     /// A segment file, or a directory with files from several processes.
     #[default]
     File,
-    /// A target that is scraped, or the reports of all targets.
+    /// A scrape target, or the report about all targets.
     Target,
     /// The daemon itself.
     Daemon,
@@ -57,59 +57,60 @@ pub struct SourceSnapshot {
     pub name: String,
     /// The absolute path; empty if the source is not a file.
     pub path: PathBuf,
-    /// The labels that all series receive.
+    /// The labels that all series get.
     pub labels: Labels,
-    /// The families, with at least one series each. Only the families of the daemon are without
-    /// series.
+    /// The families. Each contains at least one series, except families of the daemon.
     pub families: Vec<RecordedFamily>,
     /// The number of all series.
     pub series: usize,
 }
 
-/// A sink that keeps the families and series that it receives.
+/// A sink that stores the families and series that it receives.
 #[derive(Debug)]
 pub struct Recorder {
     families: Vec<RecordedFamily>,
     series: usize,
-    /// The labels of the source. They are only set for files, because only families from files are
-    /// checked.
+    /// The labels of the source. They are only set for files, because only families from files need
+    /// checks.
     beside: Option<Labels>,
     /// Whether the series of the current family are omitted.
     is_skipping: bool,
-    /// The previous recording of the same source and the index of its next family. They are used to
-    /// predict sizes.
+    /// The previous recording of the same source, and the index of its next family. It predicts the
+    /// sizes of allocations.
     before: Option<(Arc<SourceSnapshot>, usize)>,
-    /// The flaw of the first omitted family.
+    /// The reason why the first omitted family is invalid.
     flaw: Option<String>,
-    /// The bytes of the names and values of labels in the current family's lines.
+    /// The number of bytes that label names and fixed values take in each line of the current
+    /// family.
     head: u64,
-    /// The approximate bytes of all lines, and the limit.
+    /// The approximate size of all lines in bytes.
     text: u64,
+    /// The maximum size of all lines in bytes.
     most: u64,
 }
 
 /// A family with its series.
 #[derive(Debug)]
 pub struct RecordedFamily {
-    /// The name, without a suffix that formats add.
+    /// The name, without the suffix that formats add.
     pub name: String,
-    /// The help; can be empty.
+    /// The help string, which can be empty.
     pub help: String,
-    /// The kind of the values.
+    /// The type.
     pub kind: Kind,
-    /// Whether the name of a counter is shown without `_total`.
+    /// Whether the samples of a counter lack the suffix `_total`.
     pub bare: bool,
     unit: String,
-    /// Names, and the values of labels with fixed cardinality.
+    /// The label names, each with its values if these are fixed.
     labels: Vec<(String, Option<Vec<String>>)>,
     groups: u32,
-    /// The series. Overflow series are at the end.
+    /// The series, with the overflow series at the end.
     series: Vec<OneSeries>,
     /// The number of overflow series.
     overflows: usize,
-    /// The strings, encoded as [`Texts`].
+    /// The label values of all series, encoded as [`Texts`].
     texts: Vec<u8>,
-    /// Whether a label can be empty, which means the same as no label.
+    /// Whether any label value can be empty, which means the same as a missing label.
     has_empty: bool,
 }
 
@@ -124,7 +125,7 @@ struct OneSeries {
 
 #[derive(Debug)]
 enum OneValue {
-    /// The value of a counter, a gauge, or a family of unknown kind.
+    /// The value of a counter, a gauge, or a family of unknown type.
     Number(Number, Option<Box<OneExemplar>>),
     Info,
     States(Box<[(String, bool)]>),
@@ -172,12 +173,11 @@ struct OneExemplar {
     time: Option<Timestamp>,
 }
 
-/// Returns whether one of the fixed values is empty.
 fn has_empty(values: &[&str]) -> bool {
     values.iter().any(|value| value.is_empty())
 }
 
-/// The approximate bytes of a line, without its name and its labels.
+/// The approximate size of a line in bytes, without its name and labels.
 const LINE: u64 = 16;
 
 impl Default for Recorder {
@@ -187,14 +187,14 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder for a file whose series receive these labels. If the lines exceed `most`
-    /// bytes, no series is kept. This limit is necessary because a small file can contain a long
+    /// Creates a recorder for a file whose series get these labels. If the lines exceed `most`
+    /// bytes, no series is stored. This limit is necessary because a small file can contain a long
     /// label value that all of its series share.
     pub fn of_file(beside: &Labels, most: u64) -> Self {
         Self { beside: Some(beside.clone()), most, ..Self::unchecked() }
     }
 
-    /// Creates a recorder for families whose labels are already checked.
+    /// Creates a recorder for families whose labels need no checks.
     pub fn unchecked() -> Self {
         Self {
             families: Vec::new(),
@@ -209,12 +209,13 @@ impl Recorder {
         }
     }
 
-    /// Reserves memory for the sizes in the previous recording of the same source.
+    /// Predicts the sizes of allocations from the previous recording of the same source.
     pub fn after(self, before: &Arc<SourceSnapshot>) -> Self {
         Self { before: Some((Arc::clone(before), 0)), ..self }
     }
 
-    /// Returns how many series and how many bytes of strings the family with this name had before.
+    /// Returns the number of series, and the bytes of strings, that the family with this name
+    /// contained before.
     fn sizes_before(&mut self, name: &str) -> (usize, usize) {
         let Some((before, next)) = &mut self.before else { return (0, 0) };
         let Some(family) = before.families.get(*next).filter(|family| family.name == name) else {
@@ -224,22 +225,22 @@ impl Recorder {
         (family.series.len(), family.texts.len())
     }
 
-    /// Returns the approximate bytes of all series as lines of an exposition.
+    /// Returns the approximate size of all series as lines of an exposition, in bytes.
     pub fn text(&self) -> u64 {
         self.text
     }
 
-    /// Returns whether the lines exceeded the limit.
+    /// Returns whether this size exceeds the limit.
     pub fn is_over(&self) -> bool {
         self.text > self.most
     }
 
-    /// Returns the flaw of the first omitted family.
+    /// Returns the reason why the first omitted family is invalid, if any was omitted.
     pub fn flaw(&self) -> Option<&str> {
         self.flaw.as_deref()
     }
 
-    /// Returns the recorded families that contain a series, and the number of all series.
+    /// Returns the families that contain a series, and the number of all series.
     pub fn finish(mut self) -> (Vec<RecordedFamily>, usize) {
         self.families.retain(|family| !family.series.is_empty());
         if self.beside.is_some() {
@@ -252,18 +253,17 @@ impl Recorder {
         (self.families, self.series)
     }
 
-    /// Returns the families recorded so far, including families without series. You can call this
-    /// before the recording ends.
+    /// Returns the families recorded so far, including families without series.
     pub fn families(&self) -> &[RecordedFamily] {
         &self.families
     }
 
-    /// Returns all recorded families, including families without series.
+    /// Returns all families, including families without series.
     pub fn heads(self) -> Vec<RecordedFamily> {
         self.families
     }
 
-    /// Removes repeated families, because all their series would be shown twice.
+    /// Removes repeated families, because each of their series would be shown twice.
     fn remove_copies(&mut self) {
         let is_first: Vec<bool> = {
             let mut known = HashSet::new();
@@ -280,7 +280,7 @@ impl Recorder {
         });
     }
 
-    /// Counts the bytes that the current family's lines share, and decides whether the family is
+    /// Computes the shared size of the current family's lines, and whether the family must be
     /// omitted.
     fn begin(&mut self, family: &FamilyHeader<'_>) {
         let Some(beside) = &self.beside else { return };
@@ -294,8 +294,8 @@ impl Recorder {
         }
     }
 
-    /// Counts the lines of a series whose own strings take this many bytes. Returns whether the
-    /// limit is exceeded now.
+    /// Adds the line size of a series whose own strings take this number of bytes. Returns whether
+    /// the limit is now exceeded.
     fn count_text(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>, bytes: usize) -> bool {
         let fixed = family.fixed(series.group).map(|(_, value)| value.len() as u64).sum::<u64>();
         let lines = match &series.value {
@@ -327,7 +327,7 @@ impl Sink for Recorder {
         if self.is_skipping {
             return;
         }
-        // An OpenMetrics reader refuses a unit that is not the end of the name.
+        // We drop the unit unless the name ends with the unit, because OpenMetrics requires this.
         let is_end =
             || family.name.strip_suffix(family.unit).is_some_and(|rest| rest.ends_with('_'));
         let is_shown = self.beside.is_none() || is_legacy_name(family.unit) && is_end();
@@ -360,9 +360,9 @@ impl Sink for Recorder {
         let Some(recorded) = self.families.last_mut().filter(|it| !it.name.is_empty()) else {
             return;
         };
-        // Positions in the strings are 32-bit numbers.
+        // Offsets in the strings are 32-bit numbers.
         let Ok(begin) = u32::try_from(recorded.texts.len()) else { return };
-        // A flag from a file cannot be trusted.
+        // A flag in a file cannot be trusted.
         let is_checked = self.beside.is_none();
         let mut escape_free = !is_checked || series.escape_free;
         let mut push = |text: &str, texts: &mut Vec<u8>| {
@@ -395,7 +395,7 @@ impl Sink for Recorder {
             recorded.overflows += 1;
             recorded.series.push(one);
         } else {
-            // A family normally contains one overflow series, the last one.
+            // A family usually contains one overflow series, which is the last one.
             match recorded.overflows {
                 0 => recorded.series.push(one),
                 after => recorded.series.insert(recorded.series.len() - after, one),
@@ -408,21 +408,21 @@ impl Sink for Recorder {
 }
 
 impl RecordedFamily {
-    /// Returns whether both families can contain a series with the same name and labels. They must
-    /// belong to the same source and be shown with the same names.
+    /// Returns whether both families can contain a series with the same name and labels. Both must
+    /// belong to the same source, and be shown under the same name.
     pub fn may_repeat(&self, other: &Self) -> bool {
         (&self.name, self.kind) != (&other.name, other.kind) || self.has_empty || other.has_empty
     }
 
-    /// Returns whether the family or one of its samples is called like one of these names.
+    /// Returns whether the family, or one of its samples, has one of these names.
     pub fn is_one_of(&self, names: &[String]) -> bool {
         names.contains(&self.name)
             || ShownNames::for_family(&self.name, self.kind).any(|name| names.contains(&name))
     }
 
-    /// Passes on the series from index `from` on, until `is_full` returns true. Returns the index
-    /// of the next series, or `None` after the last one. All series receive the labels `more`. If
-    /// the family already uses such a label, its own label is renamed, as in a Prometheus scrape
+    /// Passes the series from index `from` on to a sink, until `is_full` returns true. Returns the
+    /// index of the next series, or `None` after the last one. All series get the labels `more`. If
+    /// the family already uses such a name, its own label is renamed like in a Prometheus scrape
     /// (for example, `job` becomes `exported_job`).
     pub fn pass<S: Sink + ?Sized>(
         &self,
@@ -456,8 +456,8 @@ impl RecordedFamily {
         (next < self.series.len()).then_some(next)
     }
 
-    /// Calls `pass` with the family and additional labels. For overflow series, the label of
-    /// overflow series replaces the family's own labels.
+    /// Calls `pass` with the family and the additional labels. For overflow series, the overflow
+    /// label replaces the family's own labels.
     fn with_family(
         &self,
         more: &Labels,
@@ -487,14 +487,14 @@ impl RecordedFamily {
     }
 }
 
-/// Returns whether you can write this string without escapes, in all formats.
+/// Returns whether a string needs no escapes, in any text format.
 fn is_escape_free(text: &str) -> bool {
-    // There is no early exit, because the compiler can then examine many bytes at once.
+    // There is no early exit, because the compiler can then check many bytes at once.
     let is_escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | b'\n');
     !text.as_bytes().iter().fold(false, |any, byte| any | is_escaped(byte))
 }
 
-/// Returns a single number as a value of this kind.
+/// Returns a single number as a value of this type.
 fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Value<'a> {
     match kind {
         Kind::Counter => Value::Counter { total: number, exemplar },
@@ -503,7 +503,7 @@ fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Valu
     }
 }
 
-/// Returns the value of an info metric. If it is shown with gauges, this value is 1.
+/// Returns the value of an info metric: 1 if it is shown as a gauge.
 pub fn info(kind: Kind) -> Value<'static> {
     match kind {
         Kind::Info => Value::Info,
@@ -511,7 +511,7 @@ pub fn info(kind: Kind) -> Value<'static> {
     }
 }
 
-/// Returns a new name for a label that collides with a label of its source. No other label of the
+/// Returns a new name for a label that conflicts with a label of its source. No other label of the
 /// family uses this name.
 fn exported(name: &str, more: &Labels, own: &[(String, Option<Vec<String>>)]) -> String {
     let mut shown = name.to_owned();
@@ -547,7 +547,7 @@ impl OneSeries {
         match &self.value {
             OneValue::Number(number, exemplar) => {
                 let exemplar = exemplar.as_deref().map(OneExemplar::shown);
-                // Only counters can carry this exemplar in their value.
+                // Only a counter can carry this exemplar in its value.
                 let beside = exemplar.filter(|_| family.kind != Kind::Counter);
                 pass(plain(family.kind, *number, exemplar), beside);
             }
@@ -586,7 +586,7 @@ impl OneValue {
             Value::Histogram(histogram) => {
                 Self::Histogram(Box::new(OneHistogram::from_histogram(histogram)))
             }
-            // The kind was added in a later version of the library.
+            // A type from a later version of the library.
             _ => number(Number::Float(f64::NAN), None),
         }
     }

@@ -1,9 +1,9 @@
-//! Reads a segment file of another program without any effect on this program. The agent and `quipu
-//! scrape` use this.
+//! Reads a segment file of another program, without any effect on this program. The agent and
+//! `quipu scrape` use this.
 //!
-//! The file stays open, and each reading works on a copy. This takes no lock that the program could
-//! wait for. The file is not mapped, because a truncated mapping would kill the process; a
-//! truncated file is only an error.
+//! The file stays open, and each reading works on a copy. Copying takes no lock, so the program
+//! never waits. The file is not mapped, because truncating a mapped file would kill this process;
+//! while reading, a truncated file is only an error.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -28,22 +28,22 @@ pub struct SegmentFile {
     id: FileId,
 }
 
-/// The header of a segment, the bytes in use, and the number of unread series.
+/// The header of a segment, with the results of the reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The random identity of the segment.
     pub instance: [u8; 16],
     /// The creation time in nanoseconds since 1970.
     pub created: u64,
-    /// The bytes in use.
+    /// The number of bytes in use.
     pub used: u64,
     /// The number of series that were omitted, because they kept changing during the reading.
     pub omitted: u64,
 }
 
 impl SegmentFile {
-    /// Opens a regular file for reading and follows symbolic links. This does not block on a pipe
-    /// without a writer.
+    /// Opens a regular file for reading, and follows symbolic links. This does not block, even for
+    /// a pipe without a writer.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_below(path, path)
     }
@@ -64,7 +64,7 @@ impl SegmentFile {
         self.id
     }
 
-    /// Returns whether a process has this file open as a segment, or `None` if this is unknown.
+    /// Returns whether any process has this file open as a segment; `None` if this is unknown.
     pub fn is_open(&self) -> Option<bool> {
         inspect::is_open(&self.file)
     }
@@ -74,7 +74,7 @@ impl SegmentFile {
         self.file.metadata().is_ok_and(|data| data.len() == 0)
     }
 
-    /// Returns whether the file begins like a segment. A file that is just being created may still
+    /// Returns whether the file begins like a segment. A file that is just being created can still
     /// be empty.
     pub fn is_segment(&self) -> io::Result<bool> {
         begins_like_one(&self.file)
@@ -104,14 +104,13 @@ impl SegmentFile {
     /// Passes the current families to a sink.
     ///
     /// # Errors
-    /// A file that is not a segment, is damaged, or uses more than `most` bytes. The error is a
-    /// message.
+    /// Returns a message if the file is not a segment, is damaged, or uses more than `most` bytes.
     pub fn visit(&self, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
         visit(&self.path, &self.file, most, sink)
     }
 }
 
-/// Does the work of [`SegmentFile::visit`] for an open file. `path` is only used in messages.
+/// Works like [`SegmentFile::visit`], for an open file. `path` is only used in messages.
 ///
 /// # Errors
 /// Fails like [`SegmentFile::visit`].
@@ -127,7 +126,7 @@ pub fn file_id(data: &Metadata) -> FileId {
     (data.dev(), data.ino())
 }
 
-/// Returns whether a file begins like a segment. A segment that is just being created may still be
+/// Returns whether a file begins like a segment. A segment that is just being created can still be
 /// empty.
 pub fn begins_like_one(file: &File) -> io::Result<bool> {
     let mut head = vec![0; quipu_segment::MAGIC.len()];

@@ -1,5 +1,5 @@
-//! Looks for sources repeatedly, within a thread. Places are divided among threads, because file
-//! systems may hang.
+//! Scans for sources again and again, in a separate thread for each group of configured paths,
+//! because a file system can hang.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,24 +8,25 @@ use std::path::{Path, PathBuf};
 use crate::places::{Look, look};
 use crate::segment_file::file_id;
 
-/// Places that share a thread.
+/// The configured paths that one thread scans.
 #[derive(Debug)]
 pub struct Watcher {
-    /// The places, written as in the settings.
+    /// The paths as configured.
     pub places: Vec<String>,
-    /// The caller's own file, which is not a source.
+    /// The caller's own file, which is not reported as a source.
     except: PathBuf,
-    /// The faults of the last look.
+    /// The errors of the last scan.
     faults: HashSet<(PathBuf, String)>,
 }
 
-/// The most threads. If there are more places, they share threads.
+/// The maximum number of threads. If there are more paths, some share a thread.
 const MAX_THREADS: usize = 32;
-/// The most faults of a look that are remembered and reported.
+/// The maximum number of errors of a scan to remember and report.
 const MAX_FAULTS: usize = 10_000;
 
 impl Watcher {
-    /// Divides places among threads. The file `except` belongs to the caller and is not a source.
+    /// Divides the configured paths among threads. `except` is the caller's own file, which is not
+    /// reported as a source.
     pub fn by_thread(places: &[String], except: &Path) -> Vec<Self> {
         let count = places.len().min(MAX_THREADS);
         let each = |first: usize| Self {
@@ -36,7 +37,7 @@ impl Watcher {
         (0..count).map(each).collect()
     }
 
-    /// Looks at the places.
+    /// Scans the paths.
     pub fn look(&self) -> Look {
         let mut look = look(&self.places);
         if let Ok(data) = fs::metadata(&self.except) {
@@ -45,7 +46,7 @@ impl Watcher {
         look
     }
 
-    /// Returns the faults that the previous look did not report.
+    /// Returns the errors that the previous scan did not report.
     pub fn new_faults<'l>(&mut self, look: &'l Look) -> Vec<&'l (PathBuf, String)> {
         let faults = look.faults.iter().take(MAX_FAULTS);
         let before = std::mem::replace(&mut self.faults, faults.clone().cloned().collect());

@@ -1,4 +1,5 @@
-//! Changes to samples on their way in or out: rules of users, and the names of OTLP.
+//! Changes samples on their way in or out: the relabelling and aggregation rules of users, and the
+//! translation of OTLP names.
 
 pub mod otlp;
 pub mod rules;

@@ -1,5 +1,6 @@
-//! Translates names of metrics, units and attributes from OTLP, with the same results as
-//! Prometheus.
+//! Translates the names of metrics, units and attributes from OTLP, with the same results as
+//! Prometheus. For example, the gauge `network.io` with the unit `By/s` becomes
+//! `network_io_bytes_per_second`.
 //!
 //! This follows Prometheus' package `otlptranslator`, version 1.0.0, and therefore the rules of
 //! <https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/>.
@@ -9,8 +10,8 @@ use std::borrow::Cow;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The way to translate names. The variants are named like the values of Prometheus' setting
-/// `translation_strategy`.
+/// The strategy for translating names. The variants are named like the values of Prometheus'
+/// setting `translation_strategy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[clap(rename_all = "verbatim")]
 pub enum Translation {
@@ -26,14 +27,14 @@ pub enum Translation {
     NoTranslation,
 }
 
-/// The kind of a metric, as far as the name depends on it.
+/// The type of a metric, as far as its name depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A sum that only grows.
     Counter,
-    /// A gauge. This does not include a sum that rises and falls.
+    /// A gauge. A sum that rises and falls is not included.
     Gauge,
-    /// Any other kind.
+    /// Any other type.
     Other,
 }
 
@@ -121,7 +122,7 @@ fn escaped_with_suffixes(name: &str, unit: &str, kind: Kind) -> String {
     tokens.join("_")
 }
 
-/// Returns the name with suffixes and all its characters.
+/// Returns the name with suffixes, and with all of its characters.
 fn suffixed(name: &str, unit: &str, kind: Kind) -> String {
     let mut name = name;
     let mut last = "";
@@ -147,17 +148,17 @@ fn suffixed(name: &str, unit: &str, kind: Kind) -> String {
     named + last
 }
 
-/// Removes the suffix and the character before it, unless this would remove everything.
+/// Removes a suffix and the character before it, unless no character would remain.
 fn trimmed<'a>(name: &'a str, suffix: &str) -> &'a str {
     match name.strip_suffix(suffix) {
-        // Prometheus cuts one byte. If this is not a complete character, the name is unchanged.
+        // Prometheus cuts one byte. If this byte is not a whole character, we keep the name.
         Some(rest) if rest.len() > 1 => rest.get(..rest.len() - 1).unwrap_or(name),
         _ => name,
     }
 }
 
-/// Returns the suffixes for a unit such as `By/s`: for the unit itself, and with `per_` for its
-/// divisor. Annotations in braces yield no suffix.
+/// Returns the suffixes for a unit such as `By/s`: for the unit itself, and `per_` with its
+/// divisor. Annotations in braces produce no suffix.
 fn unit_suffixes(unit: &str) -> (Cow<'_, str>, Cow<'_, str>) {
     let (main, per) = unit.split_once('/').unwrap_or((unit, ""));
     let is_unit = |text: &&str| !text.is_empty() && !text.contains(['{', '}']);
@@ -171,7 +172,7 @@ fn word<'a>(words: &[(&str, &'a str)], unit: &'a str) -> &'a str {
     words.iter().find(|(short, _)| *short == unit).map_or(unit, |(_, word)| word)
 }
 
-/// Replaces other characters in a unit by single underscores, but not at the start.
+/// Replaces invalid characters in a unit by single underscores, but not at the start.
 fn clean_unit(unit: &str) -> String {
     let mut clean = String::with_capacity(unit.len());
     for c in unit.chars() {
@@ -212,7 +213,7 @@ fn escaped_label(key: &str) -> Cow<'_, str> {
     if reserved.is_some() { format!("__{escaped}__").into() } else { escaped.into() }
 }
 
-/// Returns the UCUM unit for words, such as `By/s` for `bytes_per_second`. Unknown words are
+/// Returns the UCUM unit for words, such as `By/s` for `bytes_per_second`. Unknown words stay
 /// unchanged.
 pub fn ucum(unit: &str) -> Cow<'_, str> {
     let short = |units: &[(&'static str, &str)], unit: &str| {

@@ -157,6 +157,7 @@ impl PushGateway {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the settings of pushes.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }

@@ -1,4 +1,5 @@
-//! Creates families with the same series and other numbers.
+//! Copies families with the same series and other numbers, for sources that change only in their
+//! values.
 
 use quipu::snapshot::Number;
 
@@ -36,7 +37,7 @@ impl RecordedFamily {
         })
     }
 
-    /// Returns whether the other family contains the same series, whatever their values are.
+    /// Returns whether the other family contains the same series, regardless of their values.
     pub fn has_series_of(&self, other: &Self) -> bool {
         let head = |one: &Self| (one.kind, one.bare, one.groups, one.overflows, one.series.len());
         head(self) == head(other)

@@ -1,4 +1,5 @@
-//! Aggregation: adds samples to series with fewer labels as they arrive.
+//! Aggregation rules: add samples to series with fewer labels as they arrive. For example, `by:
+//! [job]` with the output `sum` adds up the requests of all instances of a job.
 //!
 //! | output | input | result |
 //! |---|---|---|
@@ -8,9 +9,8 @@
 //! | `histogram` | values | a classic histogram, `_histogram` |
 //! | `quantiles` | values | a summary, `_quantiles` |
 //!
-//! The intake keeps the last total of each source without showing it, because growth is the
-//! difference from this total. If an output cannot be made of a sample, the sample is kept
-//! unchanged.
+//! The intake stores the last total of each source as a hidden series, because growth is the
+//! difference from this total. If no output can be updated, the sample itself is stored unchanged.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -24,12 +24,12 @@ use super::file;
 use super::output::Output;
 use super::pattern::anchored;
 
-/// A single aggregation rule.
+/// An aggregation rule.
 #[derive(Debug)]
 pub(super) struct Aggregation {
     pattern: Regex,
     labels: Which,
-    /// `sum` is first. If the sum fails, no other output is made of the sample.
+    /// The outputs. `sum` is first; if it fails, the other outputs are not updated.
     outputs: Vec<OutputState>,
     pub(super) keep_input: bool,
 }
@@ -40,7 +40,7 @@ enum Which {
     Without(Vec<String>),
 }
 
-/// An output and the shape of its observations.
+/// An output, and the metric type for its observations.
 #[derive(Debug)]
 struct OutputState {
     output: Output,
@@ -58,31 +58,31 @@ pub(super) struct Sample<'a> {
 /// The value of a sample.
 #[derive(Clone, Copy)]
 pub(super) enum Input<'a> {
-    /// A complete value, with the start of its source.
+    /// A value as received, with its mode and its start time.
     Value(&'a InputValue<'a>, Mode, Option<Timestamp>),
-    /// The growth of a total.
+    /// The increase of a total since its last sample.
     Growth(&'a InputValue<'a>),
 }
 
-/// The result of some aggregations of a sample.
+/// The result of adding a sample to the outputs of aggregations.
 #[derive(Debug, Default)]
 pub(super) struct AggregateResult {
-    /// Whether at least one output was made.
+    /// Whether at least one output was updated.
     pub(super) any: bool,
-    /// Whether an output does not support such samples.
+    /// Whether any output does not support such samples.
     pub(super) is_partial: bool,
-    /// The reason why an output could not be made.
+    /// The reason why an output could not be updated.
     pub(super) fault: Option<Rejection>,
 }
 
-/// The time range of quantiles.
+/// The sliding window of quantiles.
 const WINDOW: Duration = Duration::from_secs(600);
 
 impl Aggregation {
-    /// Checks an aggregation rule.
+    /// Creates an aggregation, after checking its rule.
     ///
     /// # Errors
-    /// The key and its problem.
+    /// Returns the key and the problem.
     pub(super) fn new(rule: &file::AggregationConfig) -> Result<Self, String> {
         let pattern = anchored(&rule.pattern).map_err(|error| format!("key `match`: {error}"))?;
         let labels = match (&rule.by, &rule.without) {
@@ -118,12 +118,12 @@ impl Aggregation {
         self.pattern.is_match(name)
     }
 
-    /// Returns whether this adds up the growth of totals.
+    /// Returns whether any output adds up the growth of totals.
     pub(super) fn sums(&self) -> bool {
         self.outputs.iter().any(|made| made.output == Output::Sum)
     }
 
-    /// Makes the outputs of a sample.
+    /// Adds a sample to all outputs of this rule.
     pub(super) fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> AggregateResult {
         let is_wanted = |name: &str| match &self.labels {
             Which::By(names) => names.iter().any(|wanted| wanted == name),
@@ -131,7 +131,7 @@ impl Aggregation {
         };
         let labels = sample.labels.iter().copied().filter(|(name, _)| is_wanted(name));
         let labels: Vec<_> = labels.collect();
-        // The time is dropped, because it belongs to one source among many.
+        // We drop the timestamp, because it belongs to one source among many.
         let metric = Metric { time: None, ..sample.metric };
         let sample = Sample { metric, labels: &labels, ..*sample };
         let mut outcome = AggregateResult::default();
@@ -142,7 +142,7 @@ impl Aggregation {
                 Err(refused) => {
                     outcome.fault.get_or_insert(refused);
                     if !outcome.any {
-                        // The sample is refused completely.
+                        // The sample is refused as a whole.
                         break;
                     }
                 }
@@ -153,7 +153,7 @@ impl Aggregation {
 }
 
 impl OutputState {
-    /// Makes the output of a sample. Returns false if the output does not support such samples.
+    /// Adds a sample to the output. Returns false if the output does not support such samples.
     fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
         let Sample { metric, labels, input } = *sample;
         match self.output {
@@ -177,7 +177,7 @@ impl OutputState {
             (Output::Last, _) => level(intake, metric, labels, value, |_, new| new)?,
             (Output::Min, _) => level(intake, metric, labels, value, f64::min)?,
             (Output::Max, _) => level(intake, metric, labels, value, f64::max)?,
-            // Means and buckets cannot include a value that is not a number.
+            // A mean or a bucket cannot include a value that is not a number.
             (Output::Avg, _) if value.is_finite() => {
                 intake.average(metric, labels, value, weight)?;
             }
@@ -192,7 +192,7 @@ impl OutputState {
     }
 }
 
-/// Returns the value of a sample and its weight, or `None` if it has no single value.
+/// Returns the value of a sample and its weight; `None` if it is not a single value.
 fn value(input: Input<'_>) -> Option<(f64, f64)> {
     match input {
         Input::Value(
@@ -205,21 +205,21 @@ fn value(input: Input<'_>) -> Option<(f64, f64)> {
     }
 }
 
-/// The width of the zero bucket in sums, 2^-128. This is the default of Prometheus' libraries.
+/// The width of the zero bucket in sums, 2^-128, which is the default of Prometheus' libraries.
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 
 fn sum(intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
     let Sample { metric, labels, input } = *sample;
     match input {
         Input::Value(&InputValue::Summary { count, sum, .. }, Mode::Add, _) => {
-            // The quantiles of several sources cannot be added.
+            // Quantiles of several sources cannot be added up.
             let given = InputValue::Summary { quantiles: &[], count, sum };
             intake.take(metric, labels, &given, Mode::Add, None)?;
         }
         Input::Value(given, Mode::Add, _) | Input::Growth(given) => {
             let mut given = *given;
             if let InputValue::Native { buckets, .. } = &mut given {
-                // A common threshold, because sources with different thresholds share one sum.
+                // Use a common threshold, because sources with different thresholds share one sum.
                 buckets.zero_threshold = ZERO_THRESHOLD;
             }
             intake.take(metric, labels, &given, Mode::Add, None)?;
@@ -229,7 +229,7 @@ fn sum(intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
     Ok(true)
 }
 
-/// Sets a gauge. `combine` computes the value from the current and the new one.
+/// Sets a gauge to the result of `combine`, given the current and the new value.
 fn level(
     intake: &mut Intake,
     metric: Metric<'_>,
@@ -237,11 +237,11 @@ fn level(
     new: f64,
     combine: fn(f64, f64) -> f64,
 ) -> Result<(), Rejection> {
-    /// Makes reading and setting one step, so no other thread can set the gauge in between.
+    /// Held from reading to setting, so no other thread can set the gauge in between.
     static STEP: Mutex<()> = Mutex::new(());
     let _step = STEP.lock().unwrap_or_else(PoisonError::into_inner);
     let mut before = None;
-    // An inconsistent segment is refused when it is opened.
+    // We ignore the error, because an inconsistent segment is already refused when it is opened.
     let _ = intake.read(metric.name, labels, |taken| {
         if let Value::Gauge(value) = taken.value {
             before = Some(value.as_f64());

@@ -1,9 +1,9 @@
-//! The syntax of rule files. Relabelling uses the same keys as Prometheus.
+//! The YAML schema of rule files. Relabelling uses the same keys as Prometheus.
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-/// A complete file. An unknown key is an error.
+/// A file with rules for received samples. An unknown key is an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -11,7 +11,7 @@ pub(super) struct File {
     pub(super) aggregations: Option<Vec<Spanned<AggregationConfig>>>,
 }
 
-/// A complete file of rules for samples that are sent.
+/// A file with rules for sent samples.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteFile {

@@ -1,11 +1,11 @@
-//! The labels of a sample while rules change them. The metric's name is the label `__name__`.
+//! The labels of a sample while rules change them. The metric name is the label `__name__`.
 
 use std::borrow::Cow;
 
-/// The label that contains the metric's name.
+/// The label that contains the metric name.
 pub(super) const NAME: &str = "__name__";
 
-/// Labels. No value is empty.
+/// A set of labels without empty values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Labels<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -16,12 +16,12 @@ impl<'a> Labels<'a> {
         let filled = labels.iter().filter(|(_, value)| !value.is_empty());
         let named = [(NAME, name)].into_iter().chain(filled.copied());
         let mut pairs: Vec<_> = named.map(|(name, value)| (name.into(), value.into())).collect();
-        // Sorted as in Prometheus, because the order can decide which label wins.
+        // We sort like Prometheus, because the order can determine which label wins.
         pairs.sort();
         Self { pairs }
     }
 
-    /// Converts the labels of a series, which include its name.
+    /// Creates the labels of a series, which include its name.
     pub(super) fn of_series(labels: &[(&'a str, &'a str)]) -> Self {
         let pairs = labels.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let mut pairs: Vec<_> = pairs.collect();
@@ -29,7 +29,7 @@ impl<'a> Labels<'a> {
         Self { pairs }
     }
 
-    /// Returns all labels in order, including the name.
+    /// Returns all labels sorted by name, including the metric name.
     pub(super) fn into_sorted(mut self) -> Vec<(Cow<'a, str>, Cow<'a, str>)> {
         self.pairs.sort();
         self.pairs
@@ -40,7 +40,7 @@ impl<'a> Labels<'a> {
         self.pairs.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
 
-    /// Returns a value that remains valid when you change the labels.
+    /// Returns a value that stays valid when the labels change.
     pub(super) fn copy(&self, name: &str) -> Cow<'a, str> {
         let found = self.pairs.iter().find(|(other, _)| other == name);
         found.map_or(Cow::Borrowed(""), |(_, value)| value.clone())
@@ -61,19 +61,20 @@ impl<'a> Labels<'a> {
         true
     }
 
-    /// Keeps only the labels whose names are wanted. Returns whether this changed the labels.
+    /// Keeps only the labels for which `is_wanted` returns true. Returns whether this changed the
+    /// labels.
     pub(super) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) -> bool {
         let before = self.pairs.len();
         self.pairs.retain(|(name, _)| is_wanted(name));
         self.pairs.len() < before
     }
 
-    /// Returns all labels, including the name.
+    /// Returns all labels, including the metric name.
     pub(super) fn all(&self) -> &[(Cow<'a, str>, Cow<'a, str>)] {
         &self.pairs
     }
 
-    /// Returns all labels except the name.
+    /// Returns all labels except the metric name.
     pub(super) fn pairs(&self) -> Vec<(&str, &str)> {
         let others = self.pairs.iter().filter(|(name, _)| name != NAME);
         others.map(|(name, value)| (&**name, &**value)).collect()

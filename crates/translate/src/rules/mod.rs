@@ -1,8 +1,8 @@
-//! Rules for all incoming samples: first relabelling, then aggregation.
+//! Rules for all received samples: first relabelling, then aggregation.
 //!
-//! A sample is a counter, a gauge, or a whole histogram or summary. Rules process a sample once,
-//! under its name and without `le` or `quantile`. Pushed groups are exempt from rules, because a
-//! new push must find their labels unchanged to replace them.
+//! A sample is a counter, a gauge, or a whole histogram or summary. A rule sees each sample once,
+//! with its metric name, and without `le` or `quantile`. Pushed groups bypass the rules, because a
+//! later push must find their labels unchanged to replace them.
 
 mod aggregate;
 mod file;
@@ -25,18 +25,19 @@ use aggregate::{Aggregation, Input, Sample};
 use labels::{Labels, NAME};
 pub use relabelling::Relabelling;
 
-/// The rules of a file.
+/// The parsed rules of a file.
 #[derive(Debug)]
 pub struct Rules {
     relabel: Relabelling,
     aggregations: Vec<(Aggregation, Counts)>,
 }
 
-/// Counters of a rule's effects: how many samples it changed or aggregated, and how many it dropped
-/// or (in an aggregation) kept. `None` in rules that are only checked.
+/// The counters of a rule. The first counts the samples that it changed or aggregated. The second
+/// counts the samples that it dropped or, for an aggregation, kept. `None` if the rules are only
+/// checked.
 type Counts = Option<[Counter; 2]>;
 
-/// The reason why you cannot use a file of rules.
+/// The error of an unreadable or invalid rule file.
 #[derive(Debug)]
 pub struct Error {
     path: PathBuf,
@@ -44,14 +45,14 @@ pub struct Error {
     message: String,
 }
 
-/// The size limit of a file.
+/// The maximum size of a rule file in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Rules {
-    /// Reads a file of rules.
+    /// Reads and parses a rule file.
     ///
     /// # Errors
-    /// [`Error`], with the line, the key and the remedy.
+    /// Returns an [`Error`] with the line, the key and the remedy.
     pub fn read(path: &Path) -> Result<Self, Error> {
         read(path, Self::parse)
     }
@@ -68,10 +69,10 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Counts the effects of each rule in the daemon's own metrics.
+    /// Registers counters for the effects of each rule.
     ///
     /// # Errors
-    /// When there is not enough memory.
+    /// Fails if there is not enough memory.
     pub fn count(&mut self, registry: &Registry) -> Result<(), quipu::Error> {
         let changed = ("quipu_rule_changed", "Samples that a rule of relabelling changed.");
         let dropped = ("quipu_rule_dropped", "Samples that a rule of relabelling dropped.");
@@ -91,7 +92,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Accepts a complete value, like [`Intake::take`].
+    /// Applies the rules to a sample, and stores the result like [`Intake::take`].
     ///
     /// # Errors
     /// Fails like [`Intake::take`].
@@ -108,7 +109,7 @@ impl Rules {
         let is_once = metric.streams && metric.time.is_some() && mode == Mode::Add;
         let own = (metric, labels);
         let streams = metric.streams && !is_once;
-        // A rule can merge two series, so two samples can share a time.
+        // Samples of different series can share a timestamp after a rule has merged these series.
         let order = metric.order.min(Order::Latest);
         let metric = Metric { name: relabelled.get(NAME), streams, order, ..metric };
         let labels = &*relabelled.pairs();
@@ -120,15 +121,14 @@ impl Rules {
             Ok(())
         };
         if is_once {
-            // Checked under the original labels, because a rule can merge the series of many
-            // senders.
+            // We check the original labels, because a rule can merge the series of many senders.
             return intake.add_once(own.0, own.1, take);
         }
         take(intake)
     }
 
-    /// Calls `act` with the name and the labels of a series after relabelling. Returns `None` if a
-    /// rule drops the series.
+    /// Applies relabelling to a series, and calls `act` with the resulting name and labels. Returns
+    /// `None` if a rule drops the series.
     pub fn with_relabelled<R>(
         &self,
         name: &str,
@@ -139,13 +139,14 @@ impl Rules {
         Some(act(sample.get(NAME), &sample.pairs()))
     }
 
-    /// Relabels a sample. Returns `None` if it is dropped or loses its name.
+    /// Applies relabelling. Returns `None` if this drops the sample or removes its name.
     fn relabelled<'a>(&self, name: &'a str, labels: &[(&'a str, &'a str)]) -> Option<Labels<'a>> {
         let mut labels = Labels::new(name, labels);
         (self.relabel.apply(&mut labels) && !labels.get(NAME).is_empty()).then_some(labels)
     }
 
-    /// Makes the outputs of all matching aggregations. Returns whether to keep the sample itself.
+    /// Adds a sample to the outputs of all matching aggregations. Returns whether to store the
+    /// sample itself as well.
     fn aggregate(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
         let Sample { metric, labels, input } = *sample;
         let matching = self.aggregations.iter().filter(|(one, _)| one.matches(metric.name));
@@ -153,7 +154,7 @@ impl Rules {
         if matching.is_empty() {
             return Ok(true);
         }
-        // No output is made of a sample that arrives late or again.
+        // A late or repeated sample affects no output.
         let mut is_kept = Ok(matching.iter().any(|(one, _)| one.keep_input));
         let (given, start) = match input {
             Input::Value(given, Mode::Follow, start)
@@ -174,8 +175,8 @@ impl Rules {
             let any;
             let grown = Sample { input: Input::Growth(grown), ..*sample };
             (any, is_kept) = give(&matching, intake, &grown);
-            // Once the growth is in one sum, it must not be counted again with the next total of
-            // the source.
+            // After one sum contains the growth, the next total of the source must not count it
+            // again.
             match is_kept {
                 Err(refused) if !any => Err(refused),
                 _ => Ok(()),
@@ -185,10 +186,10 @@ impl Rules {
     }
 }
 
-/// The line of a fault in a file, and its description.
+/// The line number of an error, if it is known, and its message.
 type Fault = (Option<u64>, String);
 
-/// Reads a file of rules up to the size limit.
+/// Reads and parses a file, up to the maximum size.
 fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, Fault>) -> Result<T, Error> {
     let error = |line, message| Error { path: path.into(), line, message };
     let length = path.metadata().map_err(|e| error(None, e.to_string()))?.len();
@@ -207,8 +208,8 @@ fn parse<T: Default + DeserializeOwned>(text: &str) -> Result<T, Fault> {
     Ok(file.unwrap_or_default())
 }
 
-/// Makes the outputs of aggregations. Returns whether at least one was made, and whether to keep
-/// the sample itself.
+/// Adds a sample to the outputs of some aggregations. Returns whether at least one output was
+/// updated, and whether to store the sample itself as well.
 fn give(
     aggregations: &[&(Aggregation, Counts)],
     intake: &mut Intake,

@@ -1,5 +1,5 @@
-//! The outputs of aggregations. If vmagent's stream aggregation offers an output too, the name is
-//! the same.
+//! The outputs of aggregation rules, such as `sum` or `quantiles(0.5, 0.9)`. The names are the same
+//! as in vmagent's stream aggregation, where it offers the same output.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,13 +19,13 @@ pub(super) enum Output {
     Quantiles(Vec<f64>),
 }
 
-/// The most bounds or quantiles of an output.
+/// The maximum number of bounds or quantiles of an output.
 const MOST: usize = 100;
 const KNOWN: &str =
     "sum, count, last, min, max, avg, histogram(BOUND, ...) and quantiles(QUANTILE, ...)";
 
 impl Output {
-    /// Returns the name. Most outputs append this to the metric's name.
+    /// Returns the name, which most outputs append to the metric name.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -40,7 +40,7 @@ impl Output {
     }
 }
 
-/// The problem with an output.
+/// The error of an invalid output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong(String);
 
@@ -87,8 +87,8 @@ impl FromStr for Output {
     }
 }
 
-/// Reads numbers between commas, in any order. Returns `None` if there are none or too many, or if
-/// a number is not accepted or occurs twice.
+/// Parses numbers between commas, and sorts them. Returns `None` if there are none or too many, or
+/// if a number is invalid or occurs twice.
 fn ascending(numbers: Option<&str>, is_good: impl Fn(f64) -> bool) -> Option<Vec<f64>> {
     let numbers = numbers?.split(',').take(MOST + 1);
     let mut numbers: Vec<f64> =

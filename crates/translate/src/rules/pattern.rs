@@ -1,15 +1,15 @@
-//! Regular expressions with Prometheus' rules: they are anchored at both ends, a dot matches a line
-//! feed, and `\d`, `\w`, `\s` and `\b` are ASCII, because Go defines them this way.
+//! Regular expressions with Prometheus' rules: an expression must match the whole string, a dot
+//! matches a line feed, and `\d`, `\w`, `\s` and `\b` are ASCII like in Go.
 
 use regex::Regex;
 
 /// Compiles an expression that must match the whole string.
 ///
 /// # Errors
-/// The problem with the expression.
+/// Returns the problem with the expression.
 pub(super) fn anchored(expression: &str) -> Result<Regex, String> {
-    // Compiled without anchors first. For example, `a)|(b` is invalid, but would become valid
-    // within parentheses.
+    // Compile without anchors first. For example, `a)|(b` is invalid, but would become valid within
+    // parentheses.
     let ascii = with_ascii_classes(expression);
     Regex::new(&ascii).map_err(|error| error.to_string())?;
     Regex::new(&format!("^(?s:{ascii})$")).map_err(|error| error.to_string())

@@ -1,5 +1,5 @@
-//! Relabelling with the rules that Prometheus applies after a scrape (`metric_relabel_configs`).
-//! This follows its package `model/relabel`, version 0.312.
+//! Relabelling rules, like Prometheus' `metric_relabel_configs`. This follows its package
+//! `model/relabel`, version 0.312.
 
 use std::borrow::Cow;
 
@@ -19,8 +19,8 @@ pub(super) struct Relabel {
     target: String,
     replacement: String,
     action: Action,
-    /// Whether the rule sets a label independently of its source, because it contains neither an
-    /// expression nor a reference.
+    /// Whether the rule sets a label to a constant, because it contains neither an expression nor a
+    /// reference.
     is_plain: bool,
 }
 
@@ -55,10 +55,10 @@ const ACTIONS: &str = "replace, keep, drop, keepequal, dropequal, hashmod, label
                        labelkeep, lowercase and uppercase";
 
 impl Relabel {
-    /// Checks a rule.
+    /// Creates a rule, after this function has checked its keys.
     ///
     /// # Errors
-    /// The key and its problem.
+    /// Returns the key and its problem.
     pub(super) fn new(rule: &file::RelabelConfig) -> Result<Self, String> {
         let name = rule.action.as_deref().unwrap_or("replace").to_lowercase();
         let modulus = rule.modulus.unwrap_or(0);
@@ -96,7 +96,7 @@ impl Relabel {
         Ok(Self { is_plain, ..this })
     }
 
-    /// Checks that the action supports all given keys.
+    /// Checks that the action supports all keys of the rule.
     fn check_keys(&self, name: &str, rule: &file::RelabelConfig) -> Result<(), String> {
         use Action::{
             DropEqual, HashMod, KeepEqual, LabelDrop, LabelKeep, LabelMap, Lowercase, Replace,
@@ -212,7 +212,7 @@ fn dropped(is_dropped: bool) -> Outcome {
     if is_dropped { Outcome::Dropped } else { Outcome::Same }
 }
 
-/// Returns the last 8 bytes of the MD5, like Prometheus.
+/// Returns the last 8 bytes of the MD5 hash, like Prometheus.
 fn hash(value: &str) -> u64 {
     let hash: [u8; 16] = Md5::digest(value.as_bytes()).into();
     // The conversion keeps the lowest 64 bits.

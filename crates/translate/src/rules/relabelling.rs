@@ -1,4 +1,4 @@
-//! A list of relabelling rules, and counters of their effects.
+//! A list of relabelling rules, with counters of their effects.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -18,7 +18,7 @@ impl Relabelling {
     /// Reads a file with `write_relabel_configs`, the rules for samples that are sent.
     ///
     /// # Errors
-    /// [`Error`], with the line, the key and the remedy.
+    /// Returns an [`Error`] with the line, the key and the remedy.
     pub fn read(path: &Path) -> Result<Self, Error> {
         read(path, |text| {
             let file: file::WriteFile = parse(text)?;
@@ -34,11 +34,11 @@ impl Relabelling {
         rules.unwrap_or_default().into_iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Counts the effects of each rule in counters with these names and descriptions: changed
-    /// samples, and dropped samples.
+    /// Registers counters for the effects of each rule: changed samples, and dropped samples. The
+    /// arguments are their names and help strings.
     ///
     /// # Errors
-    /// When there is not enough memory.
+    /// Fails if there is not enough memory.
     pub fn count(
         &mut self,
         registry: &Registry,
@@ -57,8 +57,8 @@ impl Relabelling {
         Ok(())
     }
 
-    /// Returns the labels of a series after relabelling, in order. Returns `None` if the series is
-    /// dropped. The labels include the name, unless a rule removes it.
+    /// Applies the rules to a series. Returns its labels sorted by name, or `None` if the series is
+    /// dropped. The labels include the metric name, unless a rule removed it.
     pub fn series<'a>(
         &self,
         labels: &[(&'a str, &'a str)],
