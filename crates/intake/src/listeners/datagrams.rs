@@ -245,7 +245,8 @@ impl Batch {
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 PACKETS as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                // The C libraries disagree on the sign of the flags.
+                libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
         };
