@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use proc_macro2::{Span, TokenStream};
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::meta::ParseNestedMeta;
 use syn::{DeriveInput, Error, Expr, Field, Ident, LitStr, Token};
 
@@ -114,18 +114,16 @@ fn register_metric(
     let mut help = documentation(field);
     let mut unit = None;
     let mut calls = Vec::new();
-    let known = format!("rename, help, {}", SETTINGS.join(", "));
-    each(&field.attrs, "metric", &known, |meta| {
+    let known = "rename, help, or a setting of Description";
+    each(&field.attrs, "metric", known, |meta| {
         if meta.path.is_ident("rename") {
             let renamed = text(meta)?;
             (name, span) = (renamed.value(), renamed.span());
         } else if meta.path.is_ident("help") {
             help = text(meta)?.value();
         } else {
-            let setting = meta.path.get_ident();
-            let Some(method) = setting.filter(|name| SETTINGS.iter().any(|s| *name == s)) else {
-                return Ok(false);
-            };
+            let Some(method) = meta.path.get_ident() else { return Ok(false) };
+            checks.push(setting_check(krate, method));
             calls.push(call(method, meta, &mut unit)?);
         }
         Ok(true)
@@ -150,25 +148,17 @@ fn register_metric(
     })
 }
 
-/// The methods of `Description` that a field can call. `values` takes two arguments, so it is not
-/// one of them.
-const SETTINGS: [&str; 15] = [
-    "unit",
-    "buckets",
-    "native",
-    "native_buckets",
-    "zero_threshold",
-    "quantiles",
-    "window",
-    "accuracy",
-    "labels",
-    "states",
-    "limit",
-    "expire_after",
-    "exemplars",
-    "striped",
-    "aggregation",
-];
+/// Returns an item that refuses a method that is not a setting, because quipu defines the list of
+/// settings.
+fn setting_check(krate: &TokenStream, method: &Ident) -> TokenStream {
+    // The path is imported, for the reason that `assertion` explains.
+    quote_spanned! {method.span()=>
+        const _: () = {
+            use #krate::assert_field_setting;
+            assert_field_setting!(#method);
+        };
+    }
+}
 
 /// Returns the call of a method of `Description`: `name = argument`, or `name` if there is no
 /// argument.

@@ -19,8 +19,10 @@ pub use lazy_metric::LazyMetric;
 ///
 /// The arguments are the name and the help, then settings, then labels:
 ///
-/// - A setting is the name of a public method of [`Description`](crate::Description) and its
-///   argument, such as `unit = "bytes"` or `limit = 1_000`, or the name only, such as `exemplars`.
+/// - A setting is the name of a method of [`Description`](crate::Description) and its argument,
+///   such as `unit = "bytes"` or `limit = 1_000`, or the name only, such as `exemplars`. You can
+///   use `unit`, `buckets`, `native`, `native_buckets`, `zero_threshold`, `limit`, `expire_after`,
+///   `exemplars` and `striped`.
 /// - A label is a literal name and a value of any type that implements
 ///   [`LabelValue`](crate::LabelValue): `"status" => 200`. The macro borrows the value.
 ///
@@ -180,21 +182,45 @@ macro_rules! global_metric {
     };
 }
 
-/// Refuses the hidden methods of a description. The compiler refuses unknown methods itself, and
-/// suggests a similar one.
+/// Accepts the settings of the metrics that macros register, and refuses all other methods of a
+/// description, also hidden ones. `$more` are the names that only the caller accepts.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! assert_setting {
-    (verbatim) => { $crate::assert_setting!(@hidden verbatim); };
-    (apart) => { $crate::assert_setting!(@hidden apart); };
-    (variant) => { $crate::assert_setting!(@hidden variant); };
-    (@hidden $setting:ident) => {
+    (unit $($more:literal)?) => {};
+    (buckets $($more:literal)?) => {};
+    (native $($more:literal)?) => {};
+    (native_buckets $($more:literal)?) => {};
+    (zero_threshold $($more:literal)?) => {};
+    (limit $($more:literal)?) => {};
+    (expire_after $($more:literal)?) => {};
+    (exemplars $($more:literal)?) => {};
+    (striped $($more:literal)?) => {};
+    ($setting:ident $($more:literal)?) => {
         compile_error!(concat!(
             "`", stringify!($setting), "` is not a setting: use unit, buckets, native, \
-            native_buckets, zero_threshold, limit, expire_after, exemplars or striped"
+            native_buckets, zero_threshold, limit, expire_after, exemplars, striped",
+            $($more)?
         ));
     };
-    ($setting:ident) => {};
+}
+
+/// Accepts the settings of a field of a group of metrics: the settings of the macros, and of more
+/// kinds of metrics. `values` is not one of them, because it takes two arguments.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! assert_field_setting {
+    (quantiles) => {};
+    (window) => {};
+    (accuracy) => {};
+    (labels) => {};
+    (states) => {};
+    (aggregation) => {};
+    ($setting:ident) => {
+        $crate::assert_setting!(
+            $setting ", quantiles, window, accuracy, labels, states, aggregation; or rename, help"
+        );
+    };
 }
 
 /// A list of references to label values: nested pairs, which implement
