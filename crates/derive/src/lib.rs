@@ -21,14 +21,18 @@ use syn::{DeriveInput, ItemFn, parse_macro_input};
 /// Makes an enum without fields a label value of fixed cardinality: each variant is a value. A
 /// struct with one unnamed field becomes a label value like that field.
 ///
-/// ```ignore
+/// ```
+/// use quipu::LabelValue;
+///
 /// #[derive(LabelValue)]
-/// enum Method {
-///     Get, // get
-///     PatchPart, // patch_part
+/// enum Outcome {
+///     Done,
+///     NotFound,
 ///     #[label(rename = "5xx")]
-///     Failed, // 5xx
+///     Failed,
 /// }
+///
+/// assert_eq!(Outcome::VALUES, Some(&["done", "not_found", "5xx"][..]));
 /// ```
 ///
 /// | attribute | on | effect |
@@ -48,18 +52,27 @@ pub fn derive_label_value(input: TokenStream) -> TokenStream {
 /// Makes a struct with named fields a label group: each field is a label. A response shows the
 /// labels of fixed cardinality first, then the others, each in the order of the fields.
 ///
-/// ```ignore
+/// ```
+/// use quipu::{CounterFamily, Description, LabelGroup, LabelValue, Registry};
+///
+/// #[derive(LabelValue)]
+/// enum Method { Get, Post }
+///
 /// #[derive(LabelGroup)]
 /// struct Request<'a> {
-///     method: Method, // an enum that derives LabelValue
+///     method: Method,
 ///     #[label(rename = "http.route")]
 ///     route: &'a str,
 ///     status: u16,
 /// }
 ///
+/// let registry = Registry::new();
 /// let requests: CounterFamily<Request<'static>> =
 ///     registry.register(Description::new("requests", "Requests that got a response."))?;
 /// requests.inc(&Request { method: Method::Get, route: "/", status: 200 });
+/// let labels = [("method", "get"), ("http.route", "/"), ("status", "200")];
+/// assert_eq!(registry.value("requests_total", &labels), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
 /// ```
 ///
 /// | attribute | on | effect |
@@ -76,19 +89,25 @@ pub fn derive_label_group(input: TokenStream) -> TokenStream {
 /// Makes a struct with named fields a group of metrics. Each field is an instrument or a family:
 /// its name is the metric's name, and the first paragraph of its doc comment is the help.
 ///
-/// ```ignore
+/// ```
+/// use std::time::Duration;
+/// use quipu::{CounterFamily, IntGauge, Metrics, Registry};
+///
 /// #[derive(Metrics)]
 /// #[metrics(prefix = "http")]
-/// struct Http {
+/// struct HttpMetrics {
 ///     /// Requests that got a response.
-///     #[metric(limit = 10_000, expire_after = Duration::from_secs(60))]
-///     requests: CounterFamily<Request<'static>>,
+///     #[metric(labels = ["route"], limit = 10_000, expire_after = Duration::from_secs(60))]
+///     requests: CounterFamily<[&'static str; 1]>,
 ///     /// Requests under way.
 ///     in_progress: IntGauge,
 /// }
 ///
-/// let http: Http = registry.metrics()?;
-/// let _guard = http.in_progress.in_progress();
+/// let registry = Registry::new();
+/// let metrics: HttpMetrics = registry.metrics()?;
+/// let _guard = metrics.in_progress.in_progress();
+/// assert_eq!(registry.value("http_in_progress", &[]), Some(1.0));
+/// # Ok::<(), quipu::Error>(())
 /// ```
 ///
 /// | attribute | on | effect |
@@ -113,9 +132,15 @@ pub fn derive_metrics(input: TokenStream) -> TokenStream {
 /// then labels, whose values can use the function's arguments. `crate = path` is the path of the
 /// crate `quipu`.
 ///
-/// ```text
+/// ```
+/// use quipu::{Registry, timed};
+///
 /// #[timed("job_duration_seconds", "Duration of a job.", buckets = [0.1, 1.0], "queue" => queue)]
-/// async fn job(queue: &str) {}
+/// fn run(queue: &str) {}
+///
+/// run("mail");
+/// let count = Registry::global().value("job_duration_seconds_count", &[("queue", "mail")]);
+/// assert_eq!(count, Some(1.0));
 /// ```
 ///
 /// The duration is observed when the function returns or panics. The duration of an `async fn` is
