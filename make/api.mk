@@ -1,5 +1,5 @@
-# The public API of the published crates: lists in .ci/api, which a change of the API must renew. And the
-# oldest versions of the dependencies and of Rust with which they build.
+# The public API of the published crates: lists in .ci/api, which a change of the API must renew. And
+# the features alone, and the oldest versions of the dependencies and of Rust with which they build.
 
 # The packages and features of clippy in `make lint`, because cargo builds dependencies again for another
 # selection.
@@ -27,6 +27,25 @@ minimal-versions: ## Check the published crates with the oldest versions of thei
 	cd $(OLDEST) && $(CARGO) +$(NIGHTLY) update --quiet -Z direct-minimal-versions
 	cd $(OLDEST) && RUSTFLAGS=-Awarnings CARGO_TARGET_DIR=$(OLDEST)/target $(CARGO) +$(NIGHTLY) check \
 		--workspace --all-features --lib --locked --quiet
+
+# With a warning as an error, because a feature can leave an import unused.
+QUIPU_FEATURES := derive window gzip zstd http arena tokio tower serve push
+STORE_FEATURES := lmdb files redis
+CHECK_ALONE = RUSTFLAGS="-D warnings" $(CARGO) check --locked --quiet --target-dir target/features \
+	--no-default-features
+
+.PHONY: features
+features: ## Check quipu and quipu-store without features, and with each feature alone
+	$(CHECK_ALONE) --package quipu-metrics --all-targets
+	$(CHECK_ALONE) --package quipu-store --all-targets
+	@for feature in $(QUIPU_FEATURES); do \
+		echo "checking quipu with $$feature alone"; \
+		$(CHECK_ALONE) --package quipu-metrics --features $$feature || exit 1; \
+	done
+	@for feature in $(STORE_FEATURES); do \
+		echo "checking quipu-store with $$feature alone"; \
+		$(CHECK_ALONE) --package quipu-store --features $$feature || exit 1; \
+	done
 
 RUST_VERSION = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 

@@ -1,7 +1,6 @@
 //! Independent readers of our expositions: `promtool`, the parsers of Prometheus' server and of its
 //! Python client, and a real Prometheus that scrapes a real server. `make test` installs them.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
-#![cfg(all(feature = "serve", feature = "gzip"))]
 
 #[path = "judges/rows.rs"]
 mod rows;

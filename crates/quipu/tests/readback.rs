@@ -2,7 +2,6 @@
 //! result.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
-#![cfg(feature = "derive")]
 
 use std::collections::BTreeMap;
 
