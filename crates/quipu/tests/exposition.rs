@@ -20,7 +20,7 @@ fn family(
     kind: Kind,
     labels: &'static [Label<'static>],
 ) -> FamilyHeader<'static> {
-    FamilyHeader::new(kind, name, "A help.").labels(labels)
+    FamilyHeader::new(kind, name, "A help.").with_labels(labels)
 }
 
 fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
@@ -49,9 +49,9 @@ fn everything(sink: &mut impl Sink) {
     let exemplar = Exemplar::new(Texts::new(&trace), 0.5).time(Timestamp(2_000_000_001));
     let mut one = |family: FamilyHeader<'_>, value: Value<'_>| {
         sink.family(&family);
-        let texts = if family.labels.is_empty() { &[][..] } else { &user[..] };
+        let texts = if family.labels().is_empty() { &[][..] } else { &user[..] };
         let mut series = series(value, texts);
-        series.group = if family.labels.is_empty() { 0 } else { 1 };
+        series.group = if family.labels().is_empty() { 0 } else { 1 };
         sink.series(&family, &series);
     };
     let total = Number::Unsigned(u64::MAX);

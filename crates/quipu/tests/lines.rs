@@ -2,7 +2,6 @@
 //! state from series to series, writes the same bytes. A registry's next scrape writes the same
 //! page as a new encoder, whatever changed between the two.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
-#![cfg(feature = "derive")]
 
 #[path = "lines/plain.rs"]
 mod plain;
@@ -90,7 +89,7 @@ impl Row {
         let from = random.below(BOUNDS.len() + 1);
         let overflow = random.chance(8);
         Self {
-            group: random.below(family.groups as usize) as u32,
+            group: random.below(family.groups() as usize) as u32,
             texts: if overflow { Vec::new() } else { texts },
             overflow,
             number: random.pick(&NUMBERS).0,
@@ -153,7 +152,7 @@ fn family(random: &mut Random, number: usize, encoder: &mut Encoder, plain: &mut
     let help = random.pick(&["", "A help.", "\"A\" help \\ of\ntwo lines."]);
     let unit = random.pick(&["", "seconds"]);
     let bare = kind == Kind::Counter && random.chance(3);
-    let family = FamilyHeader::new(kind, &name, help).unit(unit).labels(&labels).bare(bare);
+    let family = FamilyHeader::new(kind, &name, help).unit(unit).with_labels(&labels).bare(bare);
     encoder.family(&family);
     plain.family();
     for _ in 0..random.below(20) {

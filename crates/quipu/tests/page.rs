@@ -32,7 +32,7 @@ fn family<'f>(name: &'f str, kind: Kind) -> FamilyHeader<'f> {
 
 fn put(encoder: &mut Encoder, family: &FamilyHeader<'_>, value: Value<'_>) {
     let mut texts = Vec::new();
-    family.labels.iter().for_each(|_| Texts::push(&mut texts, "v"));
+    family.labels().iter().for_each(|_| Texts::push(&mut texts, "v"));
     encoder.family(family);
     encoder.series(family, &Series::new(Texts::new(&texts), value));
 }
@@ -114,7 +114,7 @@ fn label_names_differ_and_are_not_reserved() {
     const BOUND: &[Label<'_>] = &[Label::new("le")];
     const QUANTILE: &[Label<'_>] = &[Label::new("quantile")];
     const STATE: &[Label<'_>] = &[Label::new("x")];
-    let of = |kind, labels| family("x", kind).labels(labels);
+    let of = |kind, labels| family("x", kind).with_labels(labels);
     let histogram = Value::Histogram(NO_BUCKETS);
     let states = Value::StateSet(&[("on", true)]);
     let broken_labels = [Rule::LabelNames];
@@ -137,7 +137,7 @@ fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
     let mut encoder = Encoder::new(Format::Text, Escaping::Underscores);
     let labels = |name| [Label::new(name)];
     for name in ["a b", "c", "a_b", "a b"] {
-        put(&mut encoder, &family("x", Kind::Gauge).labels(&labels(name)), ONE);
+        put(&mut encoder, &family("x", Kind::Gauge).with_labels(&labels(name)), ONE);
     }
     let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
     let expected = "# TYPE x gauge\nx{a_b=\"v\"} 1\nx{c=\"v\"} 1\nx{a_b=\"v\"} 1\n";
@@ -151,7 +151,7 @@ fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
 fn no_series_has_the_label_that_a_second_counter_gets() {
     const NAMED: &[Label<'_>] = &[Label::new("quipu_name")];
     let first = family("x", Kind::Counter);
-    let (named, second) = (first.labels(NAMED), first.bare(true));
+    let (named, second) = (first.with_labels(NAMED), first.bare(true));
     for families in [&[named, second][..], &[first, second, named]] {
         let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::Underscores);
         families.iter().for_each(|family| put(&mut encoder, family, TOTAL));
@@ -188,7 +188,7 @@ fn a_family_has_its_header_if_the_first_series_is_omitted() {
     let bucket = |bound| Bucket::new(bound, 1);
     let (bad, good) = ([bucket(f64::NAN)], [bucket(f64::INFINITY)]);
     let of = |buckets| Value::Histogram(NO_BUCKETS.buckets(buckets));
-    let family = |labels| family("h", Kind::Histogram).labels(labels);
+    let family = |labels| family("h", Kind::Histogram).with_labels(labels);
     let labels = [Label::new("a")];
     for format in [Format::Text, Format::OpenMetrics, Format::OpenMetrics2] {
         let mut encoder = Encoder::new(format, Escaping::default());

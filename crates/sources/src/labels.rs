@@ -29,8 +29,8 @@ pub fn flaw(family: &FamilyHeader<'_>, beside: &Labels) -> Option<String> {
     {
         return Some(format!("the source has a label {own:?}"));
     }
-    let mut names: Vec<Cow<'_, str>> = Vec::with_capacity(family.labels.len());
-    for Label { name, .. } in family.labels {
+    let mut names: Vec<Cow<'_, str>> = Vec::with_capacity(family.labels().len());
+    for Label { name, .. } in family.labels() {
         let shown = escaped(name);
         let is_reserved = name.starts_with("__")
             || shown == "__name__"

@@ -103,7 +103,6 @@ pub struct RecordedFamily {
     unit: String,
     /// The label names, each with its values if these are fixed.
     labels: Vec<(String, Option<Vec<String>>)>,
-    groups: u32,
     /// The series, with the overflow series at the end.
     series: Vec<OneSeries>,
     /// The number of overflow series.
@@ -284,7 +283,7 @@ impl Recorder {
     /// omitted.
     fn begin(&mut self, family: &FamilyHeader<'_>) {
         let Some(beside) = &self.beside else { return };
-        let names = family.labels.iter().map(|label| label.name.len());
+        let names = family.labels().iter().map(|label| label.name.len());
         let more = beside.iter().map(|(name, value)| name.len() + value.len());
         self.head = family.name.len() as u64 + names.chain(more).sum::<usize>() as u64 + LINE;
         let reason = flaw(family, beside);
@@ -336,7 +335,7 @@ impl Sink for Recorder {
             let values = label.values?;
             Some(values.iter().map(|value| (*value).to_owned()).collect())
         };
-        let labels = family.labels.iter().map(|label| (label.name.to_owned(), values(label)));
+        let labels = family.labels().iter().map(|label| (label.name.to_owned(), values(label)));
         let (series, texts) = self.sizes_before(family.name);
         self.families.push(RecordedFamily {
             name: family.name.to_owned(),
@@ -345,11 +344,10 @@ impl Sink for Recorder {
             bare: family.bare,
             unit: unit.to_owned(),
             labels: labels.collect(),
-            groups: family.groups,
             series: Vec::with_capacity(series),
             overflows: 0,
             texts: Vec::with_capacity(texts),
-            has_empty: family.labels.iter().any(|label| label.values.is_some_and(has_empty)),
+            has_empty: family.labels().iter().any(|label| label.values.is_some_and(has_empty)),
         });
     }
 
@@ -481,9 +479,7 @@ impl RecordedFamily {
             labels.push(Label::new(OVERFLOW));
         }
         let family = FamilyHeader::new(shown.kind, shown.name, shown.help).unit(&self.unit);
-        let mut family = family.labels(&labels).bare(shown.bare);
-        family.groups = if is_overflow { 1 } else { self.groups };
-        pass(&family);
+        pass(&family.with_labels(&labels).bare(shown.bare));
     }
 }
 
@@ -711,7 +707,7 @@ mod tests {
     /// Encodes a file that contains a family with this kind and these labels.
     fn of_labels(kind: Kind, labels: &[&str], value: Value<'_>) -> (String, Option<String>) {
         let labels = labels.iter().map(|name| Label::new(name)).collect::<Vec<_>>();
-        let family = FamilyHeader::new(kind, "mode", "").labels(&labels);
+        let family = FamilyHeader::new(kind, "mode", "").with_labels(&labels);
         let mut texts = Vec::new();
         let series = Series::new(Texts::encode(labels.iter().map(|_| "v"), &mut texts), value);
         let beside: Labels = vec![("segment".into(), "s".into()), ("my_app".into(), "a".into())];
@@ -781,7 +777,7 @@ mod tests {
         let value = "x".repeat(1000);
         let values: [&str; 1] = [&value];
         let labels = [Label::new("a").values(&values), Label::new("b")];
-        let family = FamilyHeader::new(Kind::Gauge, "n", "").labels(&labels);
+        let family = FamilyHeader::new(Kind::Gauge, "n", "").with_labels(&labels);
         let recorded = |most: u64| {
             let mut recorder = Recorder::of_file(&Vec::new(), most);
             recorder.family(&family);

@@ -424,7 +424,7 @@ impl<'h> ExpositionReader<'h> {
     ) {
         let labels: Vec<Label<'_>> = set.names.iter().map(|name| Label::new(name)).collect();
         let Head { name, help, unit, kind, bare } = head;
-        let family = FamilyHeader::new(kind, name, help).unit(unit).labels(&labels).bare(bare);
+        let family = FamilyHeader::new(kind, name, help).unit(unit).with_labels(&labels).bare(bare);
         self.recorder.family(&family);
         let mut values: Vec<&str> = Vec::with_capacity(labels.len());
         for entry in entries {

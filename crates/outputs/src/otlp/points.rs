@@ -187,7 +187,7 @@ impl<'t> Translation<'t> {
     where
         't: 'a,
     {
-        let mut attributes = Vec::with_capacity(family.labels.len() + self.external.len() + 1);
+        let mut attributes = Vec::with_capacity(family.labels().len() + self.external.len() + 1);
         let all = series.labels(family).filter(|(_, value)| !value.is_empty());
         attributes.extend(all.map(|(name, value)| (name, Text::Text(value))));
         for label in self.external {

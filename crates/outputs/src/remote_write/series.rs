@@ -257,7 +257,7 @@ impl Names {
         put(&mut self.count, "_count");
         self.escaped.clear();
         let state = (family.kind == Kind::StateSet).then_some(family.name);
-        for name in family.labels.iter().map(|label| label.name).chain(state) {
+        for name in family.labels().iter().map(|label| label.name).chain(state) {
             if let Cow::Owned(escaped) = label_name(name) {
                 self.escaped.push((name.to_owned(), escaped));
             }
@@ -284,7 +284,7 @@ pub(super) fn label_name(name: &str) -> Cow<'_, str> {
 
 impl Plan {
     fn set(&mut self, family: &FamilyHeader<'_>, names: &Names, external: &[ExternalLabel]) {
-        let own = family.labels.iter().map(|label| names.label(label.name));
+        let own = family.labels().iter().map(|label| names.label(label.name));
         let mut all: Vec<(&str, Column)> =
             own.enumerate().map(|(at, name)| (name, Column::Own(at))).collect();
         for (at, label) in external.iter().enumerate() {
@@ -297,7 +297,7 @@ impl Plan {
         self.is_valid = all.windows(2).all(|two| two[0].0 != two[1].0);
         self.columns.clear();
         self.columns.extend(all.iter().map(|(_, column)| *column));
-        let mut places = vec![0; family.labels.len()];
+        let mut places = vec![0; family.labels().len()];
         for (place, column) in self.columns.iter().enumerate() {
             match *column {
                 Column::Own(at) => places[at] = place,
@@ -308,7 +308,7 @@ impl Plan {
         let Self { fixed, dynamic, .. } = self;
         fixed.clear();
         dynamic.clear();
-        for (label, place) in family.labels.iter().zip(places) {
+        for (label, place) in family.labels().iter().zip(places) {
             let places = if label.values.is_some() { &mut *fixed } else { &mut *dynamic };
             places.push(place);
         }
@@ -324,11 +324,11 @@ impl Plan {
         labels: &mut Vec<Label<'a>>,
     ) -> bool {
         let own = self.fixed.len() + self.dynamic.len();
-        if !self.is_valid || series.overflow || own != family.labels.len() {
+        if !self.is_valid || series.overflow || own != family.labels().len() {
             return false;
         }
         labels.extend(self.columns.iter().map(|column| match *column {
-            Column::Own(at) => (names.label(family.labels[at].name), ""),
+            Column::Own(at) => (names.label(family.labels()[at].name), ""),
             Column::External(at) => (external[at].name.as_str(), external[at].value.as_str()),
             Column::Name => (NAME, ""),
         }));
@@ -497,16 +497,16 @@ mod tests {
         let labels = [snapshot::Label::new("zone.a")];
         let region = [snapshot::Label::new("region")];
         let total = Value::counter(3);
-        let hits = plain(Kind::Counter, "hits").labels(&labels);
+        let hits = plain(Kind::Counter, "hits").with_labels(&labels);
         add(&mut sink, &hits, Some("a"), total);
         add(&mut sink, &hits, Some(""), total);
         add(&mut sink, &plain(Kind::Counter, "raw").bare(true), None, total);
         let gauge = Value::Gauge(Number::Float(f64::NAN));
-        add(&mut sink, &plain(Kind::Gauge, "a.b").labels(&region), Some("us"), gauge);
+        add(&mut sink, &plain(Kind::Gauge, "a.b").with_labels(&region), Some("us"), gauge);
         // A repeated series, and a metric name that is also the name of a label.
-        add(&mut sink, &plain(Kind::Gauge, "a_b").labels(&region), Some("us"), gauge);
+        add(&mut sink, &plain(Kind::Gauge, "a_b").with_labels(&region), Some("us"), gauge);
         let twice = [snapshot::Label::new("__name__")];
-        add(&mut sink, &plain(Kind::Gauge, "c").labels(&twice), Some("d"), gauge);
+        add(&mut sink, &plain(Kind::Gauge, "c").with_labels(&twice), Some("d"), gauge);
         add(&mut sink, &plain(Kind::Info, "build"), None, Value::Info);
         let states = [("on", true), ("off", false)];
         add(&mut sink, &plain(Kind::StateSet, "mode"), None, Value::StateSet(&states));
@@ -574,11 +574,11 @@ mod tests {
             &[label("__name__", true), label("a", false)],
         ] {
             let dynamic = labels.iter().filter(|label| label.values.is_none()).count();
-            let family = FamilyHeader::new(Kind::Gauge, "level", "").labels(labels);
+            let family = FamilyHeader::new(Kind::Gauge, "level", "").with_labels(labels);
             let (mut names, mut plan) = (Names::default(), Plan::default());
             names.set(&family);
             plan.set(&family, &names, &external);
-            for group in 0..family.groups {
+            for group in 0..family.groups() {
                 for given in [&["v", "w", "u"][..], &["v", ""], &["", "w"], &["v"]] {
                     let mut texts = Vec::new();
                     given.iter().take(dynamic).for_each(|text| Texts::push(&mut texts, text));
@@ -604,7 +604,7 @@ mod tests {
         let mut parts = parts(WriteVersion::Two, hash);
         let mut sink = SeriesSink::new(&mut parts, &[]);
         let labels = [snapshot::Label::new("n")];
-        let family = FamilyHeader::new(Kind::Gauge, "level", "").labels(&labels);
+        let family = FamilyHeader::new(Kind::Gauge, "level", "").with_labels(&labels);
         for n in numbers {
             add(&mut sink, &family, Some(&n.to_string()), Value::Gauge(Number::Unsigned(n as u64)));
         }

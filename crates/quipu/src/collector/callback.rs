@@ -54,7 +54,7 @@ impl Collector for Callback {
     fn collect(&self, sink: &mut dyn Sink) {
         let labels: Vec<Label<'_>> = self.labels.iter().map(|name| Label::new(name)).collect();
         let header = FamilyHeader::new(self.kind, &self.name, &self.help);
-        let family = header.unit(&self.unit).labels(&labels);
+        let family = header.unit(&self.unit).with_labels(&labels);
         sink.family(&family);
         let value = (self.value)();
         let value = match self.kind {

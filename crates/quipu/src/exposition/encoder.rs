@@ -198,4 +198,4 @@ const OMITTED: FamilyHeader<'static> = FamilyHeader::new(
     "quipu_series_omitted",
     "Series that this page omits, because a scraper would refuse the page with them.",
 )
-.labels(&[Label::new("reason")]);
+.with_labels(&[Label::new("reason")]);

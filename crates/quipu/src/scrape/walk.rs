@@ -318,7 +318,7 @@ const OVERFLOWED: FamilyHeader<'static> = FamilyHeader::new(
     "quipu_series_overflowed",
     "Updates that were counted in an overflow series, by family.",
 )
-.labels(&[Label::new("family")]);
+.with_labels(&[Label::new("family")]);
 
 const UNREADABLE: FamilyHeader<'static> = FamilyHeader::new(
     Kind::Gauge,
@@ -331,4 +331,4 @@ const NOT_SHOWN: FamilyHeader<'static> = FamilyHeader::new(
     "quipu_variants_not_shown",
     "Variants of a name that are not shown, because their type or labels contradict others.",
 )
-.labels(&[Label::new("family")]);
+.with_labels(&[Label::new("family")]);

@@ -155,13 +155,11 @@ pub struct FamilyHeader<'a> {
     pub unit: &'a str,
     /// The kind of the family's values.
     pub kind: Kind,
-    /// The labels. [`Series::labels`] returns them with the values of a series.
-    pub labels: &'a [Label<'a>],
+    pub(crate) labels: &'a [Label<'a>],
     /// The number of groups: the product of the numbers of values of all fixed labels, or 1 without
     /// fixed labels. A series stores one number, its *group*, for all fixed labels, and a string
     /// for each dynamic label.
-    #[doc(hidden)]
-    pub groups: u32,
+    pub(crate) groups: u32,
     /// Whether the name of a counter is shown without `_total`, because its program follows another
     /// convention. OpenMetrics 1.0 requires the suffix of counters, so it shows such a counter as a
     /// metric of an unknown type.
@@ -183,7 +181,7 @@ impl<'a> FamilyHeader<'a> {
 
     /// Sets the labels, which can be dynamic or of fixed cardinality.
     #[must_use]
-    pub const fn labels(self, labels: &'a [Label<'a>]) -> Self {
+    pub const fn with_labels(self, labels: &'a [Label<'a>]) -> Self {
         let (mut groups, mut at) = (1_u32, 0);
         while at < labels.len() {
             if let Some(values) = labels[at].values {
@@ -199,6 +197,17 @@ impl<'a> FamilyHeader<'a> {
     #[must_use]
     pub const fn bare(self, bare: bool) -> Self {
         Self { bare, ..self }
+    }
+
+    /// Returns the labels. [`Series::labels`] returns them with the values of a series.
+    pub const fn labels(&self) -> &'a [Label<'a>] {
+        self.labels
+    }
+
+    /// Returns the number of groups.
+    #[doc(hidden)]
+    pub const fn groups(&self) -> u32 {
+        self.groups
     }
 
     /// Returns the names and values of the labels of fixed cardinality, for a group. The last label

@@ -46,7 +46,7 @@ impl<'k> dyn Sink + 'k {
     ) -> FamilyWriter<'s, N> {
         let (labels, start) = (labels.map(Label::new), None);
         let writer = FamilyWriter { sink: self, family, labels, start, texts: Vec::new() };
-        writer.sink.family(&family.labels(&writer.labels));
+        writer.sink.family(&family.with_labels(&writer.labels));
         writer
     }
 }
@@ -113,7 +113,7 @@ impl<const N: usize> FamilyWriter<'_, N> {
         if value.kind() == self.family.kind {
             let series = Series::new(Texts::encode(labels, &mut self.texts), value);
             let series = Series { start: self.start, ..series };
-            self.sink.series(&self.family.labels(&self.labels), &series);
+            self.sink.series(&self.family.with_labels(&self.labels), &series);
         }
         self
     }
@@ -121,7 +121,7 @@ impl<const N: usize> FamilyWriter<'_, N> {
 
 impl<const N: usize> fmt::Debug for FamilyWriter<'_, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let family = self.family.labels(&self.labels);
+        let family = self.family.with_labels(&self.labels);
         f.debug_struct("FamilyWriter").field("family", &family).finish_non_exhaustive()
     }
 }

@@ -104,11 +104,11 @@ impl Page {
         // The last label varies fastest.
         let mut rest = series.group as usize;
         let mut fixed = Vec::new();
-        for (name, values) in family.labels.iter().rev().filter_map(|l| Some((l.name, l.values?))) {
+        for (name, values) in family.labels().iter().rev().filter_map(|l| Some((l.name, l.values?))) {
             fixed.insert(0, self.label(name, values[rest % values.len()]));
             rest /= values.len();
         }
-        let dynamic = family.labels.iter().filter(|label| label.values.is_none());
+        let dynamic = family.labels().iter().filter(|label| label.values.is_none());
         fixed.extend(dynamic.zip(series.texts).map(|(label, text)| self.label(label.name, text)));
         fixed
     }

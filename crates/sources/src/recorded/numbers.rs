@@ -39,7 +39,7 @@ impl RecordedFamily {
 
     /// Returns whether the other family contains the same series, regardless of their values.
     pub fn has_series_of(&self, other: &Self) -> bool {
-        let head = |one: &Self| (one.kind, one.bare, one.groups, one.overflows, one.series.len());
+        let head = |one: &Self| (one.kind, one.bare, one.overflows, one.series.len());
         head(self) == head(other)
             && (&self.name, &self.help, &self.unit) == (&other.name, &other.help, &other.unit)
             && self.labels == other.labels

@@ -20,7 +20,7 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
     let names: Vec<String> = family.labels().into_iter().map(str::to_owned).collect();
     let labels: Vec<Label<'_>> = names.iter().map(|name| Label::new(name)).collect();
     let (help, kind) = (&*family.help, family.kind);
-    let shown = FamilyHeader::new(kind, name, help).labels(&labels);
+    let shown = FamilyHeader::new(kind, name, help).with_labels(&labels);
     sink.family(&shown);
     let mut out = Out { family: &shown, names: &names, texts: Vec::new(), sink };
     for series in &mut family.series {

@@ -94,7 +94,7 @@ impl Meta {
             how,
             help: family.help.into(),
             unit: family.unit.into(),
-            labels: family.labels.iter().map(|label| label.name.into()).collect(),
+            labels: family.labels().iter().map(|label| label.name.into()).collect(),
         }
     }
 

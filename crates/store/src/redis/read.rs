@@ -260,7 +260,7 @@ impl Total {
         }
         let labels: Vec<Label<'_>> = names.iter().map(|name| Label::new(name)).collect();
         let family =
-            FamilyHeader::new(self.kind, &self.name, &self.help).unit(&self.unit).labels(&labels);
+            FamilyHeader::new(self.kind, &self.name, &self.help).unit(&self.unit).with_labels(&labels);
         sink.family(&family);
         let mut series: BTreeMap<Vec<&str>, Vec<&Sample>> = BTreeMap::new();
         for sample in &self.samples {
