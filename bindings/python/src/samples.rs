@@ -2,7 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use quipu::snapshot::{Exemplar, FamilyHeader, Kind, Series, Sink, Value};
+use quipu::snapshot::{
+    CounterValue, Exemplar, FamilyHeader, Kind, Series, Sink, SummaryValue, Value,
+};
 
 use crate::exposition::bound_text;
 
@@ -84,7 +86,7 @@ impl<'py> Lists<'py> {
             samples.append((format!("{name}{suffix}"), labels, value, self.exemplar(exemplar)?))
         };
         match series.value {
-            Value::Counter { total, exemplar } => {
+            Value::Counter(CounterValue { total, exemplar, .. }) => {
                 let exemplar = self.exemplar(exemplar)?;
                 let value = total.as_f64();
                 samples.append((format!("{name}_total"), labels.copy()?, value, exemplar))?;
@@ -102,7 +104,7 @@ impl<'py> Lists<'py> {
                     plain("_sum", histogram.sum)?;
                 }
             }
-            Value::Summary { quantiles, count, sum } => {
+            Value::Summary(SummaryValue { quantiles, count, sum, .. }) => {
                 for (quantile, value) in quantiles {
                     labelled("", "quantile", &bound_text(*quantile), *value, None)?;
                 }

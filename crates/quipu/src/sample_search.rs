@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::exposition::{underscored_label, underscored_name};
-use crate::snapshot::{FamilyHeader, Kind, Series, Sink, Value};
+use crate::snapshot::{CounterValue, FamilyHeader, Kind, Series, Sink, SummaryValue, Value};
 
 /// A search for a sample by its name and labels, in the spelling of `Format::Text`. This search is
 /// a sink.
@@ -39,7 +39,7 @@ impl<'a> SampleSearch<'a> {
             self.labels.iter().find(|label| label.0 == name).map(|label| label.1)
         };
         match series.value {
-            Value::Counter { total, .. } if is_same(None) => Some(total.as_f64()),
+            Value::Counter(CounterValue { total, .. }) if is_same(None) => Some(total.as_f64()),
             Value::Gauge(value) | Value::Unknown(value) if is_same(None) => Some(value.as_f64()),
             Value::Info if is_same(None) => Some(1.0),
             Value::StateSet(states) => {
@@ -66,7 +66,7 @@ impl<'a> SampleSearch<'a> {
                 }
                 _ => None,
             },
-            Value::Summary { quantiles, count, sum } => match suffix {
+            Value::Summary(SummaryValue { quantiles, count, sum }) => match suffix {
                 "_count" if is_same(None) => Some(count as f64),
                 "_sum" if is_same(None) => Some(sum),
                 "" => {

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use quipu::exposition::{Encoder, Escaping, Format};
 use quipu::snapshot::{
-    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Number, Series, Sink,
-    Texts, Timestamp, Value,
+    Bucket, CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Number,
+    Series, Sink, SummaryValue, Texts, Timestamp, Value,
 };
 use quipu::{CounterFamily, Description, Registry};
 
@@ -57,7 +57,7 @@ fn everything(sink: &mut impl Sink) {
     let total = Number::Unsigned(u64::MAX);
     one(
         family("my.requests", Kind::Counter, LABELS),
-        Value::Counter { total, exemplar: Some(exemplar) },
+        Value::Counter(CounterValue::new(total).exemplar(exemplar)),
     );
     one(family("level", Kind::Gauge, &[]), Value::Gauge(Number::Signed(-3)));
     one(family("odd", Kind::Unknown, &[]), Value::Unknown(Number::Float(f64::NAN)));
@@ -69,7 +69,7 @@ fn everything(sink: &mut impl Sink) {
     let native = HistogramValue::new(9, 1.0).native(native);
     one(family("exact", Kind::Histogram, &[]), Value::Histogram(native));
     let quantiles = [(0.5, 1.0), (1.0, f64::NAN)];
-    let summary = Value::Summary { quantiles: &quantiles, count: 4, sum: 10.0 };
+    let summary = Value::Summary(SummaryValue::new(4, 10.0).quantiles(&quantiles));
     one(family("latency", Kind::Summary, &[]), summary);
     one(family("build", Kind::Info, LABELS), Value::Info);
     one(family("mode", Kind::StateSet, &[]), Value::StateSet(&[("on", true), ("off", false)]));
@@ -77,7 +77,7 @@ fn everything(sink: &mut impl Sink) {
     sink.family(&family("empty", Kind::Gauge, &[]));
     let limited = family("limited", Kind::Counter, LABELS);
     sink.family(&limited);
-    let value = Value::Counter { total: Number::Float(0.5), exemplar: None };
+    let value = Value::counter(Number::Float(0.5));
     let mut overflow = series(value, &[]);
     overflow.overflow = true;
     sink.series(&limited, &overflow);

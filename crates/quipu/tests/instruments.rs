@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use quipu::exposition::{Encoder, Escaping, Format};
 use quipu::label::Values;
-use quipu::snapshot::{FamilyHeader, Number, Series, Sink, Source, Value};
+use quipu::snapshot::{
+    CounterValue, FamilyHeader, Number, Series, Sink, Source, SummaryValue, Value,
+};
 use quipu::{
     Counter, CounterFamily, Description, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily,
     Histogram, HistogramFamily, Info, IntGauge, IntGaugeFamily, LabelGroup, ProcessGaugeFamily,
@@ -32,7 +34,7 @@ impl Sink for Lines {
             Number::Float(n) => n.to_string(),
         };
         let value = match &series.value {
-            Value::Counter { total, exemplar } => {
+            Value::Counter(CounterValue { total, exemplar, .. }) => {
                 let exemplar = exemplar.map(|e| format!(" # {:?} {}", e.labels, e.value));
                 format!("{}{}", number(total), exemplar.unwrap_or_default())
             }
@@ -49,7 +51,9 @@ impl Sink for Lines {
                 let native = native.unwrap_or_default();
                 format!("{} {} [{}]{native}", h.count, h.sum, buckets.join(" "))
             }
-            Value::Summary { quantiles, count, sum } => format!("{count} {sum} {quantiles:?}"),
+            Value::Summary(SummaryValue { quantiles, count, sum, .. }) => {
+                format!("{count} {sum} {quantiles:?}")
+            }
             Value::StateSet(states) => format!("{states:?}"),
             _ => "1".to_owned(),
         };

@@ -235,7 +235,8 @@ impl Collector for Foreign {
         let nan = Number::Float(f64::NAN);
         let exemplar = Exemplar::new(Texts::default(), 0.5);
         let total = Number::Float(f64::INFINITY);
-        let counter = snapshot::Value::Counter { total, exemplar: Some(exemplar) };
+        let counter =
+            snapshot::Value::Counter(snapshot::CounterValue::new(total).exemplar(exemplar));
         one("foreign", "", Kind::Counter, counter);
         one("odd", "", Kind::Unknown, snapshot::Value::Unknown(nan));
         let counter = snapshot::Value::counter(nan);

@@ -9,8 +9,8 @@ mod plain;
 use proptest::prelude::*;
 use quipu::exposition::{Encoder, Escaping, Format};
 use quipu::snapshot::{
-    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, Texts,
-    Timestamp, Value,
+    Bucket, CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Number, Series,
+    Sink, SummaryValue, Texts, Timestamp, Value,
 };
 use quipu::{
     CounterFamily, Description, FloatCounter, GaugeFamily, HistogramFamily, LabelGroup, LabelValue,
@@ -117,13 +117,13 @@ impl Row {
         // A larger sum is written with an exponent.
         let sum = Some(number.as_f64()).filter(|sum| sum.abs() < 1e15).unwrap_or(0.25);
         let value = match kind {
-            Kind::Counter => Value::Counter { total: number, exemplar },
+            Kind::Counter => Value::Counter(CounterValue::new(number).exemplar(exemplar)),
             Kind::Gauge => Value::Gauge(number),
             Kind::Histogram => {
                 let count = 12 * buckets.len() as u64;
                 Value::Histogram(HistogramValue::new(count, sum).buckets(&buckets))
             }
-            Kind::Summary => Value::Summary { quantiles: &quantiles, count: 12, sum },
+            Kind::Summary => Value::Summary(SummaryValue::new(12, sum).quantiles(&quantiles)),
             Kind::Info => Value::Info,
             Kind::StateSet => Value::StateSet(&[("on", true), ("o\"ff", false)]),
             _ => Value::Unknown(number),

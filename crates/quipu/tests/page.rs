@@ -10,8 +10,8 @@ use std::thread;
 
 use quipu::exposition::{Encoder, Escaping, Format, Rule};
 use quipu::snapshot::{
-    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Number, Series, Sink,
-    Texts, Timestamp, Value,
+    Bucket, CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Number,
+    Series, Sink, SummaryValue, Texts, Timestamp, Value,
 };
 use quipu::{Description, Registry};
 use textparse::textparse;
@@ -22,9 +22,12 @@ const ESCAPINGS: [Escaping; 4] =
     [Escaping::Underscores, Escaping::Dots, Escaping::Values, Escaping::AllowUtf8];
 
 const ONE: Value<'_> = Value::Gauge(Number::Unsigned(1));
-const TOTAL: Value<'_> = Value::Counter { total: Number::Unsigned(1), exemplar: None };
-const QUANTILES: Value<'_> = Value::Summary { quantiles: &[], count: 0, sum: 0.0 };
+const QUANTILES: Value<'_> = Value::Summary(SummaryValue::new(0, 0.0));
 const NO_BUCKETS: HistogramValue<'_> = HistogramValue::new(2, 1.5);
+
+fn total() -> Value<'static> {
+    Value::counter(1)
+}
 
 fn family<'f>(name: &'f str, kind: Kind) -> FamilyHeader<'f> {
     FamilyHeader::new(kind, name, "")
@@ -82,13 +85,13 @@ fn assert_broken(families: &[(FamilyHeader<'_>, Value<'_>)], expected: &[Rule]) 
 
 #[test]
 fn a_family_without_a_name_is_omitted() {
-    assert_broken(&[(family("", Kind::Counter), TOTAL)], &[Rule::Name]);
+    assert_broken(&[(family("", Kind::Counter), total())], &[Rule::Name]);
 }
 
 #[test]
 fn a_name_is_shown_once() {
     let gauge = |name| (family(name, Kind::Gauge), ONE);
-    let counter = |name| (family(name, Kind::Counter), TOTAL);
+    let counter = |name| (family(name, Kind::Counter), total());
     let taken = [Rule::UniqueNames];
     assert_broken(&[gauge("x y"), gauge("x_y")], &taken);
     assert_broken(&[gauge("x"), counter("z"), gauge("x")], &taken);
@@ -154,7 +157,7 @@ fn no_series_has_the_label_that_a_second_counter_gets() {
     let (named, second) = (first.with_labels(NAMED), first.bare(true));
     for families in [&[named, second][..], &[first, second, named]] {
         let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::Underscores);
-        families.iter().for_each(|family| put(&mut encoder, family, TOTAL));
+        families.iter().for_each(|family| put(&mut encoder, family, total()));
         let broken: Vec<_> = encoder.omissions().families().collect();
         assert_eq!(broken, [("x", Rule::LabelNames)], "{families:?}");
     }
@@ -261,7 +264,7 @@ fn quantiles_ascend_from_0_to_1() {
     for quantiles in
         [&[(0.5, 1.0), (0.5, 1.0)][..], &[(f64::NAN, 1.0)], &[(1.5, 1.0)], &[(-0.5, 1.0)]]
     {
-        let summary = Value::Summary { quantiles, count: 1, sum: 1.0 };
+        let summary = Value::Summary(SummaryValue::new(1, 1.0).quantiles(quantiles));
         assert_broken(&[(family("x", Kind::Summary), summary)], &[Rule::Quantiles]);
     }
 }
@@ -270,7 +273,7 @@ fn quantiles_ascend_from_0_to_1() {
 fn a_unit_that_does_not_end_the_name_is_not_shown() {
     let bare = family("y_seconds_total", Kind::Counter).unit("seconds").bare(true);
     let families = [
-        (bare, TOTAL),
+        (bare, total()),
         (family("y", Kind::Gauge).unit("s"), ONE),
         (family("seconds", Kind::Gauge).unit("seconds"), ONE),
         (family("v_m/s", Kind::Gauge).unit("m/s"), ONE),
@@ -285,7 +288,7 @@ fn a_unit_that_does_not_end_the_name_is_not_shown() {
         (Format::OpenMetrics2, "# UNIT t_seconds_total seconds\n"),
     ] {
         let mut encoder = Encoder::new(format, Escaping::default());
-        put(&mut encoder, &unit, TOTAL);
+        put(&mut encoder, &unit, total());
         assert!(String::from_utf8_lossy(encoder.buffer()).contains(line));
     }
 }
@@ -297,7 +300,7 @@ fn exemplar_labels_have_names_that_differ() {
         texts.iter().for_each(|text| Texts::push(&mut labels, text));
         let (labels, time) = (Texts::new(&labels), Some(Timestamp(1_000_000_000)));
         let exemplar = Exemplar::new(labels, 1.0).time(time);
-        let total = Value::Counter { total: Number::Unsigned(1), exemplar: Some(exemplar) };
+        let total = Value::Counter(CounterValue::new(Number::Unsigned(1)).exemplar(exemplar));
         assert_broken(&[(family("x", Kind::Counter), total)], &[]);
         let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::Underscores);
         put(&mut encoder, &family("x", Kind::Counter), total);

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use quipu::exposition::{ShownNames, is_legacy_name};
 use quipu::snapshot::{
-    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Number, Series, Sink,
-    Texts, Timestamp, Value,
+    Bucket, CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Number,
+    Series, Sink, SummaryValue, Texts, Timestamp, Value,
 };
 
 use super::labels::{OVERFLOW, escaped, flaw};
@@ -303,7 +303,7 @@ impl Recorder {
                 let native = native.map_or(0, |one| one.positive.len() + one.negative.len());
                 histogram.buckets.len() + native + 2
             }
-            Value::Summary { quantiles, .. } => quantiles.len() + 2,
+            Value::Summary(SummaryValue { quantiles, .. }) => quantiles.len() + 2,
             Value::StateSet(states) => {
                 let names = states.iter().map(|(name, _)| name.len() as u64).sum();
                 self.text = self.text.saturating_add(names);
@@ -493,7 +493,7 @@ fn is_escape_free(text: &str) -> bool {
 /// Returns a single number as a value of this type.
 fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Value<'a> {
     match kind {
-        Kind::Counter => Value::Counter { total: number, exemplar },
+        Kind::Counter => Value::Counter(CounterValue::new(number).exemplar(exemplar)),
         Kind::Gauge => Value::Gauge(number),
         _ => Value::Unknown(number),
     }
@@ -555,7 +555,7 @@ impl OneSeries {
             }
             OneValue::Summary(summary) => {
                 let OneSummary { quantiles, count, sum } = &**summary;
-                pass(Value::Summary { quantiles, count: *count, sum: *sum }, None);
+                pass(Value::Summary(SummaryValue::new(*count, *sum).quantiles(quantiles)), None);
             }
             OneValue::Histogram(histogram) => histogram.pass(|value| pass(value, None)),
         }
@@ -568,17 +568,21 @@ impl OneValue {
             Self::Number(number, exemplar.map(|given| Box::new(OneExemplar::from_exemplar(given))))
         };
         match &series.value {
-            Value::Counter { total, exemplar } => number(*total, exemplar.as_ref()),
+            Value::Counter(CounterValue { total, exemplar, .. }) => {
+                number(*total, exemplar.as_ref())
+            }
             Value::Gauge(one) | Value::Unknown(one) => number(*one, series.exemplar.as_ref()),
             Value::Info => Self::Info,
             Value::StateSet(states) => {
                 Self::States(states.iter().map(|(name, is_on)| ((*name).into(), *is_on)).collect())
             }
-            Value::Summary { quantiles, count, sum } => Self::Summary(Box::new(OneSummary {
-                quantiles: quantiles.to_vec(),
-                count: *count,
-                sum: *sum,
-            })),
+            Value::Summary(SummaryValue { quantiles, count, sum, .. }) => {
+                Self::Summary(Box::new(OneSummary {
+                    quantiles: quantiles.to_vec(),
+                    count: *count,
+                    sum: *sum,
+                }))
+            }
             Value::Histogram(histogram) => {
                 Self::Histogram(Box::new(OneHistogram::from_histogram(histogram)))
             }
@@ -726,7 +730,7 @@ mod tests {
     #[test]
     fn families_whose_labels_a_reader_refuses_are_omitted() {
         let one = Value::Gauge(Number::Unsigned(1));
-        let summary = Value::Summary { quantiles: &[], count: 1, sum: 1.0 };
+        let summary = Value::Summary(SummaryValue::new(1, 1.0));
         let histogram = HistogramValue::new(0, 0.0);
         let histogram = Value::Histogram(histogram);
         let states = Value::StateSet(&[("on", true)]);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quipu::exposition::counter_stem;
 use quipu::label::Values;
-use quipu::snapshot::{FamilyHeader, Series, Sink, Value};
+use quipu::snapshot::{CounterValue, FamilyHeader, Series, Sink, Value};
 use quipu::{
     Aggregation, Description, GaugeFamily, MixedCounterFamily, ProcessGaugeFamily, Register,
     Registry,
@@ -495,7 +495,9 @@ impl Sink for Each<'_> {
     }
 
     fn series(&mut self, _: &FamilyHeader<'_>, series: &Series<'_>) {
-        let (Value::Counter { total: number, .. } | Value::Gauge(number)) = series.value else {
+        let (Value::Counter(CounterValue { total: number, .. }) | Value::Gauge(number)) =
+            series.value
+        else {
             return;
         };
         if self.families > 1 {

@@ -12,8 +12,8 @@ use std::hash::{BuildHasher, Hasher};
 
 use quipu::exposition::{Escaping, escape_name};
 use quipu::snapshot::{
-    self, Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, Texts,
-    Timestamp, Value,
+    self, Bucket, CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Number,
+    Series, Sink, SummaryValue, Texts, Timestamp, Value,
 };
 use quipu_segment::hash::SeededState;
 use quipu_wire::remote::exposition::text::{
@@ -517,12 +517,12 @@ impl<'f> Entry<'f> {
                 let quantiles: Vec<_> = summary.quantiles().collect();
                 let count = summary.count.unwrap_or_default() as u64;
                 let sum = summary.sum.unwrap_or_default();
-                return pass(Value::Summary { quantiles: &quantiles, count, sum });
+                return pass(Value::Summary(SummaryValue::new(count, sum).quantiles(&quantiles)));
             }
             _ => return,
         };
         match kind {
-            Kind::Counter => pass(Value::Counter { total: number(n), exemplar: total }),
+            Kind::Counter => pass(Value::Counter(CounterValue::new(number(n)).exemplar(total))),
             Kind::Gauge => pass(Value::Gauge(number(n))),
             _ => pass(Value::Unknown(number(n))),
         }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::ops::Not;
 use std::path::Path;
 
-use quipu::snapshot::{ALONE, Decoder, Number, Value, each_series};
+use quipu::snapshot::{ALONE, CounterValue, Decoder, Number, SummaryValue, Value, each_series};
 use quipu_segment::inspect::{Damage, FamilySeen, HeaderSeen, Inspection, SeriesSeen};
 use quipu_segment::printable;
 use serde::ser::{SerializeSeq, SerializeStruct};
@@ -353,7 +353,7 @@ impl<'a> SeriesValue<'a> {
             return Some(Self::Cells { cells });
         }
         decoder.read(cells, |value| match value {
-            Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => {
+            Value::Counter(CounterValue { total: n, .. }) | Value::Gauge(n) | Value::Unknown(n) => {
                 Self::Number(JsonNumber(n))
             }
             Value::Histogram(histogram) => {
@@ -362,7 +362,7 @@ impl<'a> SeriesValue<'a> {
                 let buckets = (!histogram.buckets.is_empty()).then(|| buckets.collect());
                 Self::Histogram { sum: JsonFloat(histogram.sum), buckets }
             }
-            Value::Summary { sum, count, .. } => {
+            Value::Summary(SummaryValue { sum, count, .. }) => {
                 Self::Summary { sum: JsonFloat(sum), count: count as f64 }
             }
             Value::StateSet(states) => {

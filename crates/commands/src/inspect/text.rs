@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use quipu::snapshot::{ALONE, Decoder, Value, each_series};
+use quipu::snapshot::{ALONE, CounterValue, Decoder, SummaryValue, Value, each_series};
 use quipu_segment::inspect::{FamilySeen, HeaderSeen, Inspection, Report};
 use quipu_segment::printable;
 
@@ -247,7 +247,9 @@ fn value_text(decoder: &mut Decoder, cells: &[u64]) -> String {
         return format!("cells {cells:x?}");
     }
     let text = decoder.read(cells, |value| match value {
-        Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => exact(n),
+        Value::Counter(CounterValue { total: n, .. }) | Value::Gauge(n) | Value::Unknown(n) => {
+            exact(n)
+        }
         Value::Histogram(histogram) if histogram.buckets.is_empty() => {
             format!("sum {}, exponential buckets", number(histogram.sum))
         }
@@ -258,7 +260,9 @@ fn value_text(decoder: &mut Decoder, cells: &[u64]) -> String {
             }
             text
         }
-        Value::Summary { sum, count, .. } => format!("count {count}, sum {}", number(sum)),
+        Value::Summary(SummaryValue { sum, count, .. }) => {
+            format!("count {count}, sum {}", number(sum))
+        }
         Value::StateSet(states) => {
             let on = states.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| shown(name));
             format!("[{}]", on.collect::<Vec<_>>().join(", "))

@@ -64,14 +64,14 @@ impl Sink for LookSink<'_> {
         let start = series.start.map(|start| start.0);
         let number = self.family;
         let value = match series.value {
-            snapshot::Value::Counter { total: n, .. }
+            snapshot::Value::Counter(snapshot::CounterValue { total: n, .. })
             | snapshot::Value::Gauge(n)
             | snapshot::Value::Unknown(n) => Value::Number(n),
             snapshot::Value::Info => Value::Number(Number::Unsigned(1)),
             snapshot::Value::Histogram(ref value) => {
                 histogram(value, self.is_recorded, &mut self.points)
             }
-            snapshot::Value::Summary { quantiles, count, sum } => {
+            snapshot::Value::Summary(snapshot::SummaryValue { quantiles, count, sum, .. }) => {
                 let quantiles = if self.is_recorded { &[] } else { quantiles };
                 Value::Summary { count: count as f64, sum, quantiles }
             }

@@ -8,7 +8,7 @@ use hyper::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
 };
 use quipu::intake::Intake;
-use quipu::snapshot::{HistogramValue, Native, Value as Sample};
+use quipu::snapshot::{CounterValue, HistogramValue, Native, SummaryValue, Value as Sample};
 use serde_json::{Map, Value, json};
 
 use super::builder::{FAILURE_HELP, FAILURE_TIME, PUSH_HELP, PUSH_TIME};
@@ -207,11 +207,11 @@ fn put_sample(metric: &mut Map<String, Value>, sample: &Sample<'_>) {
         metric.insert(name.to_owned(), value);
     };
     match sample {
-        Sample::Counter { total, .. } => put("value", float(total.as_f64()).into()),
+        Sample::Counter(CounterValue { total, .. }) => put("value", float(total.as_f64()).into()),
         Sample::Gauge(value) | Sample::Unknown(value) => {
             put("value", float(value.as_f64()).into());
         }
-        Sample::Summary { quantiles, count, sum } => {
+        Sample::Summary(SummaryValue { quantiles, count, sum, .. }) => {
             let quantiles = quantiles.iter().map(|(at, value)| (float(*at), float(*value).into()));
             put("quantiles", quantiles.collect::<Map<_, _>>().into());
             put("count", count.to_string().into());

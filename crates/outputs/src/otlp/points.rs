@@ -6,8 +6,8 @@
 //! exponential ones are sent.
 
 use quipu::snapshot::{
-    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Native, Number as Shown, Series, Sink,
-    Value,
+    Bucket, CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Native, Number as Shown,
+    Series, Sink, SummaryValue, Value,
 };
 use quipu_wire::remote::otlp::{
     Attribute, AttributeValue as Text, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint,
@@ -233,7 +233,7 @@ impl Sink for Translation<'_> {
         let Some(start) = self.start(series) else { return };
         let attributes = self.attributes(family, series);
         match &series.value {
-            Value::Counter { total, exemplar } => {
+            Value::Counter(CounterValue { total, exemplar, .. }) => {
                 let value = Some(number(*total));
                 let temporality = Temporality::Cumulative;
                 let sum = PointValue::Sum { value, monotonic: true, temporality };
@@ -249,7 +249,7 @@ impl Sink for Translation<'_> {
                 Some(native) => self.exponential(&attributes, start, native, histogram.sum),
                 None => self.classic(&attributes, start, histogram),
             },
-            Value::Summary { quantiles, count, sum } => {
+            Value::Summary(SummaryValue { quantiles, count, sum, .. }) => {
                 let mut point = SummaryPoint::default();
                 (point.count, point.sum, point.quantiles) = (*count, *sum, quantiles);
                 self.put(&attributes, start, PointValue::Summary(point), &[]);

@@ -10,7 +10,8 @@ use std::mem;
 
 use quipu::exposition::{Escaping, bound_label, escape_name, is_legacy_name};
 use quipu::snapshot::{
-    Exemplar, FamilyHeader, HistogramValue, Kind, Series, Sink, Timestamp, Value,
+    CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Series, Sink, SummaryValue,
+    Timestamp, Value,
 };
 use quipu_wire::remote::{
     Label,
@@ -180,7 +181,7 @@ impl Sink for SeriesSink<'_, '_> {
 
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         match &series.value {
-            Value::Counter { total, exemplar } => {
+            Value::Counter(CounterValue { total, exemplar, .. }) => {
                 self.number(family, series, (total.as_f64(), series.start), exemplar.as_ref());
             }
             Value::Gauge(value) | Value::Unknown(value) => {
@@ -189,7 +190,7 @@ impl Sink for SeriesSink<'_, '_> {
             Value::Info => self.number(family, series, (1.0, None), None),
             Value::StateSet(states) => self.states(family, series, states),
             Value::Histogram(histogram) => self.histogram(family, series, histogram),
-            Value::Summary { quantiles, count, sum } => {
+            Value::Summary(SummaryValue { quantiles, count, sum, .. }) => {
                 self.summary(family, series, (quantiles, *count, *sum));
             }
             // A kind of value from a later version of the library.
@@ -510,7 +511,7 @@ mod tests {
         add(&mut sink, &plain(Kind::Info, "build"), None, Value::Info);
         let states = [("on", true), ("off", false)];
         add(&mut sink, &plain(Kind::StateSet, "mode"), None, Value::StateSet(&states));
-        let summary = Value::Summary { quantiles: &[(0.5, 2.0)], count: 4, sum: 8.0 };
+        let summary = Value::Summary(SummaryValue::new(4, 8.0).quantiles(&[(0.5, 2.0)]));
         add(&mut sink, &plain(Kind::Summary, "size"), None, summary);
         let bucket = |bound, le, count| Bucket::new(bound, count).le(le);
         let buckets = [bucket(1.0, Some("1"), 1), bucket(f64::INFINITY, None, 2)];
@@ -664,7 +665,8 @@ mod tests {
         let buckets = [bucket(1.0, Some(one)), bucket(f64::INFINITY, None)];
         let of_native = [one, later, bare];
         let native = Native::new(3).zero(0.0, 1).exemplars(&of_native);
-        let total = |exemplar| Value::Counter { total: Number::Unsigned(3), exemplar };
+        let total =
+            |exemplar| Value::Counter(CounterValue::new(Number::Unsigned(3)).exemplar(exemplar));
         let gauge = Value::Gauge(Number::Float(1.0));
         let histogram = |count, buckets, native| {
             Value::Histogram(HistogramValue::new(count, 1.0).buckets(buckets).native(native))

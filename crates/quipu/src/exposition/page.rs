@@ -21,7 +21,9 @@ use super::Format;
 use super::escape::{self, Escaping};
 use super::text::Suffix;
 use crate::error::named;
-use crate::snapshot::{Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Series, Value};
+use crate::snapshot::{
+    Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Series, SummaryValue, Value,
+};
 
 /// A rule for the families and series of a page.
 ///
@@ -293,7 +295,7 @@ impl Page {
     ) -> bool {
         let verdict = self.admit(family, checked).and_then(|()| match &series.value {
             Value::Histogram(histogram) => self.rules.check_histogram(histogram),
-            Value::Summary { quantiles, .. } => check_quantiles(quantiles),
+            Value::Summary(SummaryValue { quantiles, .. }) => check_quantiles(quantiles),
             _ => Ok(()),
         });
         match verdict {

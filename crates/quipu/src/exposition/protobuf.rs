@@ -5,7 +5,8 @@
 use super::escape::{self, Escaping};
 use super::page::{FamilyCheck, Relation, is_exemplar};
 use crate::snapshot::{
-    Exemplar, FamilyHeader, HistogramValue, Kind, Native, Series, Timestamp, Value,
+    CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Native, Series, SummaryValue,
+    Timestamp, Value,
 };
 
 /// Writes one message per family. The message of the current family is buffered, because its length
@@ -121,7 +122,7 @@ impl Protobuf {
         put_message(field::family::METRIC, message, |metric| {
             put_labels(family, series, escaping, metric);
             match &series.value {
-                Value::Counter { total, exemplar } => {
+                Value::Counter(CounterValue { total, exemplar }) => {
                     put_message(field::metric::COUNTER, metric, |counter| {
                         put_double(1, total.as_f64(), counter);
                         if let Some(exemplar) = exemplar {
@@ -141,7 +142,7 @@ impl Protobuf {
                 Value::Info => {
                     put_message(field::metric::GAUGE, metric, |gauge| put_double(1, 1.0, gauge));
                 }
-                Value::Summary { quantiles, count, sum } => {
+                Value::Summary(SummaryValue { quantiles, count, sum }) => {
                     put_message(field::metric::SUMMARY, metric, |summary| {
                         put_varint_field(1, *count, summary);
                         put_double(2, *sum, summary);

@@ -10,7 +10,8 @@ use super::page::{FamilyCheck, Relation, is_exemplar};
 use super::parts::{Parts, close_head};
 use super::style::{Dialect, Style};
 use crate::snapshot::{
-    Exemplar, FamilyHeader, HistogramValue, Kind, Native, Number, Series, Timestamp, Value,
+    CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Native, Number, Series,
+    SummaryValue, Timestamp, Value,
 };
 
 /// The suffix of a sample's name.
@@ -30,12 +31,12 @@ impl Suffix {
     #[inline]
     fn for_value(value: &Value<'_>, bare: bool) -> &'static [Self] {
         match value {
-            Value::Counter { .. } if bare => &[Self::None],
-            Value::Counter { .. } => &[Self::Total],
+            Value::Counter(_) if bare => &[Self::None],
+            Value::Counter(_) => &[Self::Total],
             Value::Gauge(_) | Value::Unknown(_) | Value::StateSet(_) => &[Self::None],
             Value::Info => &[Self::Info],
             Value::Histogram(_) => &[Self::None, Self::Bucket, Self::Sum, Self::Count],
-            Value::Summary { .. } => &[Self::None, Self::Sum, Self::Count],
+            Value::Summary(_) => &[Self::None, Self::Sum, Self::Count],
         }
     }
 
@@ -107,7 +108,9 @@ impl Text {
     /// series, because it needs checks and a header.
     #[inline(always)]
     pub(super) fn rendered_counter(&self, series: &Series<'_>, out: &mut Vec<u8>) -> bool {
-        let Value::Counter { total: Number::Unsigned(total), exemplar: None } = series.value else {
+        let Value::Counter(CounterValue { total: Number::Unsigned(total), exemplar: None }) =
+            series.value
+        else {
             return false;
         };
         if !self.is_ready {
@@ -121,8 +124,10 @@ impl Text {
     fn put_number(&self, series: &Series<'_>, out: &mut Vec<u8>) -> bool {
         let value = match series.value {
             // OpenMetrics does not allow a counter of NaN, see [`Text::series`].
-            Value::Counter { total: Number::Float(total), .. } if total.is_nan() => return false,
-            Value::Counter { total, exemplar: None } if self.is_plain_total => total,
+            Value::Counter(CounterValue { total: Number::Float(total), .. }) if total.is_nan() => {
+                return false;
+            }
+            Value::Counter(CounterValue { total, exemplar: None }) if self.is_plain_total => total,
             Value::Gauge(value) | Value::Unknown(value) if self.parts.main == Suffix::None => value,
             _ => return false,
         };
@@ -148,9 +153,9 @@ impl Text {
         }
         match &series.value {
             // OpenMetrics does not allow NaN here: a scraper would reject the whole exposition.
-            Value::Counter { total: Number::Float(total), .. }
+            Value::Counter(CounterValue { total: Number::Float(total), .. })
                 if total.is_nan() && self.dialect() != Dialect::Text => {}
-            Value::Counter { total, exemplar } => {
+            Value::Counter(CounterValue { total, exemplar }) => {
                 let suffix = if bare { Suffix::None } else { Suffix::Total };
                 self.put_line_head(suffix, family, series, out);
                 number::put(*total, out);
@@ -174,7 +179,7 @@ impl Text {
                 self.put_composite(histogram, family, series, out);
             }
             Value::Histogram(histogram) => self.put_histogram(histogram, family, series, out),
-            Value::Summary { quantiles, count, sum } => {
+            Value::Summary(SummaryValue { quantiles, count, sum }) => {
                 self.put_summary(quantiles, *count, *sum, family, series, out);
             }
         }

@@ -33,7 +33,7 @@ use super::exemplar::{self, Exemplars, ReadExemplar};
 use super::metric_kind::{MetricKind, Scratch, are_bounds, are_quantiles, check_cells, damaged};
 use super::sample_time::SampleTime;
 use crate::error::Error;
-use crate::snapshot::{self, Bucket, Number, Value};
+use crate::snapshot::{self, Bucket, CounterValue, Number, SummaryValue, Value};
 
 const PHASE: usize = 0;
 const START: usize = 1;
@@ -573,7 +573,7 @@ impl MetricKind for RelayCounter {
         let mut total = 0.0;
         Self::relay(*cells).read(|_, value| total = value);
         let exemplar = exemplar::last(family, cells, Self::EXEMPLAR, scratch);
-        emit(Value::Counter { total: Number::Float(total), exemplar });
+        emit(Value::Counter(CounterValue::new(Number::Float(total)).exemplar(exemplar)));
     }
 
     fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
@@ -656,7 +656,7 @@ impl MetricKind for RelaySummary {
             (*quantile, f64::from_bits(cell.load(Ordering::Relaxed)))
         }));
         let [count, sum] = values;
-        emit(Value::Summary { quantiles: &scratch.quantiles, count: count as u64, sum });
+        emit(Value::Summary(SummaryValue::new(count as u64, sum).quantiles(&scratch.quantiles)));
     }
 }
 

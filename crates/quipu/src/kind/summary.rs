@@ -22,7 +22,7 @@ use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
-use crate::snapshot::{self, Value};
+use crate::snapshot::{self, SummaryValue, Value};
 
 /// Shows quantiles of its observations within a sliding window.
 ///
@@ -343,7 +343,7 @@ impl MetricKind for SummaryLayout {
     ) {
         self.read_quantiles(family, cells, scratch);
         let (count, sum) = (cells.sum(COUNT), cells.sum_float(SUM));
-        emit(Value::Summary { quantiles: &scratch.quantiles, count, sum });
+        emit(Value::Summary(SummaryValue::new(count, sum).quantiles(&scratch.quantiles)));
     }
 
     fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {

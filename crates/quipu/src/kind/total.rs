@@ -10,7 +10,7 @@ use super::exemplar::{self, Exemplars};
 use super::metric_kind::{MetricKind, Scratch, check_cells};
 use crate::description::Description;
 use crate::error::Error;
-use crate::snapshot::{self, Number, Value};
+use crate::snapshot::{self, CounterValue, Number, Value};
 
 /// A counter.
 pub trait Total: 'static {
@@ -58,7 +58,7 @@ impl<T: Total> MetricKind for TotalKind<T> {
     ) {
         let total = T::total(cells);
         let exemplar = exemplar::last(family, cells, T::EXEMPLAR, scratch);
-        emit(Value::Counter { total, exemplar });
+        emit(Value::Counter(CounterValue::new(total).exemplar(exemplar)));
     }
 
     fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {

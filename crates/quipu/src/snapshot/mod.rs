@@ -264,7 +264,7 @@ impl From<SystemTime> for Timestamp {
 /// One series at the time of the scrape.
 ///
 /// ```
-/// use quipu::snapshot::{FamilyHeader, Series, Sink, Value};
+/// use quipu::snapshot::{CounterValue, FamilyHeader, Series, Sink, Value};
 /// use quipu::{CounterFamily, Description};
 ///
 /// /// The sum of all counters with the label `method="get"`.
@@ -275,7 +275,7 @@ impl From<SystemTime> for Timestamp {
 ///
 ///     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
 ///         let is_get = series.labels(family).any(|label| label == ("method", "get"));
-///         if let (Value::Counter { total, .. }, true) = (series.value, is_get) {
+///         if let (Value::Counter(CounterValue { total, .. }), true) = (series.value, is_get) {
 ///             self.0 += total.as_f64();
 ///         }
 ///     }
@@ -476,13 +476,8 @@ impl<'a> Exemplar<'a> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Value<'a> {
-    /// A counter's total.
-    Counter {
-        /// The sum of all increments.
-        total: Number,
-        /// The last exemplar, if any.
-        exemplar: Option<Exemplar<'a>>,
-    },
+    /// A counter.
+    Counter(CounterValue<'a>),
     /// A gauge's value.
     Gauge(Number),
     /// A value of unknown kind.
@@ -490,14 +485,7 @@ pub enum Value<'a> {
     /// A histogram.
     Histogram(HistogramValue<'a>),
     /// A summary.
-    Summary {
-        /// Pairs of quantile (0 to 1) and value, by ascending quantile; NaN without observations.
-        quantiles: &'a [(f64, f64)],
-        /// The number of observations.
-        count: u64,
-        /// Their sum.
-        sum: f64,
-    },
+    Summary(SummaryValue<'a>),
     /// An info: its strings are in the labels.
     Info,
     /// The states: the name of each, and whether it is on.
@@ -508,7 +496,7 @@ impl Value<'_> {
     /// Returns the total of a counter, without an exemplar.
     #[inline]
     pub fn counter(total: impl Into<Number>) -> Self {
-        Self::Counter { total: total.into(), exemplar: None }
+        Self::Counter(CounterValue::new(total))
     }
 
     /// Returns the value of a gauge.
@@ -520,14 +508,81 @@ impl Value<'_> {
     /// Returns the kind of the value.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Counter { .. } => Kind::Counter,
+            Self::Counter(_) => Kind::Counter,
             Self::Gauge(_) => Kind::Gauge,
             Self::Unknown(_) => Kind::Unknown,
             Self::Histogram(_) => Kind::Histogram,
-            Self::Summary { .. } => Kind::Summary,
+            Self::Summary(_) => Kind::Summary,
             Self::Info => Kind::Info,
             Self::StateSet(_) => Kind::StateSet,
         }
+    }
+}
+
+/// The value of a counter.
+///
+/// ```
+/// use quipu::snapshot::{CounterValue, Exemplar, Number, Texts};
+///
+/// let mut buffer = Vec::new();
+/// let labels = Texts::encode(["trace_id", "4bf92f35"], &mut buffer);
+/// let counter = CounterValue::new(3_u64).exemplar(Exemplar::new(labels, 1.0));
+/// assert_eq!(counter.total, Number::Unsigned(3));
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct CounterValue<'a> {
+    /// The sum of all increments.
+    pub total: Number,
+    /// The last exemplar, if any.
+    pub exemplar: Option<Exemplar<'a>>,
+}
+
+impl<'a> CounterValue<'a> {
+    /// Creates the value of a counter with this total, without an exemplar.
+    #[inline]
+    pub fn new(total: impl Into<Number>) -> Self {
+        Self { total: total.into(), exemplar: None }
+    }
+
+    /// Sets the exemplar.
+    #[inline]
+    #[must_use]
+    pub fn exemplar(self, exemplar: impl Into<Option<Exemplar<'a>>>) -> Self {
+        Self { exemplar: exemplar.into(), ..self }
+    }
+}
+
+/// The value of a summary.
+///
+/// ```
+/// use quipu::snapshot::SummaryValue;
+///
+/// let summary = SummaryValue::new(4, 1.75).quantiles(&[(0.5, 0.25), (0.99, 1.0)]);
+/// assert_eq!(summary.quantiles[1], (0.99, 1.0));
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct SummaryValue<'a> {
+    /// Pairs of quantile (0 to 1) and value, by ascending quantile; NaN without observations.
+    pub quantiles: &'a [(f64, f64)],
+    /// The number of observations.
+    pub count: u64,
+    /// The sum of the observations.
+    pub sum: f64,
+}
+
+impl<'a> SummaryValue<'a> {
+    /// Creates the value of a summary with this number of observations, and with their sum, but
+    /// without quantiles.
+    pub const fn new(count: u64, sum: f64) -> Self {
+        Self { quantiles: &[], count, sum }
+    }
+
+    /// Sets the quantiles: pairs of quantile (0 to 1) and value, by ascending quantile.
+    #[must_use]
+    pub const fn quantiles(self, quantiles: &'a [(f64, f64)]) -> Self {
+        Self { quantiles, ..self }
     }
 }
 

@@ -246,7 +246,7 @@ impl Sink for Rows {
             Number::Float(n) => format!("{n:?}"),
         };
         match &series.value {
-            snapshot::Value::Counter { total, exemplar } => {
+            snapshot::Value::Counter(snapshot::CounterValue { total, exemplar, .. }) => {
                 if is_open_metrics && matches!(total, Number::Float(total) if total.is_nan()) {
                     return;
                 }
@@ -270,7 +270,7 @@ impl Sink for Rows {
                     self.rows.push(one);
                 }
             }
-            snapshot::Value::Summary { quantiles, count, sum } => {
+            snapshot::Value::Summary(snapshot::SummaryValue { quantiles, count, sum, .. }) => {
                 for (quantile, value) in *quantiles {
                     let value = format!("{value:?}");
                     let mut one = Row { name: self.name(family, ""), value, ..row.clone() };

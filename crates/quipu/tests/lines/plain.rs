@@ -4,7 +4,9 @@
 use std::fmt::Write;
 
 use quipu::exposition::{Escaping, Format};
-use quipu::snapshot::{Exemplar, FamilyHeader, HistogramValue, Kind, Number, Series, Value};
+use quipu::snapshot::{
+    CounterValue, Exemplar, FamilyHeader, HistogramValue, Kind, Number, Series, SummaryValue, Value,
+};
 
 /// A page without the end.
 pub(crate) struct Page {
@@ -104,7 +106,8 @@ impl Page {
         // The last label varies fastest.
         let mut rest = series.group as usize;
         let mut fixed = Vec::new();
-        for (name, values) in family.labels().iter().rev().filter_map(|l| Some((l.name, l.values?))) {
+        for (name, values) in family.labels().iter().rev().filter_map(|l| Some((l.name, l.values?)))
+        {
             fixed.insert(0, self.label(name, values[rest % values.len()]));
             rest /= values.len();
         }
@@ -155,8 +158,9 @@ impl Page {
         let extra = |label: String| [&labels[..], &[label]].concat();
         let bound = |bound: f64| bound_text(bound, self.is_open());
         match series.value {
-            Value::Counter { total: Number::Float(n), .. } if n.is_nan() && self.is_open() => {}
-            Value::Counter { total, exemplar } => {
+            Value::Counter(CounterValue { total: Number::Float(n), .. })
+                if n.is_nan() && self.is_open() => {}
+            Value::Counter(CounterValue { total, exemplar, .. }) => {
                 let is_unknown = family.bare && self.format == Format::OpenMetrics;
                 let suffix = if family.bare { "" } else { "_total" };
                 let value = format!("{}{st}", number(total));
@@ -220,7 +224,7 @@ impl Page {
                     self.line(family, "_count", &labels, (histogram.count.to_string(), None));
                 }
             }
-            Value::Summary { quantiles, count, sum } if self.is_second() => {
+            Value::Summary(SummaryValue { quantiles, count, sum, .. }) if self.is_second() => {
                 let quantiles =
                     quantiles.iter().map(|(at, n)| format!("{}:{}", bound(*at), float(*n)));
                 let quantiles = quantiles.collect::<Vec<_>>().join(",");
@@ -228,7 +232,7 @@ impl Page {
                 let value = format!("{{count:{count},sum:{sum},quantile:[{quantiles}]}}{st}");
                 self.line(family, "", &labels, (value, None));
             }
-            Value::Summary { quantiles, count, sum } => {
+            Value::Summary(SummaryValue { quantiles, count, sum, .. }) => {
                 let lines: Vec<_> = quantiles
                     .iter()
                     .map(|(at, n)| (extra(format!("quantile=\"{}\"", bound(*at))), float(*n)))

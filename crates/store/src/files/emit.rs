@@ -1,7 +1,8 @@
 //! Emits the families that were read from files to a sink, which encodes them.
 
 use quipu::snapshot::{
-    Bucket, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
+    Bucket, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, SummaryValue, Texts,
+    Value as Shown,
 };
 
 use super::families::{self, Families, Value};
@@ -34,7 +35,7 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
             }
             Value::Summary { count, sum } => {
                 let count = whole(*count);
-                out.series(labels, None, Shown::Summary { quantiles: &[], count, sum: *sum });
+                out.series(labels, None, Shown::Summary(SummaryValue::new(count, *sum)));
             }
             Value::Histogram(histogram) => {
                 let sum = histogram.sum;

@@ -7,7 +7,8 @@ use ::redis::Value;
 use quipu::Aggregation;
 use quipu::collector::Collector;
 use quipu::snapshot::{
-    Bucket, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
+    Bucket, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, SummaryValue, Texts,
+    Value as Shown,
 };
 
 use super::key::{MetricKeys, NamespaceKeys, is_note, read_field};
@@ -259,8 +260,9 @@ impl Total {
             }
         }
         let labels: Vec<Label<'_>> = names.iter().map(|name| Label::new(name)).collect();
-        let family =
-            FamilyHeader::new(self.kind, &self.name, &self.help).unit(&self.unit).with_labels(&labels);
+        let family = FamilyHeader::new(self.kind, &self.name, &self.help)
+            .unit(&self.unit)
+            .with_labels(&labels);
         sink.family(&family);
         let mut series: BTreeMap<Vec<&str>, Vec<&Sample>> = BTreeMap::new();
         for sample in &self.samples {
@@ -284,7 +286,7 @@ impl Total {
                     let count = buckets.iter().fold(count, |all, b| all.wrapping_add(b.count));
                     emit(Shown::Histogram(HistogramValue::new(count, sum).buckets(&buckets)));
                 }
-                Kind::Summary => emit(Shown::Summary { quantiles: &[], count, sum }),
+                Kind::Summary => emit(Shown::Summary(SummaryValue::new(count, sum))),
                 Kind::Counter => {
                     let total = samples.first().map_or(Number::Unsigned(0), |sample| sample.value);
                     emit(Shown::counter(total));

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int};
 
 use quipu::label::Values;
-use quipu::snapshot::{self, Series, Sink, Value};
+use quipu::snapshot::{self, CounterValue, Series, Sink, SummaryValue, Value};
 use quipu::{Description, Instrument, Registry};
 use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 
@@ -294,7 +294,7 @@ impl Sink for Rows {
             return;
         }
         let numbers = match series.value {
-            Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => {
+            Value::Counter(CounterValue { total: n, .. }) | Value::Gauge(n) | Value::Unknown(n) => {
                 vec![n.as_f64()]
             }
             Value::Histogram(histogram) => {
@@ -305,7 +305,7 @@ impl Sink for Rows {
                 });
                 std::iter::once(histogram.sum).chain(buckets).collect()
             }
-            Value::Summary { quantiles, count, sum } => {
+            Value::Summary(SummaryValue { quantiles, count, sum, .. }) => {
                 let quantiles = quantiles.iter().map(|(_, value)| *value);
                 [count as f64, sum].into_iter().chain(quantiles).collect()
             }

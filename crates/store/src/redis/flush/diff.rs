@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::{Index, IndexMut};
 
-use quipu::snapshot::{FamilyHeader, HistogramValue, Kind, Number, Series, Sink, Value};
+use quipu::snapshot::{
+    CounterValue, FamilyHeader, HistogramValue, Kind, Number, Series, Sink, SummaryValue, Value,
+};
 
 use super::calls::{Calls, Resets};
 use crate::redis::key::{MetricKeys, write_field};
@@ -367,11 +369,11 @@ impl Sink for Walk<'_> {
             return;
         }
         match series.value {
-            Value::Counter { total: number, .. }
+            Value::Counter(CounterValue { total: number, .. })
             | Value::Gauge(number)
             | Value::Unknown(number) => self.value(family, series, SeriesPart::ONLY, number),
             Value::Histogram(histogram) => self.histogram(family, series, &histogram),
-            Value::Summary { count, sum, .. } => {
+            Value::Summary(SummaryValue { count, sum, .. }) => {
                 self.value(family, series, SeriesPart::COUNT, Number::Unsigned(count));
                 self.value(family, series, SeriesPart::SUM, Number::Float(sum));
             }
