@@ -224,7 +224,7 @@ fn with_name<'f>(family: &FamilyHeader<'f>, name: &'f str) -> FamilyHeader<'f> {
 pub const PREFIX: &str = "quipu_";
 
 /// Registers metrics that are read from the state at each scrape.
-fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
+fn watch(scope: &Scope, state: &'static State) -> Result<(), quipu::Error> {
     let description = |name: &str, help: &str| Description::new(name, help);
     scope.counter_fn(
         description("events", "Requests that were counted since the state was created."),

@@ -40,7 +40,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
         #[automatically_derived]
         impl #generics #krate::Metrics for #ident #arguments #bounds {
             fn register(
-                scope: &#krate::Scope<'_>,
+                scope: &#krate::Scope,
             ) -> ::core::result::Result<Self, #krate::Error> {
                 #prefix
                 ::core::result::Result::Ok(Self { #(#fields),* })

@@ -34,7 +34,7 @@ impl Metrics {
     /// Registers the metrics. `name` is the prefix of their names, and `samples` is the noun for
     /// samples in their help strings.
     pub(super) fn new(
-        scope: &Scope<'_>,
+        scope: &Scope,
         (name, samples): (&str, &str),
         refused: &str,
     ) -> Result<Self, quipu::Error> {

@@ -19,7 +19,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(scope: &Scope<'_>) -> Result<Self, quipu::Error> {
+    fn new(scope: &Scope) -> Result<Self, quipu::Error> {
         Ok(Self { metrics: scope.metrics()? })
     }
 

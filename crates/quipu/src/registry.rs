@@ -263,13 +263,13 @@ impl Registry {
     }
 
     /// Returns a scope without prefix and labels, as a base for other scopes.
-    pub fn scope(&self) -> Scope<'_> {
+    pub fn scope(&self) -> Scope {
         Scope::new(self)
     }
 
     /// Returns a scope whose names begin with `prefix` and an underscore.
     #[doc(alias = "sub_registry_with_prefix")]
-    pub fn prefix(&self, prefix: &str) -> Scope<'_> {
+    pub fn prefix(&self, prefix: &str) -> Scope {
         self.scope().prefix(prefix)
     }
 

@@ -13,6 +13,8 @@ use crate::registry::Registry;
 use crate::snapshot::{self, Kind};
 
 /// A view of a registry for one part of a program: with a prefix for names, and constant labels.
+/// It is a handle of the registry, so you can keep it, for example in a struct that registers
+/// metrics later.
 ///
 /// ```
 /// use quipu::{Counter, Description, Registry};
@@ -25,8 +27,8 @@ use crate::snapshot::{self, Kind};
 /// # Ok::<(), quipu::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Scope<'r> {
-    registry: &'r Registry,
+pub struct Scope {
+    registry: Registry,
     prefix: String,
     labels: Vec<(String, String)>,
     /// Whether a name that a family already uses yields another handle of this family.
@@ -61,7 +63,7 @@ pub trait Register: sealed::Sealed + Sized {
     /// # Errors
     /// If the name is taken, a name or a setting is invalid, the settings differ from the settings
     /// of the existing family, or the segment is full.
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error>;
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error>;
 }
 
 /// A group of metrics. Derive it for a struct of instruments and families.
@@ -90,17 +92,22 @@ pub trait Metrics: Sized {
     ///
     /// # Errors
     /// The error of the first metric that cannot be registered.
-    fn register(scope: &Scope<'_>) -> Result<Self, Error>;
+    fn register(scope: &Scope) -> Result<Self, Error>;
 }
 
-impl<'r> Scope<'r> {
-    pub(crate) fn new(registry: &'r Registry) -> Self {
-        Self { registry, prefix: String::new(), labels: Vec::new(), reuses: false }
+impl Scope {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            registry: registry.clone(),
+            prefix: String::new(),
+            labels: Vec::new(),
+            reuses: false,
+        }
     }
 
     /// Returns the registry.
-    pub fn registry(&self) -> &'r Registry {
-        self.registry
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// Returns a scope that adds `prefix` and an underscore to the names, after this scope's

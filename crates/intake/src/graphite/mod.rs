@@ -51,9 +51,7 @@ pub fn lines(
 }
 
 /// Registers the metrics. Returns a function that creates the reader of a listener.
-fn prepare(
-    scope: &Scope<'_>,
-) -> Result<impl Fn(NameResolver) -> GraphiteReader + use<>, quipu::Error> {
+fn prepare(scope: &Scope) -> Result<impl Fn(NameResolver) -> GraphiteReader + use<>, quipu::Error> {
     let GraphiteMetrics { samples } = scope.metrics()?;
     Ok(move |names| GraphiteReader {
         names,

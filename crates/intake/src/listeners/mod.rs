@@ -222,7 +222,7 @@ impl Listeners {
         intake: &Intake,
         shared: &'static Shared,
         registry: &Registry,
-        prepare: impl FnOnce(&Scope<'_>) -> Result<F, quipu::Error>,
+        prepare: impl FnOnce(&Scope) -> Result<F, quipu::Error>,
     ) -> Result<RunningListeners, Error> {
         let protocol = self.protocol;
         let error = |kind| Error { flag: protocol.flag, kind };
@@ -274,7 +274,7 @@ pub(super) fn lines<R: Reader, F: Fn(NameResolver) -> R>(
     intake: &Intake,
     shared: &'static Shared,
     registry: &Registry,
-    prepare: impl FnOnce(&Scope<'_>) -> Result<F, quipu::Error>,
+    prepare: impl FnOnce(&Scope) -> Result<F, quipu::Error>,
 ) -> Result<PacketSink, quipu::Error> {
     let scope = registry.prefix("quipu").prefix(protocol.flag);
     let (families, reader): (ListenerFamilies, _) = (scope.metrics()?, prepare(&scope)?);

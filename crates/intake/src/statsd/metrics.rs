@@ -33,7 +33,7 @@ pub(super) struct StatsdCounts {
 
 impl StatsdMetrics {
     /// Registers the metrics.
-    pub(super) fn new(scope: &Scope<'_>) -> Result<Self, quipu::Error> {
+    pub(super) fn new(scope: &Scope) -> Result<Self, quipu::Error> {
         scope.metrics()
     }
 

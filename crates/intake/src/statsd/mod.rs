@@ -44,7 +44,7 @@ pub fn lines(
 
 /// Registers the metrics. Returns a function that creates the reader of a listener.
 fn prepare(
-    scope: &Scope<'_>,
+    scope: &Scope,
     shared: &'static Shared,
 ) -> Result<impl Fn(NameResolver) -> StatsdReader + use<>, quipu::Error> {
     let metrics = StatsdMetrics::new(scope)?;

@@ -44,7 +44,7 @@ pub(crate) struct QueueReceiverMetrics {
 
 impl Metrics {
     /// Registers the metrics.
-    pub(crate) fn new(scope: &Scope<'_>) -> Result<Self, quipu::Error> {
+    pub(crate) fn new(scope: &Scope) -> Result<Self, quipu::Error> {
         scope.metrics()
     }
 

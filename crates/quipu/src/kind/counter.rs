@@ -120,7 +120,7 @@ impl Total for Counter {
 }
 
 impl Register for Counter {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         single(scope, &description)
     }
 }

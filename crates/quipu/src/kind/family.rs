@@ -231,7 +231,7 @@ impl<I: Instrument, L> fmt::Debug for Family<I, L> {
 impl<I: Instrument, L> sealed::Sealed for Family<I, L> {}
 
 impl<I: Instrument, L: LabelGroup> Register for Family<I, L> {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         let family = scope.family::<I>(&description, L::LABELS, L::COUNT)?;
         let kind = kind_of::<I>(&family)?;
         Ok(Self { family, kind, labels: PhantomData })
@@ -248,10 +248,7 @@ fn kind_of<I: Instrument>(family: &series::Family) -> Result<Arc<I::Kind>, Error
 }
 
 /// Creates a family without dynamic labels, and binds an instrument to its only series.
-pub(crate) fn single<I: Instrument>(
-    scope: &Scope<'_>,
-    description: &Description,
-) -> Result<I, Error> {
+pub(crate) fn single<I: Instrument>(scope: &Scope, description: &Description) -> Result<I, Error> {
     let family = scope.family::<I>(description, &[], description.labels.len())?;
     let kind = kind_of::<I>(&family)?;
     let own = kind.own_label();

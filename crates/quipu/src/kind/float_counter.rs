@@ -136,7 +136,7 @@ impl Total for FloatCounter {
 }
 
 impl Register for FloatCounter {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         single(scope, &description)
     }
 }

@@ -238,7 +238,7 @@ pub(super) fn number(cells: &SeriesCells<'_>) -> Number {
 }
 
 impl Register for Gauge {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         single(scope, &description)
     }
 }

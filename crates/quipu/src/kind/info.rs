@@ -70,7 +70,7 @@ impl MetricKind for InfoKind {
 
 impl Register for Info {
     /// Registers an info. Its labels are the pairs of [`Description::values`].
-    fn register(scope: &Scope<'_>, mut description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, mut description: Description) -> Result<Self, Error> {
         description.labels = description.values.iter().map(|(name, _)| name.clone()).collect();
         if let Some((label, values)) = description.values.iter().find(|(_, v)| v.len() != 1) {
             let reason =

@@ -179,7 +179,7 @@ impl MetricKind for IntGaugeKind {
 }
 
 impl Register for IntGauge {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         single(scope, &description)
     }
 }

@@ -180,7 +180,7 @@ impl Total for MixedCounter {
 }
 
 impl Register for MixedCounter {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         single(scope, &description)
     }
 }

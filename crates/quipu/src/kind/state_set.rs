@@ -183,7 +183,7 @@ impl MetricKind for StateSetKind {
 }
 
 impl<S: LabelValue> Register for StateSet<S> {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         single(scope, &description)
     }
 }

@@ -372,7 +372,7 @@ impl SideAllocations for SummaryLayout {
 }
 
 impl Register for Summary {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         single(scope, &description)
     }
 }

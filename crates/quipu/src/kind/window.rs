@@ -64,7 +64,7 @@ impl Window {
 impl crate::kind::sealed::Sealed for Window {}
 
 impl Register for Window {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         let window = description.window.unwrap_or(DEFAULT_WINDOW);
         let accuracy = description.accuracy.unwrap_or(window / BUCKETS);
         let name = scope.full_name(&description);

@@ -160,7 +160,7 @@ impl Instrument for Histogram {
 }
 
 impl Register for Histogram {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         single(scope, &description)
     }
 }

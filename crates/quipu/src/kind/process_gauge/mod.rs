@@ -293,7 +293,7 @@ impl Instrument for ProcessGauge {
 }
 
 impl Register for ProcessGauge {
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+    fn register(scope: &Scope, description: Description) -> Result<Self, Error> {
         single(scope, &description)
     }
 }
