@@ -29,7 +29,8 @@ use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::{Lock, LockedValue};
 use crate::table::Table;
 
-/// Metrics in an LMDB database. All processes that open its directory share these metrics.
+/// Metrics in an LMDB database. All processes that open its directory share these metrics. Clones
+/// share the open database.
 ///
 /// ```
 /// use quipu_store::{EmbeddedStore, Kind, Spec, Store};
@@ -44,6 +45,7 @@ use crate::table::Table;
 /// assert_eq!(EmbeddedStore::open(directory)?.metric(&jobs)?.get(&[]), Some(3.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct EmbeddedStore {
     shared: Arc<EmbeddedInner>,
     metrics: Table<EmbeddedMetric>,

@@ -20,7 +20,7 @@ use crate::table::Table;
 
 /// A store for one thread, the cheapest of the in-memory stores. Other threads can use it too, one
 /// at a time: an update that collides with an update of another thread is dropped, and counted as
-/// dropped. This store never waits.
+/// dropped. This store never waits. Clones share the store.
 ///
 /// ```
 /// use quipu_store::{Kind, LocalStore, Spec, Store};
@@ -29,9 +29,11 @@ use crate::table::Table;
 /// let jobs = store.metric(&Spec::new("jobs", Kind::Counter).labels(["queue"]))?;
 /// jobs.add(&["mail"], 3.0);
 /// assert_eq!(jobs.get(&["mail"]), Some(3.0));
+/// let clone = store.clone();
+/// assert_eq!(clone.metric(jobs.spec())?.get(&["mail"]), Some(3.0));
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct LocalStore(Memory<Busy>);
 
 impl std::fmt::Debug for LocalStore {
@@ -40,7 +42,8 @@ impl std::fmt::Debug for LocalStore {
     }
 }
 
-/// A store for all threads of a process: a map under a lock for each metric.
+/// A store for all threads of a process: a map under a lock for each metric. Clones share the
+/// store.
 ///
 /// ```
 /// use quipu_store::{Kind, Spec, Store, SynchronizedStore};
@@ -55,7 +58,7 @@ impl std::fmt::Debug for LocalStore {
 /// assert_eq!(jobs.get(&[]), Some(4.0));
 /// # Ok::<(), quipu_store::Error>(())
 /// ```
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct SynchronizedStore(Memory<LockedValue<MemorySeries>>);
 
 impl std::fmt::Debug for SynchronizedStore {
@@ -117,6 +120,12 @@ trait ValueGuard: Default + Send + Sync {
 struct Memory<G> {
     metrics: Table<MemoryMetric<G>>,
     dropped: Arc<AtomicU64>,
+}
+
+impl<G> Clone for Memory<G> {
+    fn clone(&self) -> Self {
+        Self { metrics: self.metrics.clone(), dropped: Arc::clone(&self.dropped) }
+    }
 }
 
 impl<G> Default for Memory<G> {

@@ -28,7 +28,8 @@ use crate::lock::Lock;
 use crate::pool::{Pool, Registries};
 use crate::table::{Table, register};
 
-/// Metrics in a segment: a file, or memory that the children of a fork share.
+/// Metrics in a segment: a file, or memory that the children of a fork share. Clones share
+/// the store.
 ///
 /// ```
 /// use quipu_store::{Kind, SegmentStore, Spec, Store};
@@ -42,6 +43,7 @@ use crate::table::{Table, register};
 /// assert!(text.contains("requests_total{code=\"200\",path=\"/x\"} 1"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct SegmentStore {
     inner: Arc<StoreInner>,
     metrics: Table<SegmentMetric>,

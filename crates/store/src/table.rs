@@ -9,14 +9,20 @@ use crate::error::Error;
 use crate::interface::{Metric, Spec};
 use crate::lock::LockedValue;
 
-/// The metrics of a store by name; a process creates each once.
+/// The metrics of a store by name; a process creates each once. Clones share the metrics.
 pub(crate) struct Table<M> {
-    metrics: LockedValue<HashMap<String, Arc<M>>>,
+    metrics: Arc<LockedValue<HashMap<String, Arc<M>>>>,
+}
+
+impl<M> Clone for Table<M> {
+    fn clone(&self) -> Self {
+        Self { metrics: Arc::clone(&self.metrics) }
+    }
 }
 
 impl<M> Default for Table<M> {
     fn default() -> Self {
-        Self { metrics: LockedValue::default() }
+        Self { metrics: Arc::default() }
     }
 }
 

@@ -32,7 +32,7 @@ use crate::table;
 /// You can use the aggregations of Ruby's client: sum, min, max, most recent (for gauges), and all.
 /// With all, each series also carries the label `pid`. An update that fails because of a full disk
 /// or a missing directory is counted in [`Store::dropped`]. If a file cannot be created, the store
-/// tries again after a second.
+/// tries again after a second. Clones share the store.
 ///
 /// ```
 /// use quipu_store::files::FileStore;
@@ -47,6 +47,7 @@ use crate::table;
 /// assert_eq!(std::fs::read_dir(directory)?.count(), 1, "a file for the metric of this process");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct FileStore {
     shared: Arc<FileStoreInner>,
     metrics: table::Table<FileMetric>,
