@@ -109,13 +109,16 @@ impl Registry {
     /// Returns the registry of the whole program, which the macros count in. The first use creates
     /// it in private memory, unless you chose a registry with [`Registry::set_global`].
     pub fn global() -> &'static Self {
+        // Acquire: sees the registry, which another thread created or set.
         let mut global = GLOBAL.load(Ordering::Acquire);
         if global.is_null() {
             // No lock, because a child that is forked while another thread is here would wait for
             // it forever. If two threads get here at once, one of them drops the registry that it
             // created.
             let made = Box::into_raw(Box::new(Self::new()));
-            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            // Release: the new registry precedes its pointer, for the loads of other threads.
+            // Acquire: sees the registry of the faster thread.
+            let (success, failure) = (Ordering::Release, Ordering::Acquire);
             global = match GLOBAL.compare_exchange(global, made, success, failure) {
                 Ok(_) => made,
                 Err(first) => {
@@ -149,8 +152,9 @@ impl Registry {
         // No lock, because a child that is forked while another thread is here would wait for it
         // forever.
         let made = Box::into_raw(Box::new(registry));
-        // AcqRel: the registry is written before the pointer, for the loads in `global`.
-        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        // Release: the registry precedes its pointer, for the loads in `global`. Relaxed: another
+        // registry is not used here.
+        let (success, failure) = (Ordering::Release, Ordering::Relaxed);
         match GLOBAL.compare_exchange(std::ptr::null_mut(), made, success, failure) {
             Ok(_) => Ok(()),
             Err(_) => {

@@ -26,7 +26,7 @@ impl<M: Register + Send + Sync + 'static> LazyMetric<M> {
     /// Returns the metric. The first call registers it under this description.
     #[inline]
     pub fn get(&'static self, description: impl FnOnce() -> Description) -> &'static M {
-        // Acquire: the metric was written before the pointer was.
+        // Acquire: sees the metric, which another thread stored.
         // SAFETY: the pointer is null or from `Box::into_raw`, and is never dropped or changed.
         match unsafe { self.metric.load(Ordering::Acquire).as_ref() } {
             Some(metric) => metric,
@@ -42,7 +42,9 @@ impl<M: Register + Send + Sync + 'static> LazyMetric<M> {
             Err(error) => (unscraped(description), Some(error)),
         };
         let metric = Box::into_raw(Box::new(metric));
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        // Release: the metric precedes its pointer, for the loads of other threads. Acquire: sees
+        // the metric of the faster thread.
+        let (success, failure) = (Ordering::Release, Ordering::Acquire);
         let unset = std::ptr::null_mut();
         match self.metric.compare_exchange(unset, metric, success, failure) {
             Ok(_) => {

@@ -33,13 +33,17 @@ pub(super) fn record(error: &Error, description: &Description) {
         let is_same =
             |other: &&RegistrationError| other.metric == made.metric && other.error == made.error;
         if let Some(known) = list(last).find(is_same) {
+            // Relaxed: a count that orders nothing.
             known.macros.fetch_add(1, Ordering::Relaxed);
             break;
         }
         made.next = last;
         let unset = last.map_or(ptr::null_mut(), |last| ptr::from_ref(last).cast_mut());
         let new = Box::into_raw(made);
-        match LAST.compare_exchange(unset, new, Ordering::AcqRel, Ordering::Relaxed) {
+        // Release: the error precedes its pointer, for the loads in `last`. This thread loaded the
+        // earlier errors like this, so such a load makes them visible, too. Relaxed: `last` loads
+        // the pointer of the faster thread again.
+        match LAST.compare_exchange(unset, new, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => break,
             // SAFETY: the pointer is from above, and no other thread can see it.
             Err(_) => made = unsafe { Box::from_raw(new) },
@@ -51,7 +55,7 @@ pub(super) fn record(error: &Error, description: &Description) {
 }
 
 fn last() -> Option<&'static RegistrationError> {
-    // Acquire: the error was written before the pointer was.
+    // Acquire: sees the error, which another thread added.
     // SAFETY: the pointer is null or from `Box::into_raw`, and is never dropped.
     unsafe { LAST.load(Ordering::Acquire).as_ref() }
 }
