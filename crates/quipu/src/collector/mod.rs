@@ -59,6 +59,10 @@ pub trait Collector: Send + Sync {
 
     /// Passes its families, each with its series, to the sink. Every scrape calls this, possibly
     /// from several threads at once; it should take at most a few milliseconds.
+    ///
+    /// This returns no error, because one failing collector must not hide the other metrics, and a
+    /// page cannot contain an error. If a value cannot be obtained, omit its series or family, and
+    /// show the failure as a metric, such as the gauge `queue_up`.
     fn collect(&self, sink: &mut dyn Sink);
 
     /// Resets the collector's own counts, if any. [`Registry::reset`](crate::Registry::reset) calls
