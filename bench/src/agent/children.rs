@@ -142,7 +142,7 @@ fn record(child: &Child, registry: &Registry, add: impl Fn(&str, u64)) -> Result
         }
     };
     change(0);
-    let options = RecordingOptions::new().series(SERIES).interval(child.interval);
+    let options = RecordingOptions::new().max_series(SERIES).interval(child.interval);
     let _recording = registry.record(&options).map_err(failed)?;
     std::fs::write(ready(&child.file), "").map_err(crate::Error::file("write", &child.file))?;
     for round in 1.. {

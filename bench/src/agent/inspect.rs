@@ -42,7 +42,7 @@ pub(super) fn fill(path: &Path, series: usize) -> Result<Filled> {
     let segment = Options::new().shared().limit(LIMIT).open_or_create(path).map_err(failed)?;
     let registry = Registry::from_segment(segment);
     let description = Description::new("requests", "Requests.").labels(["route", "user"]);
-    let family = registry.register(description.limit(series as u64)).map_err(failed)?;
+    let family = registry.register(description.max_series(series as u64)).map_err(failed)?;
     let labels = |number| [format!("/api/v1/r{:03}", number % 1000), format!("user-{number:07}")];
     // A few megabytes, once for each segment.
     let labels: &'static [[String; 2]] = (0..series).map(labels).collect::<Vec<_>>().leak();

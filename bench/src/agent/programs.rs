@@ -102,7 +102,7 @@ const HEAD: &str = "# HELP requests_total Requests.\n# TYPE requests_total count
 
 /// Returns the metric of each program.
 pub(super) fn description(series: usize) -> Description {
-    Description::new("requests", "Requests.").labels(["route", "code"]).limit(series as u64)
+    Description::new("requests", "Requests.").labels(["route", "code"]).max_series(series as u64)
 }
 
 fn name(program: usize) -> String {

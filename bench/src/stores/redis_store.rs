@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quipu::Registry;
-use quipu_store::redis::{Options, RedisStore};
+use quipu_store::redis::{RedisOptions, RedisStore};
 use quipu_store::{Metric, Store};
 
 use super::children::{self, pipe};
@@ -45,7 +45,7 @@ fn open_as(places: &Places, folder: &Path, application: &Path) -> RedisStore {
     let registry = Registry::open(folder.join("redis.quipu")).expect("the folder takes a file");
     let url = format!("unix://{}", places.redis.display());
     let namespace = application.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let options = Options::new(url).namespace(namespace).interval(INTERVAL);
+    let options = RedisOptions::new(url).namespace(namespace).interval(INTERVAL);
     options.open_with_registry(registry).expect("the segment is new")
 }
 

@@ -24,7 +24,8 @@ impl RecordingOptions {
             ))
         })?;
         let options = quipu::RecordingOptions::new();
-        let options = options.interval(interval).bytes(bytes).series(series).families(families);
+        let options =
+            options.interval(interval).max_bytes(bytes).max_series(series).families(families);
         options.check().map_err(RecordingError::new_err)?;
         Ok(Self(options))
     }

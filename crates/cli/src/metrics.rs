@@ -99,7 +99,7 @@ impl Metrics {
     pub fn new(state: &'static State) -> Result<Self, quipu::Error> {
         // Reserve space for the heap, because a failing allocation would end the process.
         let room = take_room(FOR_HEAP);
-        let registry = Registry::options().limit(MEMORY).build()?;
+        let registry = Registry::options().max_bytes(MEMORY).build()?;
         drop(room);
         let build = Description::new("quipu_build", "The version of this daemon.")
             .values("version", [env!("CARGO_PKG_VERSION")]);

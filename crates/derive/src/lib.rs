@@ -97,7 +97,7 @@ pub fn derive_label_group(input: TokenStream) -> TokenStream {
 /// #[metrics(prefix = "http")]
 /// struct HttpMetrics {
 ///     /// Requests that got a response.
-///     #[metric(labels = ["route"], limit = 10_000, expire_after = Duration::from_secs(60))]
+///     #[metric(labels = ["route"], max_series = 10_000, expire_after = Duration::from_secs(60))]
 ///     requests: CounterFamily<[&'static str; 1]>,
 ///     /// Requests under way.
 ///     in_progress: IntGauge,
@@ -115,7 +115,7 @@ pub fn derive_label_group(input: TokenStream) -> TokenStream {
 /// | `#[metrics(prefix = "http")]` | struct | prefixes all names with `http_` |
 /// | `#[metric(rename = "requests")]` | field | the name of this metric |
 /// | `#[metric(help = "Requests.")]` | field | the help, instead of the doc comment |
-/// | `#[metric(unit = "seconds", limit = 100)]` | field | calls `.unit("seconds").limit(100)` of its `Description`; a value is any Rust expression, such as `expire_after = Duration::from_secs(60)` |
+/// | `#[metric(unit = "seconds", max_series = 100)]` | field | calls `.unit("seconds").max_series(100)` of its `Description`; a value is any Rust expression, such as `expire_after = Duration::from_secs(60)` |
 /// | `#[metric(exemplars)]` | field | calls `.exemplars()` |
 /// | `#[metrics(flatten)]` | field | registers another group of metrics |
 /// | `#[metrics(flatten, prefix = "db", labels(shard = "1"))]` | field | the same, with a prefix and constant labels |

@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = arguments.next().ok_or("name a directory")?;
     let series = arguments.next().and_then(|count| count.to_str()?.parse().ok());
     let path = std::path::Path::new(&directory).join("slowest_series.quipu");
-    let options = Registry::options().limit(1 << 30);
+    let options = Registry::options().max_bytes(1 << 30);
     let registry = options.open(&path)?;
     let begun = Instant::now();
     for i in 0..100 {

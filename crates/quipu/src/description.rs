@@ -19,7 +19,7 @@ use crate::kind::Aggregation;
 /// let description = Description::new("http_request_duration", "Time to serve a request.")
 ///     .unit("seconds")
 ///     .buckets([0.005, 0.05, 0.5])
-///     .limit(10_000)
+///     .max_series(10_000)
 ///     .expire_after(Duration::from_secs(3600));
 /// assert_eq!(description.full_name(), "http_request_duration_seconds");
 /// ```
@@ -190,7 +190,7 @@ impl Description {
 
     /// Sets the maximum number of series in the family. Updates to further label sets are counted
     /// in one overflow series with the label `quipu_overflow="true"`.
-    pub fn limit(mut self, series: u64) -> Self {
+    pub fn max_series(mut self, series: u64) -> Self {
         self.limit = Some(series);
         self
     }
@@ -404,7 +404,7 @@ mod tests {
         let registry = Registry::new();
         let scope = registry.scope();
         let new = || Description::new("x", "");
-        for description in [new().labels(["a"]), new().limit(1), new().values("a", ["b"])] {
+        for description in [new().labels(["a"]), new().max_series(1), new().values("a", ["b"])] {
             let error = scope.gauge_fn(description, || 1.0).unwrap_err().to_string();
             assert!(error.contains("a gauge that is computed does not use"), "{error}");
         }

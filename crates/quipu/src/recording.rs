@@ -23,7 +23,7 @@ use crate::registry::Registry;
 /// registry.counter("jobs", "Completed jobs.")?;
 /// registry.counter("retries", "Retries of jobs.")?;
 /// let options = quipu::RecordingOptions::new()
-///     .bytes(1 << 20)
+///     .max_bytes(1 << 20)
 ///     .interval(Duration::from_millis(100))
 ///     .families(["jobs"]);
 /// let _recording = registry.record(&options)?;
@@ -45,7 +45,7 @@ impl RecordingOptions {
     /// each tick, and a constant one almost none.
     ///
     /// If the segment already contains a recorder, this setting is ignored.
-    pub fn bytes(self, bytes: u64) -> Self {
+    pub fn max_bytes(self, bytes: u64) -> Self {
         Self(self.0.bytes(bytes))
     }
 
@@ -53,7 +53,7 @@ impl RecordingOptions {
     /// series, in the order the families were registered. It also drops a series if all series
     /// together would hold more than 16,384 cells, or if one tick could take more than a sixteenth
     /// of the bytes. The history contains the number of dropped series.
-    pub fn series(self, series: usize) -> Self {
+    pub fn max_series(self, series: usize) -> Self {
         Self(self.0.series(series))
     }
 

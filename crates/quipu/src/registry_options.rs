@@ -18,7 +18,7 @@ use crate::test_clock::TestClock;
 ///
 /// // The members of group 1000 may open the file, too.
 /// let registry =
-///     Registry::options().mode(0o660).group(1000).limit(1 << 30).open("metrics.quipu")?;
+///     Registry::options().mode(0o660).group(1000).max_bytes(1 << 30).open("metrics.quipu")?;
 /// # Ok::<(), quipu::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -33,13 +33,18 @@ pub struct RegistryOptions {
 }
 
 impl RegistryOptions {
+    /// Creates the defaults, like [`Registry::options`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// Sets the maximum size of the registry in bytes: at most 1 TiB, by default 1 GiB in private
     /// memory and 256 MiB in a file. This much address space is reserved; unused pages take no
     /// memory. An existing file keeps its original limit.
     ///
     /// When the registry is full, updates with new labels are counted in the overflow series of
     /// their family.
-    pub fn limit(mut self, bytes: u64) -> Self {
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.limit = Some(bytes);
         self
     }

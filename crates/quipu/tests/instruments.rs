@@ -142,7 +142,7 @@ fn families_keep_label_sets_apart() {
 fn one_series_counts_all_updates_beyond_the_limit() {
     let registry = Registry::new();
     let counters: CounterFamily<[&str; 1]> =
-        registry.register(about("c").labels(["k"]).limit(3)).unwrap();
+        registry.register(about("c").labels(["k"]).max_series(3)).unwrap();
     for i in 0..1000 {
         counters.inc(&[&i.to_string()]);
     }
@@ -474,7 +474,7 @@ fn a_family_apart_is_shown_by_its_source_alone() {
 fn variants_of_a_name_are_one_metric() {
     type Texts<I> = quipu::Family<I, quipu::label::Values<'static>>;
     let of = |labels: &[&str]| {
-        Description::new("hits", "Hits.").labels(labels.iter().copied()).limit(1).variant()
+        Description::new("hits", "Hits.").labels(labels.iter().copied()).max_series(1).variant()
     };
     let labels = quipu::label::Values;
     let directory = tempfile::tempdir().unwrap();

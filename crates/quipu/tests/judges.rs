@@ -45,7 +45,7 @@ fn registry() -> Registry {
         family.inc_by(&[path, user], 2);
     }
     let limited: CounterFamily<[&str; 1]> =
-        registry.register(about("limited").labels(["k"]).limit(1)).unwrap();
+        registry.register(about("limited").labels(["k"]).max_series(1)).unwrap();
     (0..5).for_each(|i: u32| limited.inc(&[i.to_string()]));
     let gauges: GaugeFamily<[&str; 1]> = registry.register(about("level").labels(["k"])).unwrap();
     for (k, value) in [("nan", f64::NAN), ("inf", f64::INFINITY), ("small", 5e-324), ("z", -0.0)] {

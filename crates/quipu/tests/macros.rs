@@ -43,7 +43,7 @@ fn macros_with_one_name_count_in_one_metric() {
 fn labels_have_values_of_any_type() {
     let count = |method: Method, path: &String, ok: bool| {
         counter!(
-            "requests", "Requests.", limit = 100,
+            "requests", "Requests.", max_series = 100,
             "method" => method, "status" => 200_u16, "path" => path, "ok" => ok,
         )
         .inc();
@@ -59,7 +59,7 @@ fn labels_have_values_of_any_type() {
     // Another macro uses other types, and temporary values.
     let n = 100;
     let status = counter!(
-        "requests", "Requests.", limit = 100,
+        "requests", "Requests.", max_series = 100,
         "method" => "get", "status" => &format!("{}", n * 2), "path" => *"/", "ok" => "true",
     )
     .bind();

@@ -43,14 +43,14 @@ fn expire(registry: &Registry, clock: &TestClock) {
 #[test]
 fn a_limit_out_of_range_is_an_error() {
     for limit in [0, u64::MAX] {
-        let error = Registry::options().limit(limit).build().unwrap_err().to_string();
+        let error = Registry::options().max_bytes(limit).build().unwrap_err().to_string();
         assert!(error.contains("limit"), "{error}");
     }
 }
 
 #[test]
 fn updates_beyond_the_limit_are_counted_in_the_overflow_series() {
-    let registry = Registry::options().limit(64 << 10).build().unwrap();
+    let registry = Registry::options().max_bytes(64 << 10).build().unwrap();
     let family: CounterFamily<[String; 1]> =
         registry.register(Description::new("users", "").labels(["user"])).unwrap();
     for user in 0..10_000 {
@@ -69,7 +69,7 @@ fn a_new_file_has_the_mode_of_the_options() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("metrics.quipu");
     let clock = TestClock::new();
-    let options = Registry::options().mode(0o640).limit(1 << 20).clock(&clock);
+    let options = Registry::options().mode(0o640).max_bytes(1 << 20).clock(&clock);
     options.open(&path).unwrap().counter("jobs", "").unwrap().inc();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
     // An existing file keeps its mode.

@@ -145,7 +145,7 @@ fn a_gauge_of_processes_is_combined_for_each_label_set() {
         let description = description("g", Aggregation::Sum)
             .labels(["kind", "path"])
             .values("kind", ["a", "b"])
-            .limit(1000);
+            .max_series(1000);
         let scope = registry.scope().label("app", "test");
         let gauge: Labelled = scope.register(description).unwrap();
         let add = |n: f64| {

@@ -799,7 +799,7 @@ mod tests {
     #[test]
     fn overflow_series_have_the_labels_of_their_source() {
         let registry = Registry::new();
-        let hits = Description::new("hits", "").labels(["user"]).limit(1);
+        let hits = Description::new("hits", "").labels(["user"]).max_series(1);
         let hits: quipu::CounterFamily<[&str; 1]> = registry.register(hits).unwrap();
         hits.inc(&["a"]);
         hits.inc(&["b"]);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use quipu::label::Values;
 use quipu::{Description, MixedCounterFamily, Registry};
-use quipu_store::redis::Options;
+use quipu_store::redis::RedisOptions;
 use quipu_store::{Kind, Spec, Store};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seconds: u64 = arguments.next().map_or(Ok(3), |text| text.parse())?;
 
     // Before the fork, because all workers must share its memory.
-    let store = Options::new(url).namespace("example").open()?;
+    let store = RedisOptions::new(url).namespace("example").open()?;
     let spec = Spec::new("requests", Kind::Counter).labels(["code", "path"]);
     let requests = store.metric(&spec)?;
     let end = Instant::now() + Duration::from_secs(seconds);

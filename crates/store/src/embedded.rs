@@ -66,13 +66,14 @@ impl std::fmt::Debug for EmbeddedStore {
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let directory = directory.path();
-/// let store = EmbeddedStore::options().map_size(1 << 20).durable(true).open(directory)?;
+/// let store = EmbeddedStore::options().max_bytes(1 << 20).durable(true).open(directory)?;
 /// let jobs = store.metric(&Spec::new("jobs", Kind::Counter))?;
 /// jobs.add(&[], 1.0);
 /// assert_eq!((jobs.get(&[]), store.dropped()), (Some(1.0), 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "open the database with open"]
 pub struct EmbeddedOptions {
     map_size: usize,
     is_durable: bool,
@@ -118,7 +119,8 @@ impl EmbeddedOptions {
 
     /// Sets the maximum size of the database in bytes. Updates that do not fit are dropped, and
     /// counted as dropped.
-    pub fn map_size(mut self, bytes: usize) -> Self {
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(usize::MAX / 2);
         self.map_size = bytes.max(PAGE).next_multiple_of(PAGE);
         self
     }

@@ -61,7 +61,7 @@ impl std::fmt::Debug for SegmentStore {
 /// use quipu_store::{Kind, SegmentStore, Spec, Store};
 ///
 /// let store = SegmentStore::options()
-///     .series(10)
+///     .max_series(10)
 ///     .on_warning(|warning| eprintln!("metrics: {warning}"))
 ///     .build()?;
 /// let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["path"]))?;
@@ -140,15 +140,15 @@ impl SegmentOptions {
     }
 
     /// Sets the maximum size of the segment in bytes. A series takes about 100 bytes.
-    pub fn limit(mut self, bytes: u64) -> Self {
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
     }
 
     /// Sets the maximum number of series of each metric. Further label sets are counted in one
     /// series whose label values are all `quipu_overflow`.
-    pub fn series(mut self, most: u64) -> Self {
-        self.series = Some(most);
+    pub fn max_series(mut self, series: u64) -> Self {
+        self.series = Some(series);
         self
     }
 
@@ -300,7 +300,7 @@ impl SegmentStore {
             description = description.aggregation(aggregation);
         }
         if let Some(series) = inner.registries.options().series {
-            description = description.limit(series);
+            description = description.max_series(series);
         }
         let once = |registry: &Registry| inner.register(registry, spec, &description);
         // The name can also belong to an instrument of the application, or to a metric whose name

@@ -222,7 +222,7 @@ fn a_child_counts_where_another_thread_was_counting() {
 fn a_child_finds_the_metrics_that_another_thread_was_looking_for() {
     alone("a_child_finds_the_metrics_that_another_thread_was_looking_for", || {
         // No server listens on this port.
-        let options = quipu_store::redis::Options::new("redis://127.0.0.1:1/");
+        let options = quipu_store::redis::RedisOptions::new("redis://127.0.0.1:1/");
         let store = options.open().unwrap();
         fork_amid(
             || drop(store.metric(&requests()).unwrap()),

@@ -23,7 +23,7 @@ type Warnings = Arc<Mutex<Vec<String>>>;
 fn warned() -> (SegmentOptions, Warnings) {
     let warnings = Warnings::default();
     let told = Arc::clone(&warnings);
-    let options = SegmentStore::options().limit(8 << 20);
+    let options = SegmentStore::options().max_bytes(8 << 20);
     (options.on_warning(move |warning| told.lock().unwrap().push(warning.to_owned())), warnings)
 }
 
@@ -181,11 +181,11 @@ fn several_processes_agree_on_the_new_file() {
 fn increments_without_room_are_counted_without_labels() {
     let directory = tempfile::tempdir().unwrap();
     let (options, warnings) = warned();
-    let store = options.limit(1 << 20).open(directory.path()).unwrap();
+    let store = options.max_bytes(1 << 20).open(directory.path()).unwrap();
     overflow(&store, &warnings, 30_000);
     // The limit of one metric.
     let (options, warnings) = warned();
-    let store = options.series(10).build_anonymous().unwrap();
+    let store = options.max_series(10).build_anonymous().unwrap();
     overflow(&store, &warnings, 50);
 }
 
@@ -197,7 +197,7 @@ fn a_full_disk_stops_no_process() {
         return;
     };
     let (options, warnings) = warned();
-    let store = options.limit(64 << 20).open(directory.path()).unwrap();
+    let store = options.max_bytes(64 << 20).open(directory.path()).unwrap();
     assert!(store.path().is_some());
     overflow(&store, &warnings, 30_000);
     // A store that is opened when the disk is already full counts in memory.

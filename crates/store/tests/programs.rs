@@ -150,8 +150,8 @@ proptest! {
     #[test]
     fn segment(steps in steps()) {
         for specs in [specs(), specs_of_each()] {
-            same(&SegmentStore::options().limit(4 << 20).build().unwrap(), &specs, &steps)?;
-            same(&SegmentStore::options().limit(4 << 20).build_anonymous().unwrap(), &specs, &steps)?;
+            same(&SegmentStore::options().max_bytes(4 << 20).build().unwrap(), &specs, &steps)?;
+            same(&SegmentStore::options().max_bytes(4 << 20).build_anonymous().unwrap(), &specs, &steps)?;
             let directory = tempfile::tempdir().unwrap();
             same(&SegmentStore::open(directory.path()).unwrap(), &specs, &steps)?;
         }
@@ -192,7 +192,7 @@ fn a_contradicting_description_is_refused() {
     };
     refused(&LocalStore::new());
     refused(&SynchronizedStore::new());
-    refused(&SegmentStore::options().limit(4 << 20).build().unwrap());
+    refused(&SegmentStore::options().max_bytes(4 << 20).build().unwrap());
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     refused(&quipu_store::EmbeddedStore::open(tempfile::tempdir().unwrap().path()).unwrap());
 }
@@ -212,7 +212,7 @@ fn a_wrong_number_of_labels_is_dropped_and_counted() {
     };
     dropped(&LocalStore::new());
     dropped(&SynchronizedStore::new());
-    dropped(&SegmentStore::options().limit(4 << 20).build().unwrap());
+    dropped(&SegmentStore::options().max_bytes(4 << 20).build().unwrap());
     #[cfg(feature = "files")]
     dropped(&FileStore::open(tempfile::tempdir().unwrap().path()).unwrap());
     #[cfg(all(feature = "lmdb", target_os = "linux"))]

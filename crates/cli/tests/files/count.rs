@@ -185,7 +185,7 @@ fn errors_name_the_existing_metric_and_the_way_out() {
     let took: Histogram = registry.register(Description::new("took", "").buckets([1.0])).unwrap();
     let _: ProcessGauge = registry.register(Description::new("each", "")).unwrap();
     let info: Info = registry.register(Description::new("build", "").labels([""; 0])).unwrap();
-    let few = Description::new("few", "").labels(["a"]).limit(1);
+    let few = Description::new("few", "").labels(["a"]).max_series(1);
     let few: CounterFamily<Values> = registry.register(few).unwrap();
     few.inc(&Values(&["x"]));
     home.succeed(&["set", "level{a=\"1\"}", "2"]);

@@ -103,7 +103,7 @@ pub(crate) mod sealed {
 ///
 /// let registry = Registry::new();
 /// let views: CounterFamily<Page<'static>> =
-///     registry.register(Description::new("views", "Views.").limit(1_000))?;
+///     registry.register(Description::new("views", "Views.").max_series(1_000))?;
 /// let path = String::from("/home");
 /// views.inc(&Page { path: &path });
 ///

@@ -91,7 +91,7 @@ impl<T: fmt::Display> LabelValue for DisplayValue<T> {
 }
 
 /// The method of a request, such as `GET`. A client can send any word as a method, so give the
-/// family a [limit](crate::Description::limit), or map unknown methods to one value.
+/// family a [limit](crate::Description::max_series), or map unknown methods to one value.
 #[cfg(feature = "http")]
 impl LabelValue for http::Method {
     #[inline]

@@ -68,7 +68,7 @@ impl<M: Register + Send + Sync + 'static> LazyMetric<M> {
 /// Creates a metric in a separate registry, which no scrape shows.
 fn unscraped<M: Register>(description: &Description) -> M {
     let register = |description| {
-        let registry = Registry::options().limit(UNSCRAPED_LIMIT).build()?;
+        let registry = Registry::options().max_bytes(UNSCRAPED_BYTES).build()?;
         registry.register(description)
     };
     // If the settings are invalid, this registers the metric without them.
@@ -78,7 +78,7 @@ fn unscraped<M: Register>(description: &Description) -> M {
 }
 
 /// The address space of a registry for one metric, in bytes; unused pages take no memory.
-const UNSCRAPED_LIMIT: u64 = 1 << 20;
+const UNSCRAPED_BYTES: u64 = 1 << 20;
 
 impl<M> fmt::Debug for LazyMetric<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

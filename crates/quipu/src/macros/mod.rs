@@ -20,9 +20,9 @@ pub use lazy_metric::LazyMetric;
 /// The arguments are the name and the help, then settings, then labels:
 ///
 /// - A setting is the name of a method of [`Description`](crate::Description) and its argument,
-///   such as `unit = "bytes"` or `limit = 1_000`, or the name only, such as `exemplars`. You can
-///   use `unit`, `buckets`, `native`, `native_buckets`, `zero_threshold`, `limit`, `expire_after`,
-///   `exemplars` and `striped`.
+///   such as `unit = "bytes"` or `max_series = 1_000`, or the name only, such as `exemplars`. You
+///   can use `unit`, `buckets`, `native`, `native_buckets`, `zero_threshold`, `max_series`,
+///   `expire_after`, `exemplars` and `striped`.
 /// - A label is a literal name and a value of any type that implements
 ///   [`LabelValue`](crate::LabelValue): `"status" => 200`. The macro borrows the value.
 ///
@@ -192,14 +192,14 @@ macro_rules! assert_setting {
     (native $($more:literal)?) => {};
     (native_buckets $($more:literal)?) => {};
     (zero_threshold $($more:literal)?) => {};
-    (limit $($more:literal)?) => {};
+    (max_series $($more:literal)?) => {};
     (expire_after $($more:literal)?) => {};
     (exemplars $($more:literal)?) => {};
     (striped $($more:literal)?) => {};
     ($setting:ident $($more:literal)?) => {
         compile_error!(concat!(
             "`", stringify!($setting), "` is not a setting: use unit, buckets, native, \
-            native_buckets, zero_threshold, limit, expire_after, exemplars, striped",
+            native_buckets, zero_threshold, max_series, expire_after, exemplars, striped",
             $($more)?
         ));
     };

@@ -7,7 +7,7 @@ use ::redis::{
     Client, Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
 };
 
-use super::options::Options;
+use super::options::RedisOptions;
 use super::script::Script;
 
 /// A connection to one server or to a cluster. You must drop this after any error.
@@ -93,7 +93,7 @@ impl Call {
 }
 
 impl Link {
-    pub(super) fn connect(options: &Options) -> Result<Self, Failure> {
+    pub(super) fn connect(options: &RedisOptions) -> Result<Self, Failure> {
         let fail = |error: RedisError| {
             let cause = match Cause::from_error(&error) {
                 Cause::Other | Cause::Lost => Cause::Connect,

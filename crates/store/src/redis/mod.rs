@@ -7,10 +7,10 @@
 //! reader adds up the instances and the archive.
 //!
 //! ```no_run
-//! use quipu_store::redis::Options;
+//! use quipu_store::redis::RedisOptions;
 //! use quipu_store::{Kind, Spec, Store};
 //!
-//! let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
+//! let store = RedisOptions::new("redis://127.0.0.1/").namespace("shop").open()?;
 //! let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["code"]))?;
 //! requests.add(&["200"], 1.0);
 //!
@@ -42,7 +42,7 @@ use quipu::{Description, Registry};
 
 use self::instance::Instance;
 use self::metric::RedisMetric;
-pub use self::options::Options;
+pub use self::options::RedisOptions;
 pub use self::read::{Sample, Total, Totals};
 use self::worker::Worker;
 use crate::error::Error;
@@ -55,10 +55,10 @@ use crate::table::Table;
 /// ```no_run
 /// // Not run, because it needs a server.
 /// use std::time::Duration;
-/// use quipu_store::redis::Options;
+/// use quipu_store::redis::RedisOptions;
 /// use quipu_store::{Kind, Spec, Store};
 ///
-/// let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
+/// let store = RedisOptions::new("redis://127.0.0.1/").namespace("shop").open()?;
 /// store.metric(&Spec::new("requests", Kind::Counter))?.add(&[], 1.0);
 /// store.flush(Duration::from_secs(5))?;
 /// assert!(store.lag() < Duration::from_secs(60));
@@ -70,7 +70,7 @@ pub struct RedisStore {
 }
 
 struct RedisInner {
-    options: Options,
+    options: RedisOptions,
     registry: Registry,
     metrics: Table<RedisMetric>,
     worker: Arc<Worker>,
@@ -81,7 +81,7 @@ struct RedisInner {
 }
 
 impl RedisStore {
-    fn new(options: Options, registry: Registry) -> Result<Self, Error> {
+    fn new(options: RedisOptions, registry: Registry) -> Result<Self, Error> {
         for url in &options.urls {
             let checked = ::redis::Client::open(url.as_str());
             checked.map_err(|error| Error::because(url, "not a valid server address", error))?;

@@ -1,4 +1,4 @@
-//! [`Options`] for a store in Redis.
+//! [`RedisOptions`] for a store in Redis.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::error::Error;
 /// ```no_run
 /// // Not run, because it needs a server.
 /// use std::time::Duration;
-/// use quipu_store::redis::Options;
+/// use quipu_store::redis::RedisOptions;
 ///
 /// let registry = quipu::Registry::open("/dev/shm/shop.quipu")?;
-/// let store = Options::new("redis://127.0.0.1/")
+/// let store = RedisOptions::new("redis://127.0.0.1/")
 ///     .namespace("shop")
 ///     .interval(Duration::from_secs(5))
 ///     .open_with_registry(registry)?;
@@ -25,7 +25,7 @@ use crate::error::Error;
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "open the store with open or open_with_registry"]
-pub struct Options {
+pub struct RedisOptions {
     pub(super) urls: Vec<String>,
     pub(super) cluster: bool,
     pub(super) namespace: String,
@@ -40,7 +40,7 @@ pub struct Options {
 /// The maximum size of a segment without a file, in bytes.
 const LIMIT: u64 = 256 << 20;
 
-impl Options {
+impl RedisOptions {
     /// Creates options for one server, at `redis://user:password@host:port/db` or `unix:///path`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -116,9 +116,9 @@ impl Options {
     /// this before the fork. Together they are one instance, which ends with the last process.
     ///
     /// # Errors
-    /// The errors of [`Options::open_with_registry`], and an error on systems without such memory:
-    /// only Linux supports it.
-    pub fn open(self) -> Result<RedisStore, Error> {
+    /// The errors of [`RedisOptions::open_with_registry`], and an error on systems without such
+    /// memory: only Linux supports it.
+    pub fn open(&self) -> Result<RedisStore, Error> {
         let segment = Segment::anonymous(LIMIT)
             .map_err(|error| Error::because("redis", "no memory to share with children", error))?;
         self.open_with_registry(Registry::from_segment(segment))
@@ -132,7 +132,7 @@ impl Options {
     /// If an address is invalid; if the registry is in private memory, because a fork would
     /// duplicate it; or if the segment returns an error. No connection is made yet, so a server
     /// that is down is not an error.
-    pub fn open_with_registry(self, registry: Registry) -> Result<RedisStore, Error> {
-        RedisStore::new(self, registry)
+    pub fn open_with_registry(&self, registry: Registry) -> Result<RedisStore, Error> {
+        RedisStore::new(self.clone(), registry)
     }
 }

@@ -15,7 +15,7 @@ use super::key::{MetricKeys, NamespaceKeys, is_note, read_field};
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::{How, Meta};
 use super::number::Sum;
-use super::options::Options;
+use super::options::RedisOptions;
 use super::script::{LIST, READ};
 use crate::error::Error;
 
@@ -29,9 +29,9 @@ const MAX_CALLS: usize = 16;
 ///
 /// ```no_run
 /// // Not run, because it needs a server.
-/// use quipu_store::redis::Options;
+/// use quipu_store::redis::RedisOptions;
 ///
-/// let totals = Options::new("redis://127.0.0.1/").namespace("shop").open()?.totals();
+/// let totals = RedisOptions::new("redis://127.0.0.1/").namespace("shop").open()?.totals();
 /// let registry = quipu::Registry::new();
 /// registry.register_collector(totals)?;
 /// assert!(registry.text().contains("requests_total"));
@@ -39,16 +39,16 @@ const MAX_CALLS: usize = 16;
 /// ```
 #[derive(Clone)]
 pub struct Totals {
-    options: Options,
+    options: RedisOptions,
 }
 
 /// A metric, combined over all instances.
 ///
 /// ```no_run
 /// // Not run, because it needs a server.
-/// use quipu_store::redis::Options;
+/// use quipu_store::redis::RedisOptions;
 ///
-/// let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
+/// let store = RedisOptions::new("redis://127.0.0.1/").namespace("shop").open()?;
 /// for total in store.totals().read()? {
 ///     println!("{}: {} samples with the labels {:?}", total.name, total.samples.len(), total.labels);
 /// }
@@ -75,9 +75,9 @@ pub struct Total {
 ///
 /// ```no_run
 /// // Not run, because it needs a server.
-/// use quipu_store::redis::Options;
+/// use quipu_store::redis::RedisOptions;
 ///
-/// let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
+/// let store = RedisOptions::new("redis://127.0.0.1/").namespace("shop").open()?;
 /// let requests = store.totals().read_one("requests")?.expect("an instance has written it");
 /// let failed = requests.samples.iter().filter(|sample| sample.label("code") == Some("500"));
 /// failed.for_each(|sample| println!("{:?} at {:?}", sample.value, sample.label("path")));
@@ -98,7 +98,7 @@ pub struct Sample {
 type LabelPairs = Vec<(String, String)>;
 
 impl Totals {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: RedisOptions) -> Self {
         Self { options }
     }
 

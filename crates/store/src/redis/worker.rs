@@ -16,14 +16,14 @@ use quipu_segment::LeaderLease;
 use super::flush::Flusher;
 use super::instance::Instance;
 use super::link::{Cause, Failure};
-use super::options::Options;
+use super::options::RedisOptions;
 use super::own;
 use crate::error::Error;
 use crate::lock::LockedValue;
 
 /// The state that the thread and the store share.
 pub(super) struct Worker {
-    options: Options,
+    options: RedisOptions,
     registry: Registry,
     instance: Arc<Instance>,
     /// The generation of the process that runs the thread, plus one; 0 for none.
@@ -54,7 +54,7 @@ const MIN_BACKOFF: Duration = Duration::from_millis(50);
 
 impl Worker {
     pub(super) fn new(
-        options: Options,
+        options: RedisOptions,
         registry: Registry,
         instance: Arc<Instance>,
     ) -> Result<Self, Error> {

@@ -288,7 +288,7 @@ fn a_server_that_is_not_redis_is_an_error() {
     let one = machine(options(&format!("redis://127.0.0.1:{port}/")), &directory.path().join("o"));
     count(&one, 1.0);
     assert!(one.flush(Duration::from_millis(200)).is_err());
-    assert!(quipu_store::redis::Options::new("http://x").open().is_err());
+    assert!(quipu_store::redis::RedisOptions::new("http://x").open().is_err());
     let private = options("redis://127.0.0.1/").open_with_registry(quipu::Registry::new());
     assert!(private.unwrap_err().to_string().contains("private memory"));
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use quipu::Registry;
-use quipu_store::redis::{Options, RedisStore};
+use quipu_store::redis::{RedisOptions, RedisStore};
 use quipu_store::{Kind, Spec, Store};
 
 use crate::server::{Proxy, Server};
@@ -127,7 +127,7 @@ fn signal(child: &Child, signal: i32) {
     unsafe { libc::kill(child.id().cast_signed(), signal) };
 }
 
-fn quick(url: &str) -> Options {
+fn quick(url: &str) -> RedisOptions {
     options(url).dead_after(Duration::from_millis(150))
 }
 

@@ -12,14 +12,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quipu::Registry;
-use quipu_store::redis::{Options, RedisStore};
+use quipu_store::redis::{RedisOptions, RedisStore};
 
 /// The timeout after which a test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Options with short intervals, but long timeouts, because a busy machine can respond late.
-fn options(url: &str) -> Options {
-    Options::new(url)
+fn options(url: &str) -> RedisOptions {
+    RedisOptions::new(url)
         .interval(Duration::from_millis(20))
         .dead_after(Duration::from_secs(30))
         .timeout(PATIENCE)
@@ -27,7 +27,7 @@ fn options(url: &str) -> Options {
 }
 
 /// Opens a store whose counts are in this file.
-fn machine(options: Options, path: &Path) -> RedisStore {
+fn machine(options: RedisOptions, path: &Path) -> RedisStore {
     options.open_with_registry(Registry::open(path).unwrap()).unwrap()
 }
 

@@ -182,7 +182,7 @@ fn three_servers_of_a_cluster_count_together() {
     let servers = cluster();
     let directory = tempfile::tempdir().unwrap();
     let options = || {
-        quipu_store::redis::Options::cluster([servers[0].url()])
+        quipu_store::redis::RedisOptions::cluster([servers[0].url()])
             .interval(Duration::from_millis(20))
             .dead_after(Duration::from_secs(2))
             .timeout(crate::PATIENCE)

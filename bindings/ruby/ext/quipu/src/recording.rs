@@ -78,8 +78,8 @@ unsafe extern "C" fn set(
         })?;
         let options = quipu::RecordingOptions::new()
             .interval(interval)
-            .bytes(bytes.unwrap_or_default())
-            .series(series.unwrap_or_default())
+            .max_bytes(bytes.unwrap_or_default())
+            .max_series(series.unwrap_or_default())
             .families(ruby::texts(families)?);
         options.check().map_err(refused)?;
         ruby::fill(this, Recording { options, running: Mutex::new(None) })?;

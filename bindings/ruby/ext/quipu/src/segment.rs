@@ -58,7 +58,7 @@ impl Segment {
         };
         let mut options = SegmentOptions::new().on_warning(warn);
         if let Some(limit) = limit {
-            options = options.limit(limit);
+            options = options.max_bytes(limit);
         }
         if let Some(bits) = mode {
             options = options.mode(bits);

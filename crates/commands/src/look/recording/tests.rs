@@ -21,7 +21,7 @@ impl File {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::open(directory.path().join("app.quipu")).unwrap();
-        let description = Description::new("jobs", "Jobs.").labels(["queue"]).limit(10_000);
+        let description = Description::new("jobs", "Jobs.").labels(["queue"]).max_series(10_000);
         let jobs = registry.register(description).unwrap();
         let recorder = Options::new().series(10_000).open(registry.segment()).unwrap();
         Self { directory, _registry: registry, jobs, recorder, time: SECOND }

@@ -24,7 +24,7 @@ use super::instance::{Instance, heartbeat_id_text};
 use super::key::NamespaceKeys;
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::OWN;
-use super::options::Options;
+use super::options::RedisOptions;
 use super::script::HEARTBEAT;
 
 /// The maximum number of pairs of field and value in one call, which the server runs as a unit.
@@ -36,7 +36,7 @@ const MAX_FOLDED: usize = 8;
 
 /// The flushing process' knowledge of the server's state.
 pub(super) struct Flusher {
-    options: Options,
+    options: RedisOptions,
     instance: Arc<Instance>,
     global: NamespaceKeys,
     link: Option<Link>,
@@ -58,7 +58,7 @@ pub(super) struct Done {
 }
 
 impl Flusher {
-    pub(super) fn new(options: Options, instance: Arc<Instance>) -> Self {
+    pub(super) fn new(options: RedisOptions, instance: Arc<Instance>) -> Self {
         let global = NamespaceKeys::new(&options.namespace);
         let (link, state, heartbeat, refreshed) = (None, SentState::default(), 0, Instant::now());
         Self { options, instance, global, link, state, heartbeat, refreshed, newest: 0 }
