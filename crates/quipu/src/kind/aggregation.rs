@@ -82,6 +82,7 @@ impl Aggregation {
     }
 
     /// Whether only living processes count.
+    #[doc(hidden)]
     pub fn is_live(self) -> bool {
         use Aggregation::{LiveAll, LiveMax, LiveMin, LiveMostRecent, LiveSum};
         matches!(self, LiveAll | LiveMin | LiveMax | LiveSum | LiveMostRecent)

@@ -18,8 +18,8 @@ use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 use crate::snapshot::Number;
 
-/// A counter of numbers that are mostly whole, for example in bindings of languages with one type
-/// for all numbers.
+/// A counter of numbers that are mostly whole, for the bindings of languages with one type for all
+/// numbers. In Rust, use [`Counter`](crate::Counter) or [`FloatCounter`](crate::FloatCounter).
 ///
 /// ```
 /// use quipu::{Description, MixedCounter, Registry};
@@ -31,10 +31,12 @@ use crate::snapshot::Number;
 /// assert_eq!(registry.value("points_total", &[]), Some(1.5));
 /// # Ok::<(), quipu::Error>(())
 /// ```
+#[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct MixedCounter(SeriesHandle);
 
 /// Mixed counters by label.
+#[doc(hidden)]
 pub type MixedCounterFamily<L> = Family<MixedCounter, L>;
 
 /// The cell of the sum of all whole numbers.
@@ -106,6 +108,7 @@ impl MixedCounter {
     }
 }
 
+#[doc(hidden)]
 impl<L: LabelGroup> Family<MixedCounter, L> {
     /// Adds one to the series of these labels.
     #[doc(alias = "increment")]
