@@ -25,8 +25,8 @@ test-python: wheel $(QUIPU_COMMAND) ## The Python package: its wheel, with the r
 	cd bindings/python && $(CARGO) fmt --check && $(CARGO) clippy --locked --quiet --all-targets \
 		--target-dir $(BINDINGS) -- -D warnings
 	cd bindings/python/python && $(CURDIR)/$(PYTHON_VENV)/bin/python -m mypy --strict \
-		--cache-dir $(CURDIR)/target/python/mypy --package quipu
-	cd target/python && venv/bin/python -m mypy.stubtest quipu
+		--cache-dir $(CURDIR)/target/python/mypy --package quipu_metrics
+	cd target/python && venv/bin/python -m mypy.stubtest quipu_metrics
 	cd bindings/python && $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q -p no:cacheprovider
 
 # The wheel as users build it. That of the tests has no link-time optimisation, and is slower.

@@ -19,7 +19,7 @@ class SplitMix:
 
 
 def main():
-    import quipu
+    import quipu_metrics as quipu
 
     quipu.configure(sys.argv[1])
     jobs = quipu.Counter("storm_jobs", "Jobs.", ["job"])

@@ -76,7 +76,7 @@ class Installed(PrometheusClient):
     subject = "quipu (installed in prometheus_client)"
 
     def __init__(self, folder):
-        import quipu
+        import quipu_metrics as quipu
 
         quipu.install(folder)
         super().__init__(folder)
@@ -94,7 +94,7 @@ class Quipu(PrometheusClient):
     subject = "quipu"
 
     def __init__(self, folder):
-        import quipu
+        import quipu_metrics as quipu
 
         quipu.configure(folder)
         self.folder = folder

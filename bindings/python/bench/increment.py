@@ -35,11 +35,11 @@ def measure(library: str, calls: int, rounds: int) -> dict:
     import itertools
 
     if library == "quipu":
-        import quipu as metrics
+        import quipu_metrics as metrics
     else:
         import prometheus_client as metrics
         if library == "prometheus_client, installed":
-            import quipu
+            import quipu_metrics as quipu
             quipu.install()
     names = ["code", "path"]
     counter = metrics.Counter("requests", "Requests.", names)

@@ -13,7 +13,7 @@ use crate::fastcall::Counting;
 
 /// A sum that only increases.
 #[derive(Default)]
-#[pyclass(frozen, subclass, module = "quipu._quipu")]
+#[pyclass(frozen, subclass, module = "quipu_metrics._quipu")]
 pub struct Counter {
     core: Slot<WithSeries<MixedCounter>>,
 }

@@ -13,7 +13,7 @@ type States = StateSet<&'static str>;
 
 /// A set of states. Exactly one is on.
 #[derive(Default)]
-#[pyclass(frozen, subclass, module = "quipu._quipu")]
+#[pyclass(frozen, subclass, module = "quipu_metrics._quipu")]
 pub struct Enum {
     core: Slot<WithSeries<States>>,
     states: OnceLock<Vec<String>>,

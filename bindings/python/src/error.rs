@@ -18,7 +18,7 @@ pyo3::create_exception!(
 );
 
 pyo3::create_exception!(
-    quipu,
+    quipu_metrics,
     RecordingError,
     PyValueError,
     "The flight recorder cannot record: an option is out of range, or there is no room or no thread."
@@ -42,7 +42,7 @@ pub fn warn_overflow(py: Python<'_>, name: &str) -> PyResult<()> {
         "there is no room for more series of {name:?}; they are counted as one, with the label \
          quipu_overflow=\"true\": use fewer label values, shorter ones, or a higher limit"
     );
-    let warn = py.import("quipu.segments")?.getattr("warn")?;
+    let warn = py.import("quipu_metrics.segments")?.getattr("warn")?;
     warn.call1((what,)).map(drop)
 }
 

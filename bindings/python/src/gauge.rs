@@ -12,7 +12,7 @@ use crate::fastcall::Counting;
 
 /// A value that goes up and down.
 #[derive(Default)]
-#[pyclass(frozen, subclass, module = "quipu._quipu")]
+#[pyclass(frozen, subclass, module = "quipu_metrics._quipu")]
 pub struct Gauge {
     core: Slot<ProcessGauge>,
     /// The mode, and whether the gauge refuses `inc` and `dec`.

@@ -11,7 +11,7 @@ use crate::fastcall::Counting;
 
 /// Counts of observations in buckets by size.
 #[derive(Default)]
-#[pyclass(frozen, subclass, module = "quipu._quipu")]
+#[pyclass(frozen, subclass, module = "quipu_metrics._quipu")]
 pub struct Histogram {
     core: Slot<WithSeries<quipu::Histogram>>,
 }

@@ -17,7 +17,7 @@ type Infos = Family<quipu::Info, Values<'static>>;
 
 /// The key-value pairs of one metric. The metric and the children that its `labels` returns are
 /// Python objects.
-#[pyclass(frozen, module = "quipu._quipu")]
+#[pyclass(frozen, module = "quipu_metrics._quipu")]
 pub struct Info {
     name: String,
     help: String,

@@ -1,5 +1,5 @@
-//! The native part of the Python package `quipu`: the segments, the metrics that count in them, and
-//! the exposition. Names, checks, decorators and servers are written in Python.
+//! The native part of the Python package `quipu_metrics`: the segments, the metrics that count in
+//! them, and the exposition. Names, checks, decorators and servers are written in Python.
 //!
 //! A metric without labels, or a child of a metric with labels, is bound to its series. This makes
 //! counting one call and one addition to memory that all processes of the application share.

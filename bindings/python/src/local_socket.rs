@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use quipu::http::local_socket;
 
 /// The path of a socket.
-#[pyclass(frozen, module = "quipu._quipu")]
+#[pyclass(frozen, module = "quipu_metrics._quipu")]
 pub struct BoundPath(Mutex<Option<local_socket::BoundPath>>);
 
 #[pymethods]

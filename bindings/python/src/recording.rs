@@ -10,7 +10,7 @@ use crate::error::RecordingError;
 use crate::segment::Segment;
 
 /// The metrics to record, and the memory limit.
-#[pyclass(frozen, module = "quipu._quipu")]
+#[pyclass(frozen, module = "quipu_metrics._quipu")]
 pub struct RecordingOptions(quipu::RecordingOptions);
 
 #[pymethods]
@@ -32,7 +32,7 @@ impl RecordingOptions {
 }
 
 /// A thread that records, until it is closed.
-#[pyclass(frozen, module = "quipu._quipu")]
+#[pyclass(frozen, module = "quipu_metrics._quipu")]
 pub struct Recording {
     /// `None` once the recording is closed. This mutex is locked only while holding the GIL,
     /// because the forking thread holds the GIL, too.

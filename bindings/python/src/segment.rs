@@ -16,14 +16,14 @@ use crate::exposition;
 use crate::samples::Lists;
 
 /// A segment and its families.
-#[pyclass(frozen, weakref, module = "quipu._quipu")]
+#[pyclass(frozen, weakref, module = "quipu_metrics._quipu")]
 pub struct Segment {
     registry: Registry,
     path: Option<PathBuf>,
 }
 
 /// The handle that a scrape uses to read one metric.
-#[pyclass(frozen, module = "quipu._quipu")]
+#[pyclass(frozen, module = "quipu_metrics._quipu")]
 pub struct Source(pub quipu::snapshot::Source);
 
 /// The minimum limit to try for private memory, in bytes of address space.

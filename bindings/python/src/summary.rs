@@ -10,7 +10,7 @@ use crate::fastcall::Counting;
 
 /// The number of observations, and their sum.
 #[derive(Default)]
-#[pyclass(frozen, subclass, module = "quipu._quipu")]
+#[pyclass(frozen, subclass, module = "quipu_metrics._quipu")]
 pub struct Summary {
     core: Slot<WithSeries<quipu::Summary>>,
 }

@@ -16,7 +16,7 @@ use crate::histogram::Histogram;
 use crate::summary::Summary;
 
 /// A number. It is empty until it is attached to a metric.
-#[pyclass(frozen, subclass, module = "quipu._quipu")]
+#[pyclass(frozen, subclass, module = "quipu_metrics._quipu")]
 pub struct Value {
     /// No Python code runs while this mutex is locked, so no thread holds the lock during a fork.
     part: Mutex<Option<Part>>,

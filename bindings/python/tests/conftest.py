@@ -36,7 +36,7 @@ def run(tmp_path):
 @pytest.fixture
 def registry():
     """A new registry for the test."""
-    import quipu
+    import quipu_metrics as quipu
 
     return quipu.CollectorRegistry()
 

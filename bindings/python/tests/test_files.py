@@ -9,7 +9,7 @@ import pytest
 COUNT = """
     import warnings
     warnings.simplefilter("always")
-    import quipu
+    import quipu_metrics as quipu
     c = quipu.Counter("c", "C.", ["a"])
     for i in range({count}):
         c.labels(str(i)).inc()
@@ -26,7 +26,7 @@ def test_the_file_outlives_its_processes(run, tmp_path):
 
 def test_configure(run, tmp_path):
     program = """
-        import quipu
+        import quipu_metrics as quipu
         quipu.configure("here", limit=64 << 20)
         quipu.Counter("c", "C.").inc()
         try:
@@ -41,7 +41,7 @@ def test_configure(run, tmp_path):
 def test_a_new_file_has_the_mode_and_the_group_that_were_asked_for(run, tmp_path):
     group = 1 if os.getuid() == 0 else os.getegid()
     program = f"""
-        import grp, quipu
+        import grp, quipu_metrics as quipu
         quipu.install("installed", mode=0o660, group={group})
         quipu.CollectorRegistry(path="own", mode=0o640, group=grp.getgrgid({group}).gr_name)
         quipu.configure("configured")
@@ -70,7 +70,7 @@ def test_a_new_file_has_the_mode_and_the_group_that_were_asked_for(run, tmp_path
     ],
 )
 def test_modes_and_groups_that_cannot_be_meant_are_refused(run, tmp_path, options, message):
-    done = run(f"import quipu; quipu.install('refused', {options})", check=False)
+    done = run(f"import quipu_metrics as quipu; quipu.install('refused', {options})", check=False)
     assert f"ValueError: {message}" in done.stderr
     assert not (tmp_path / "refused").exists()
 
@@ -100,7 +100,7 @@ def test_other_labels_than_the_file_has(run, tmp_path):
     directory = str(tmp_path / "numbers")
     run(COUNT.format(count=3), QUIPU_DIR=directory)
     program = """
-        import quipu
+        import quipu_metrics as quipu
         c = quipu.Counter("c", "C.", ["b"])
         c.labels("x").inc()
         print(quipu.generate_latest().decode())
@@ -120,7 +120,7 @@ def test_a_directory_that_cannot_be_written(run, tmp_path):
 
 def test_a_full_segment_drops_what_does_not_fit(run):
     program = """
-        import quipu
+        import quipu_metrics as quipu
         registry = quipu.CollectorRegistry(limit=1 << 20)
         c = quipu.Counter("c", "C.", ["a"], registry=registry)
         for i in range(60000):

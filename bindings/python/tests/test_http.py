@@ -12,7 +12,7 @@ from wsgiref.validate import validator
 
 import pytest
 
-import quipu
+import quipu_metrics as quipu
 
 PROTOBUF = (
     "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
@@ -158,7 +158,7 @@ def test_a_unix_socket(counted, tmp_path):
         thread.join(10)
     assert not path.exists()
     # A process that was killed leaves its path. The next one replaces it and removes it at its end.
-    start = f"import os, quipu; quipu.start_http_server(0, {address!r}); "
+    start = f"import os, quipu_metrics as quipu; quipu.start_http_server(0, {address!r}); "
     subprocess.run([sys.executable, "-c", start + "os._exit(0)"], check=True, timeout=60)
     assert path.exists()
     subprocess.run([sys.executable, "-c", start], check=True, timeout=60)

@@ -11,7 +11,7 @@ def test_everything_is_shared_and_shown(run):
         early.observe(0.3)
         level = p.Gauge("level", "Made before.")
         level.set(4)
-        import quipu
+        import quipu_metrics as quipu
         quipu.install()
         quipu.install()
         after = p.Counter("after", "Made after.", ["a"])
@@ -35,7 +35,7 @@ def test_everything_is_shared_and_shown(run):
                 early.observe(0.3)
                 os._exit(0)
             assert os.waitpid(pid, 0)[1] == 0
-        import quipu
+        import quipu_metrics as quipu
         from prometheus_client.openmetrics.exposition import generate_latest
         for text in (p.generate_latest().decode(), quipu.generate_latest().decode()):
             lines = {l.rsplit(" ", 1)[0]: float(l.rsplit(" ", 1)[1])
@@ -64,7 +64,7 @@ def test_everything_is_shared_and_shown(run):
 
 def test_multi_process_mode_works_as_it_is(run, tmp_path):
     program = """
-        import os, quipu
+        import os, quipu_metrics as quipu
         quipu.install()
         import prometheus_client as p
         from prometheus_client import multiprocess
@@ -98,7 +98,7 @@ def test_multi_process_mode_works_as_it_is(run, tmp_path):
 
 def test_a_removed_series_comes_again_in_other_processes(run):
     program = """
-        import os, quipu
+        import os, quipu_metrics as quipu
         quipu.install()
         import prometheus_client as p
         c = p.Counter("c", "C.", ["a"])
@@ -119,7 +119,7 @@ def test_a_removed_series_comes_again_in_other_processes(run):
 
 def test_threads(run):
     program = """
-        import threading, quipu
+        import threading, quipu_metrics as quipu
         quipu.install()
         import prometheus_client as p
         h = p.Histogram("h", "H.", ["a"])
@@ -137,7 +137,7 @@ def test_threads(run):
 
 
 APART = """
-    import os, quipu
+    import os, quipu_metrics as quipu
     import prometheus_client as p
     {install}
     R1, R2 = p.CollectorRegistry(), p.CollectorRegistry()
@@ -200,7 +200,7 @@ def test_registries_are_apart_as_they_are_there(run):
 
 def test_what_is_in_the_default_registry_is_shown_by_both(run):
     program = """
-        import quipu
+        import quipu_metrics as quipu
         quipu.install()
         import prometheus_client as p
         c = p.Counter("c", "C.")
@@ -242,7 +242,7 @@ def test_multi_process_mode_shares_the_numbers_of_all_registries_by_name(run, tm
         multiprocess.MultiProcessCollector(registry)
         print(registry.get_sample_value("c_total"))
     """
-    for name, install in (("theirs", ""), ("ours", ", quipu; quipu.install()")):
+    for name, install in (("theirs", ""), ("ours", ", quipu_metrics; quipu_metrics.install()")):
         directory = tmp_path / name
         directory.mkdir()
         done = run(program.format(install=install), PROMETHEUS_MULTIPROC_DIR=str(directory))
@@ -251,7 +251,7 @@ def test_multi_process_mode_shares_the_numbers_of_all_registries_by_name(run, tm
 
 def test_a_registry_of_a_preforked_application_is_shared_with_its_workers(run):
     program = """
-        import os, quipu
+        import os, quipu_metrics as quipu
         quipu.install()
         import prometheus_client as p
         registry = p.CollectorRegistry()

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-import quipu
+import quipu_metrics as quipu
 
 
 def counts(counter):
@@ -138,7 +138,7 @@ def test_a_removed_series_is_not_found_again(registry):
 
 def test_a_series_removed_by_another_process(run):
     done = run("""
-        import os, quipu
+        import os, quipu_metrics as quipu
         counter = quipu.Counter("c", "C.", ["a"])
         for value in ("1", 1, 1, "1"):
             counter.labels(value).inc(5)
@@ -196,7 +196,7 @@ def test_a_metric_is_freed_with_its_children():
 
 def test_labels_in_a_finalizer(run):
     done = run("""
-        import gc, quipu
+        import gc, quipu_metrics as quipu
 
         class Ending(quipu.Counter):
             def __del__(self):
@@ -221,7 +221,7 @@ def test_labels_in_a_finalizer(run):
 
 def test_labels_when_the_interpreter_ends(run):
     done = run("""
-        import os, quipu
+        import os, quipu_metrics as quipu
 
         class Last:
             def __del__(self, os=os, counter=quipu.Counter("last", "L.", ["a"])):

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-import quipu
+import quipu_metrics as quipu
 
 
 def test_children_are_found_again(registry):
@@ -154,12 +154,12 @@ def test_foreign_collectors(registry):
     text = quipu.generate_latest(registry).decode()
     assert 'foreign{a="x\\""} 7.0' in text and "own_total 1\n" in text
     assert registry.get_sample_value("theirs_total") == 3
-    from quipu.openmetrics.exposition import generate_latest
+    from quipu_metrics.openmetrics.exposition import generate_latest
 
     assert generate_latest(registry).decode().count("# EOF") == 1
     registry.unregister(foreign)
     assert b"foreign" not in quipu.generate_latest(registry)
-    from quipu.core import GaugeMetricFamily as Ours
+    from quipu_metrics.core import GaugeMetricFamily as Ours
 
     class Described(Foreign):
         def describe(self):
@@ -172,7 +172,7 @@ def test_foreign_collectors(registry):
 def test_core_has_the_names_of_theirs():
     from prometheus_client import core as theirs
 
-    from quipu import core as ours
+    from quipu_metrics import core as ours
 
     assert set(theirs.__all__) <= set(ours.__all__)
     for name in ("BucketSpan", "Exemplar", "NativeHistogram", "Sample"):
@@ -184,8 +184,8 @@ def test_a_native_histogram_of_a_collector_is_written_like_theirs(registry):
     from prometheus_client import core as theirs
     from prometheus_client.openmetrics.exposition import generate_latest as their_latest
 
-    from quipu import core as ours
-    from quipu.openmetrics.exposition import generate_latest
+    from quipu_metrics import core as ours
+    from quipu_metrics.openmetrics.exposition import generate_latest
 
     class Foreign:
         def __init__(self, core):
@@ -252,7 +252,7 @@ def test_created_samples_are_shown_on_request(registry):
 def test_infos_go_between_names_of_texts_without_new_memory(run):
     program = """
         import os
-        import quipu
+        import quipu_metrics as quipu
 
         registry = quipu.CollectorRegistry()
         info = quipu.Info("build", "Builds.", registry=registry)

@@ -3,16 +3,24 @@
 import pathlib
 from importlib import metadata
 
-import quipu
-from quipu import _quipu
+import quipu_metrics as quipu
+from quipu_metrics import _quipu
 
 
 def test_the_version_is_the_version_of_the_package():
-    assert quipu.__version__ == metadata.version("quipu")
+    assert quipu.__version__ == metadata.version("quipu-metrics")
+
+
+def test_the_wheel_contains_one_package_and_no_command():
+    # Other distributions install a package and a command that are named quipu.
+    wheel = metadata.distribution("quipu-metrics")
+    installed = {path.parts[0] for path in wheel.files}
+    assert {name for name in installed if not name.endswith(".dist-info")} == {"quipu_metrics"}
+    assert not wheel.entry_points
 
 
 def test_the_metadata_name_the_licences_and_the_pages():
-    package = metadata.metadata("quipu")
+    package = metadata.metadata("quipu-metrics")
     assert package["License-Expression"] == "MIT OR Apache-2.0"
     assert set(package.get_all("License-File")) == {"LICENSE-APACHE", "LICENSE-MIT"}
     pages = {line.split(",")[0] for line in package.get_all("Project-URL")}

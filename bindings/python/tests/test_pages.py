@@ -24,7 +24,7 @@ def examples():
 @pytest.mark.parametrize("program", examples())
 def test_the_examples_of_the_pages_run(run, tmp_path, program):
     (tmp_path / "app").mkdir()
-    run("import quipu\n" + program.replace("/run/app", str(tmp_path / "app")))
+    run("import quipu_metrics as quipu\n" + program.replace("/run/app", str(tmp_path / "app")))
 
 
 def test_the_pages_have_examples():

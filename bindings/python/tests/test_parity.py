@@ -8,8 +8,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as their_op
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-import quipu
-from quipu.openmetrics.exposition import generate_latest as our_open_metrics
+import quipu_metrics as quipu
+from quipu_metrics.openmetrics.exposition import generate_latest as our_open_metrics
 
 
 def program(library, registry, seed):

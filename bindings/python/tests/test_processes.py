@@ -17,7 +17,7 @@ import pytest
 PATIENCE = 120
 
 FORKS = """
-    import os, quipu
+    import os, quipu_metrics as quipu
     c = quipu.Counter("c", "C.", ["a"])
     h = quipu.Histogram("h", "H.")
     g = quipu.Gauge("g", "G.", multiprocess_mode="livesum")
@@ -72,7 +72,7 @@ SPAWN = """
         [w.start() for w in workers]
         [w.join() for w in workers]
         assert all(w.exitcode == 0 for w in workers)
-        import quipu
+        import quipu_metrics as quipu
         assert quipu.REGISTRY.get_sample_value("c_total", dict(a="x")) == 2000
         print("ok")
 """
@@ -81,7 +81,7 @@ SPAWN = """
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_multiprocessing(run, tmp_path, method):
     (tmp_path / "spawned.py").write_text(
-        "import quipu\n"
+        "import quipu_metrics as quipu\n"
         "c = quipu.Counter('c', 'C.', ['a'])\n"
         "def work(n):\n"
         "    for _ in range(500): c.labels('x').inc()\n"
@@ -92,7 +92,7 @@ def test_multiprocessing(run, tmp_path, method):
 
 def test_a_fork_while_threads_count_and_scrape_does_not_hang(run):
     program = """
-        import os, threading, time, quipu
+        import os, threading, time, quipu_metrics as quipu
         c = quipu.Counter("c", "C.", ["a"])
         stop = threading.Event()
         counted = [0] * 4
@@ -129,7 +129,7 @@ def test_a_fork_while_threads_count_and_scrape_does_not_hang(run):
 
 def test_removal_in_one_process_is_seen_by_others(run):
     program = """
-        import os, quipu
+        import os, quipu_metrics as quipu
         c = quipu.Counter("c", "C.", ["a"])
         c.labels("x").inc(5)
         pid = os.fork()
@@ -147,7 +147,7 @@ def test_removal_in_one_process_is_seen_by_others(run):
 
 APPLICATION = """
 import os, threading
-import quipu
+import quipu_metrics as quipu
 
 requests = quipu.Counter("requests", "Requests.", ["path"])
 seconds = quipu.Histogram("seconds", "Seconds.")
@@ -169,7 +169,7 @@ def app(environ, start_response):
 
 INSTALLED = """
 import os
-import quipu
+import quipu_metrics as quipu
 quipu.install()
 import prometheus_client
 from prometheus_client import multiprocess

@@ -56,7 +56,7 @@ def record(run):
 
 def test_what_led_to_a_kill_is_there(tmp_path, history):
     program = """
-        import quipu
+        import quipu_metrics as quipu
         quipu.configure("numbers", record={"interval": 0.01})
         c = quipu.Counter("c", "C.", ["a"])
         h = quipu.Histogram("h", "H.")
@@ -95,7 +95,7 @@ def test_what_led_to_a_kill_is_there(tmp_path, history):
 
 def test_children_record_and_one_takes_over_from_another(record, tmp_path, history):
     program = """
-        import signal, quipu
+        import signal, quipu_metrics as quipu
         quipu.configure("numbers")
         c = quipu.Counter("c", "C.", ["who"])
         recording = quipu.REGISTRY.record(interval=0.005)
@@ -139,7 +139,7 @@ def test_children_record_and_one_takes_over_from_another(record, tmp_path, histo
 def test_a_fork_while_it_ticks_does_not_hang(record, directory):
     # A warning of a fork with several threads would be an error.
     program = """
-        import warnings, quipu
+        import warnings, quipu_metrics as quipu
         warnings.simplefilter("error")
         c = quipu.Counter("c", "C.", ["a"])
         recording = quipu.REGISTRY.record(interval=0.001)
@@ -164,7 +164,7 @@ def test_no_thread_is_there_when_a_process_forks(record):
     program = """
         # Runs after the functions that are registered later.
         os.register_at_fork(before=lambda: eventually(lambda: recorders() == 0))
-        import quipu
+        import quipu_metrics as quipu
         recording = quipu.REGISTRY.record()
         for _ in range(3):
             eventually(lambda: recorders() == 1 and recording.is_writing)
@@ -183,7 +183,7 @@ def test_forks_outside_of_python(record):
     # As uWSGI forks: no hook is called before, and one function in the child, which wants the lock
     # of imports to be held.
     program = """
-        import _imp, ctypes, quipu
+        import _imp, ctypes, quipu_metrics as quipu
         recording = quipu.REGISTRY.record(interval=0.001)
         eventually(lambda: recording.is_writing)
         reader, writer = os.pipe()
@@ -207,7 +207,7 @@ def test_forks_outside_of_python(record):
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_multiprocessing(record, tmp_path, history, method):
     (tmp_path / "recorded.py").write_text(
-        "import quipu\n"
+        "import quipu_metrics as quipu\n"
         "quipu.configure('numbers')\n"
         "c = quipu.Counter('c', 'C.')\n"
         "recording = quipu.REGISTRY.record(interval=0.005)\n"
@@ -231,7 +231,7 @@ def test_multiprocessing(record, tmp_path, history, method):
 
 def test_a_history_in_memory_is_read_while_a_process_lives(tmp_path, history):
     program = """
-        import os, time, quipu
+        import os, time, quipu_metrics as quipu
         quipu.Counter("c", "C.").inc(7)
         with quipu.REGISTRY.record(interval=0.005) as recording:
             while not recording.is_writing:
@@ -262,7 +262,7 @@ def test_a_history_in_memory_is_read_while_a_process_lives(tmp_path, history):
 
 def test_closing(record, tmp_path, history):
     program = """
-        import quipu
+        import quipu_metrics as quipu
         registry = quipu.CollectorRegistry(path="numbers")
         quipu.Counter("c", "C.", registry=registry).inc()
         with registry.record(interval=0.005) as recording:
@@ -290,7 +290,7 @@ def test_closing(record, tmp_path, history):
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise SystemError", "os._exit(4)", "1/0"])
 def test_the_end_of_a_process_waits_for_nothing(record, end):
     program = """
-        import threading, quipu
+        import threading, quipu_metrics as quipu
         quipu.configure("numbers", record={"interval": 3600})
         threading.Thread(target=quipu.REGISTRY.record, daemon=True).start()
         quipu.Counter("c", "C.").inc()
@@ -301,7 +301,7 @@ def test_the_end_of_a_process_waits_for_nothing(record, end):
 
 def test_install_has_one_word_for_it(record, tmp_path, history):
     program = """
-        import quipu
+        import quipu_metrics as quipu
         quipu.install("numbers", record=True)
         quipu.install(record=True)
         eventually(lambda: quipu.REGISTRY.recording.is_writing)
@@ -315,7 +315,7 @@ def test_install_has_one_word_for_it(record, tmp_path, history):
     file = tmp_path / "numbers" / "metrics.quipu"
     assert history(file)["interval"] == 1
     program = """
-        import quipu, prometheus_client
+        import quipu_metrics as quipu, prometheus_client
         c = prometheus_client.Counter("c", "C.", ["a"])
         c.labels("x").inc()
         other = prometheus_client.Counter("other", "O.")
@@ -361,23 +361,23 @@ def test_options_that_cannot_be_meant_are_refused(record, options, error):
         f"quipu.configure('refused', record=dict({options}))",
         f"quipu.install('refused', record=dict({options}))",
     ):
-        done = record("import quipu\n" + program, check=False)
+        done = record("import quipu_metrics as quipu\n" + program, check=False)
         assert re.search(error, done.stderr), done.stderr
-    assert issubclass(__import__("quipu").RecordingError, ValueError)
+    assert issubclass(__import__("quipu_metrics").RecordingError, ValueError)
 
 
 def test_what_is_not_understood_is_refused(record, tmp_path):
-    done = record("import quipu; quipu.configure('refused', record=5)", check=False)
+    done = record("import quipu_metrics as quipu; quipu.configure('refused', record=5)", check=False)
     assert "TypeError: record 5 is not understood: use True, or a dict" in done.stderr
     assert not (tmp_path / "refused").exists()
-    done = record("import quipu; quipu.CollectorRegistry().record()", check=False)
+    done = record("import quipu_metrics as quipu; quipu.CollectorRegistry().record()", check=False)
     assert "RecordingError: the metrics of this registry" in done.stderr
     assert "make the registry with path=" in done.stderr
 
 
 def test_a_segment_without_room(record):
     program = """
-        import warnings, quipu
+        import warnings, quipu_metrics as quipu
         warnings.simplefilter("always")
         quipu.configure("numbers", 1 << 20, record=True)
         c = quipu.Counter("c", "C.")
@@ -398,7 +398,7 @@ def test_a_segment_without_room(record):
 
 def test_a_system_without_room_for_a_thread(record):
     program = """
-        import resource, warnings, quipu
+        import resource, warnings, quipu_metrics as quipu
         warnings.simplefilter("always")
         c = quipu.Counter("c", "C.")
         # Memory for Python's objects, but none for a stack.
@@ -419,7 +419,7 @@ def test_a_system_without_room_for_a_thread(record):
 
 
 APPLICATION = """
-import os, quipu
+import os, quipu_metrics as quipu
 quipu.configure("numbers")
 hits = quipu.Counter("hits", "Hits.")
 recording = quipu.REGISTRY.record(interval=0.005)

@@ -9,7 +9,7 @@ from unittest import mock
 import prometheus_client
 import pytest
 
-import quipu
+import quipu_metrics as quipu
 
 BOTH = pytest.mark.parametrize("library", [prometheus_client, quipu], ids=lambda m: m.__name__)
 
@@ -108,14 +108,14 @@ def test_infos_with_other_keys(library):
 
 def test_infos_of_the_default_registry_with_other_keys(run):
     program = """
-        import quipu
+        import quipu_metrics as quipu
         info = quipu.Info("i", "I.", ["a"])
         info.labels("x").info({"version": "1"})
         info.labels("y").info({"revision": "2"})
         quipu.Counter("c", "C.").inc()
         text = quipu.generate_latest().decode()
         assert text.count("# TYPE i_info") == 1 and text.count("i_info{") == 2, text
-        from quipu.openmetrics.exposition import generate_latest
+        from quipu_metrics.openmetrics.exposition import generate_latest
         from prometheus_client.openmetrics.parser import text_string_to_metric_families
         text = generate_latest(quipu.REGISTRY).decode()
         families = {f.name: f for f in text_string_to_metric_families(text)}
@@ -337,8 +337,8 @@ def test_names_of_exemplars_that_older_versions_do_not_read():
 
 
 def test_exemplars_where_there_are_none_are_refused(registry):
-    from quipu.core import Exemplar, GaugeMetricFamily
-    from quipu.openmetrics.exposition import generate_latest
+    from quipu_metrics.core import Exemplar, GaugeMetricFamily
+    from quipu_metrics.openmetrics.exposition import generate_latest
 
     class Foreign:
         def collect(self):
@@ -364,7 +364,7 @@ def test_what_overflows_is_warned_of(registry):
 def test_many_metrics_are_made_and_shown_in_linear_time(run):
     # The profiler counts the calls in Python: they must be proportional to the number of metrics.
     program = """
-        import sys, quipu
+        import sys, quipu_metrics as quipu
 
         def calls(work):
             count = 0
@@ -395,7 +395,7 @@ def test_many_metrics_are_made_and_shown_in_linear_time(run):
 
 def test_many_registries_take_no_descriptors(run):
     program = """
-        import gc, os, quipu
+        import gc, os, quipu_metrics as quipu
         made = []
         def descriptors():
             return len(os.listdir("/proc/self/fd"))
@@ -417,8 +417,8 @@ def test_many_registries_take_no_descriptors(run):
 
 def test_registries_that_come_and_go_take_no_more_memory(run):
     program = """
-        import gc, quipu
-        from quipu import segments
+        import gc, quipu_metrics as quipu
+        from quipu_metrics import segments
         def mapped():
             return sum("memfd" in line for line in open("/proc/self/maps"))
         segments._ENOUGH = 64 << 10
@@ -440,7 +440,7 @@ def test_a_limit_on_files_is_warned_of(run, bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, {bytes}))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            import quipu
+            import quipu_metrics as quipu
             c = quipu.Counter("c", "C.", ["a"])
             c.labels("x")
             more = [quipu.Gauge(f"g{{i}}", "G.") for i in range(50)]
@@ -463,7 +463,7 @@ def test_a_limit_on_files_is_warned_of(run, bytes):
 
 def test_a_registry_of_a_preforked_application_is_shared_with_its_workers(run):
     program = """
-        import os, quipu
+        import os, quipu_metrics as quipu
         registry, other = quipu.CollectorRegistry(), quipu.CollectorRegistry()
         counter = quipu.Counter("c", "C.", registry=registry)
         quipu.Counter("c", "C.", registry=other).inc()
@@ -486,7 +486,7 @@ def test_a_registry_of_a_preforked_application_is_shared_with_its_workers(run):
 
 def test_what_processes_share_goes_on_when_it_is_made_again(run, tmp_path):
     program = """
-        import quipu
+        import quipu_metrics as quipu
         c = quipu.Counter("c", "C.")
         c.inc()
         quipu.REGISTRY.unregister(c)
@@ -496,7 +496,7 @@ def test_what_processes_share_goes_on_when_it_is_made_again(run, tmp_path):
     printed = [run(program, QUIPU_DIR=str(tmp_path / "numbers")).stdout for _ in range(2)]
     assert printed == ["2.0\n", "4.0\n"]
     forked = """
-        import os, quipu
+        import os, quipu_metrics as quipu
         c = quipu.Counter("c", "C.")
         c.inc()
         if os.fork() == 0:
@@ -522,13 +522,13 @@ def test_a_subinterpreter_is_told_what_to_set(run):
             import sys
             sys.path[:] = %r
             try:
-                import quipu
+                import quipu_metrics as quipu
             except ImportError as error:
                 assert "WSGIApplicationGroup %%{GLOBAL}" in str(error), error
                 print("refused", flush=True)
             ''' % (sys.path,))
         interpreters.destroy(sub)
-        import quipu
+        import quipu_metrics as quipu
         quipu.Counter("c", "C.").inc()
         print("ok")
     """
@@ -537,7 +537,7 @@ def test_a_subinterpreter_is_told_what_to_set(run):
 
 def test_names_that_were_unregistered_before_configure_are_shown_after_it(run, tmp_path):
     program = f"""
-        import quipu
+        import quipu_metrics as quipu
         early = quipu.Counter("c", "C.")
         early.inc()
         quipu.REGISTRY.unregister(early)

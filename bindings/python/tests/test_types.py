@@ -6,11 +6,11 @@ import pkgutil
 import subprocess
 import sys
 
-import quipu
+import quipu_metrics as quipu
 
 SAMPLE = """
-import quipu
-from quipu import Counter, Enum, Gauge, Histogram, Info, Summary
+import quipu_metrics as quipu
+from quipu_metrics import Counter, Enum, Gauge, Histogram, Info, Summary
 
 c = Counter("c", "C.", ["a"], namespace="n")
 reveal_type(c)
@@ -34,7 +34,7 @@ settings: quipu.RecordingSettings = {"families": ["c"]}
 quipu.configure(record=settings)
 
 import prometheus_client
-from quipu.core import CounterMetricFamily, Metric, NativeHistogram
+from quipu_metrics.core import CounterMetricFamily, Metric, NativeHistogram
 class Ours:
     def collect(self) -> list[Metric]:
         family = CounterMetricFamily("f", "F.", labels=["a"])
@@ -74,11 +74,11 @@ def test_types(tmp_path):
     )
     out = done.stdout
     for revealed in (
-        '"quipu.metrics.Counter"',
+        '"quipu_metrics.metrics.Counter"',
         '"def (n: builtins.int) -> builtins.str"',
         '"builtins.bytes"',
         '"builtins.bool"',
-        '"quipu.recording.Recording"',
+        '"quipu_metrics.recording.Recording"',
         '"wsgiref.simple_server.WSGIServer"',
     ):
         assert f"Revealed type is {revealed}" in out or revealed.replace("builtins.", "") in out, out
@@ -90,7 +90,7 @@ def test_types(tmp_path):
 
 def test_public_names_have_documentation():
     modules = [quipu]
-    for found in pkgutil.walk_packages(quipu.__path__, "quipu."):
+    for found in pkgutil.walk_packages(quipu.__path__, "quipu_metrics."):
         if "._" not in found.name:
             modules.append(importlib.import_module(found.name))
     missing = []
@@ -99,7 +99,7 @@ def test_public_names_have_documentation():
         for name, value in public.items():
             if not (inspect.isclass(value) or inspect.isfunction(value)):
                 continue
-            if not (value.__module__ or "").startswith("quipu"):
+            if not (value.__module__ or "").startswith("quipu_metrics"):
                 continue
             if not value.__doc__:
                 missing.append(f"{module.__name__}.{name}")

@@ -52,7 +52,7 @@ class Recording:
 
     def __repr__(self) -> str:
         state = "closed" if self not in _open else "writing" if self.is_writing else "waiting"
-        return f"<quipu.Recording of {self._segment.path or 'memory'}: {state}>"
+        return f"<quipu_metrics.Recording of {self._segment.path or 'memory'}: {state}>"
 
 
 class RecordingSettings(TypedDict, total=False):

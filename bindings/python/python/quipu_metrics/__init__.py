@@ -1,6 +1,6 @@
 """Metrics with the interface of ``prometheus_client``, shared by all workers of a server.
 
-    from quipu import Counter, make_wsgi_app
+    from quipu_metrics import Counter, make_wsgi_app
 
     requests = Counter("requests", "Requests.", ["code", "path"])
     requests.labels("200", "/x").inc()
