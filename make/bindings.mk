@@ -28,6 +28,8 @@ test-python: wheel $(QUIPU_COMMAND) ## The Python package: its wheel, with the r
 		--cache-dir $(CURDIR)/target/python/mypy --package quipu_metrics
 	cd target/python && venv/bin/python -m mypy.stubtest quipu_metrics
 	cd bindings/python && $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q -p no:cacheprovider
+	cd bindings/python && QUIPU_PURE_PYTHON=1 $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q \
+		-p no:cacheprovider -m 'not native'
 
 # The wheel as users build it. That of the tests has no link-time optimisation, and is slower.
 BENCH_PYTHON := target/bench-python

@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.native
+
 COUNT = """
     import warnings
     warnings.simplefilter("always")

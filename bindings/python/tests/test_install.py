@@ -1,6 +1,9 @@
 """quipu.install(): the metrics of prometheus_client itself count in a segment."""
 
+import pytest
 
+
+@pytest.mark.native
 def test_everything_is_shared_and_shown(run):
     program = """
         import os
@@ -96,6 +99,7 @@ def test_multi_process_mode_works_as_it_is(run, tmp_path):
     assert run(program, PROMETHEUS_MULTIPROC_DIR=str(directory)).stdout == "ok\n"
 
 
+@pytest.mark.native
 def test_a_removed_series_comes_again_in_other_processes(run):
     program = """
         import os, quipu_metrics as quipu
@@ -223,6 +227,7 @@ def test_what_is_in_the_default_registry_is_shown_by_both(run):
     assert run(program).stdout == "ok\n"
 
 
+@pytest.mark.native
 def test_multi_process_mode_shares_the_numbers_of_all_registries_by_name(run, tmp_path):
     program = """
         import os{install}
@@ -249,6 +254,7 @@ def test_multi_process_mode_shares_the_numbers_of_all_registries_by_name(run, tm
         assert done.stdout == "14.0\n", name
 
 
+@pytest.mark.native
 def test_a_registry_of_a_preforked_application_is_shared_with_its_workers(run):
     program = """
         import os, quipu_metrics as quipu

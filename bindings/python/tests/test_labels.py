@@ -136,6 +136,7 @@ def test_a_removed_series_is_not_found_again(registry):
     assert registry.get_sample_value("g", {"a": "1"}) == 2
 
 
+@pytest.mark.native
 def test_a_series_removed_by_another_process(run):
     done = run("""
         import os, quipu_metrics as quipu
@@ -233,6 +234,7 @@ def test_labels_when_the_interpreter_ends(run):
     assert (done.stdout, done.stderr) == ("last 2", "")
 
 
+@pytest.mark.native
 def test_arguments(registry):
     counter = quipu.Counter("c", "C.", registry=registry)
     gauge = quipu.Gauge("g", "G.", registry=registry)
@@ -287,6 +289,7 @@ def test_arguments(registry):
         quipu.Counter("labelled", "L.", ["a"], registry=registry).inc()
 
 
+@pytest.mark.native
 def test_signatures_and_documentation():
     assert str(inspect.signature(quipu.Counter.inc)) == "(self, /, amount=1.0, exemplar=None)"
     assert str(inspect.signature(quipu.Gauge.set)) == "(self, /, value)"

@@ -3,8 +3,9 @@
 import pathlib
 from importlib import metadata
 
+import pytest
+
 import quipu_metrics as quipu
-from quipu_metrics import _quipu
 
 
 def test_the_version_is_the_version_of_the_package():
@@ -27,6 +28,9 @@ def test_the_metadata_name_the_licences_and_the_pages():
     assert {"Documentation", "Repository", "Changelog", "Issues"} <= pages
 
 
+@pytest.mark.native
 def test_the_native_part_has_no_debug_information():
+    from quipu_metrics import _quipu
+
     # The table of the names of sections.
     assert b"\0.debug_line\0" not in pathlib.Path(_quipu.__file__).read_bytes()

@@ -13,6 +13,8 @@ import urllib.request
 
 import pytest
 
+pytestmark = pytest.mark.native
+
 # Seconds to wait before giving up, on a busy machine.
 PATIENCE = 120
 

@@ -12,6 +12,8 @@ import pytest
 
 from test_processes import PATIENCE, get, gunicorn
 
+pytestmark = pytest.mark.native
+
 
 def eventually(what):
     """Returns the result of a function once it is true."""

@@ -351,6 +351,7 @@ def test_exemplars_where_there_are_none_are_refused(registry):
         generate_latest(registry)
 
 
+@pytest.mark.native
 def test_what_overflows_is_warned_of(registry):
     counter = quipu.Counter("overflowing", "C.", ["a"], registry=registry)
     with warnings.catch_warnings(record=True) as caught:
@@ -432,6 +433,7 @@ def test_registries_that_come_and_go_take_no_more_memory(run):
     assert run(program).stdout == "ok\n"
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("bytes", [0, 4096])
 def test_a_limit_on_files_is_warned_of(run, bytes):
     program = f"""
@@ -461,6 +463,7 @@ def test_a_limit_on_files_is_warned_of(run, bytes):
     assert run(program).stdout == "ok\n"
 
 
+@pytest.mark.native
 def test_a_registry_of_a_preforked_application_is_shared_with_its_workers(run):
     program = """
         import os, quipu_metrics as quipu
@@ -484,6 +487,7 @@ def test_a_registry_of_a_preforked_application_is_shared_with_its_workers(run):
     assert run(program).stdout == "ok\n"
 
 
+@pytest.mark.native
 def test_what_processes_share_goes_on_when_it_is_made_again(run, tmp_path):
     program = """
         import quipu_metrics as quipu
@@ -510,6 +514,7 @@ def test_what_processes_share_goes_on_when_it_is_made_again(run, tmp_path):
     assert run(forked).stdout == "3.0\n"
 
 
+@pytest.mark.native
 def test_a_subinterpreter_is_told_what_to_set(run):
     program = """
         try:
@@ -535,6 +540,7 @@ def test_a_subinterpreter_is_told_what_to_set(run):
     assert run(program).stdout == "refused\nok\n"
 
 
+@pytest.mark.native
 def test_names_that_were_unregistered_before_configure_are_shown_after_it(run, tmp_path):
     program = f"""
         import quipu_metrics as quipu

@@ -10,13 +10,9 @@ forks its workers or starts them. Call ``configure`` to choose this memory, or `
 application uses ``prometheus_client`` itself.
 """
 
-from . import interpreters
-
-interpreters.check()
-
 from . import exposition, metrics, registry
-from ._quipu import __version__
 from .asgi import make_asgi_app
+from .backend import __version__
 from .exposition import (
     CONTENT_TYPE_LATEST,
     CONTENT_TYPE_PLAIN_0_0_4,

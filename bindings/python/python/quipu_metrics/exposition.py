@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Optio
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from . import _quipu
+from .backend import _quipu
 from .interfaces import CollectedMetric, CollectedSample, Collector, Registry
 from .registry import REGISTRY, CollectorRegistry, RestrictedRegistry
 from .samples import NativeHistogram
@@ -153,20 +153,27 @@ def _name(name: str, escaping: str) -> str:
     return "_" + name if name[:1].isdigit() else name
 
 
-def _labels(labels: Mapping[str, str], escaping: str) -> str:
-    return ",".join(
-        f'{_name(name, escaping)}="{_escape(str(value))}"' for name, value in sorted(labels.items())
-    )
+def _labels(labels: Mapping[str, str], escaping: str, is_own: bool = False) -> str:
+    pairs = labels.items() if is_own else sorted(labels.items())
+    return ",".join(f'{_name(name, escaping)}="{_escape(str(value))}"' for name, value in pairs)
 
 
-def _line(sample: CollectedSample, is_open_metrics: bool, escaping: str) -> str:
-    name, labels = _name(sample.name, escaping), _labels(sample.labels, escaping)
+def _number(value: float, is_own: bool) -> str:
+    if not is_own or not math.isfinite(value):
+        return float_to_go_string(value)
+    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+
+
+def _line(
+    sample: CollectedSample, is_open_metrics: bool, escaping: str, is_own: bool = False
+) -> str:
+    name, labels = _name(sample.name, escaping), _labels(sample.labels, escaping, is_own)
     if name.startswith('"'):
         head = f"{{{name},{labels}}}" if labels else f"{{{name}}}"
     else:
         head = f"{name}{{{labels}}}" if labels else name
     native = getattr(sample, "native_histogram", None) if is_open_metrics else None
-    line = f"{head} {_native_text(native) if native else float_to_go_string(sample.value)}"
+    line = f"{head} {_native_text(native) if native else _number(sample.value, is_own)}"
     if sample.timestamp is not None:
         if is_open_metrics:
             line += f" {sample.timestamp}"
@@ -174,7 +181,8 @@ def _line(sample: CollectedSample, is_open_metrics: bool, escaping: str) -> str:
             line += f" {int(float(sample.timestamp) * 1000)}"
     exemplars = [sample.exemplar] if is_open_metrics and sample.exemplar else []
     for exemplar in [*exemplars, *(native.nh_exemplars or () if native else ())]:
-        line += f" # {{{_labels(exemplar.labels, escaping)}}} {float_to_go_string(exemplar.value)}"
+        line += f" # {{{_labels(exemplar.labels, escaping, is_own)}}} "
+        line += _number(exemplar.value, is_own)
         if exemplar.timestamp is not None:
             line += f" {exemplar.timestamp}"
     return line + "\n"
@@ -206,7 +214,16 @@ def _has_exemplars(metric: CollectedMetric, sample: CollectedSample) -> bool:
     return metric.type in ("histogram", "gaugehistogram") and sample.name.endswith("_bucket")
 
 
-def _text(metrics: Iterable[CollectedMetric], form: str, escaping: str) -> bytes:
+def _text(
+    metrics: Iterable[CollectedMetric],
+    form: str,
+    escaping: str,
+    *,
+    is_own: bool = False,
+    is_end: bool = True,
+) -> bytes:
+    """Encodes metrics. Whole numbers and labels of own metrics are written like the native part
+    writes them, and the others like ``prometheus_client`` does."""
     is_open_metrics = form.startswith("openmetrics")
     out: List[str] = []
     for metric in metrics:
@@ -222,7 +239,7 @@ def _text(metrics: Iterable[CollectedMetric], form: str, escaping: str) -> bytes
                     raise ValueError(
                         f"Metric {metric.name} has exemplars, but is not a histogram bucket or counter"
                     )
-                out.append(_line(sample, True, escaping))
+                out.append(_line(sample, True, escaping, is_own))
             continue
         typ = {
             "info": "gauge", "stateset": "gauge", "gaugehistogram": "histogram",
@@ -235,14 +252,14 @@ def _text(metrics: Iterable[CollectedMetric], form: str, escaping: str) -> bytes
         for sample in metric.samples:
             for end in ("_created", "_gsum", "_gcount"):
                 if sample.name == metric.name + end:
-                    later.setdefault(end, []).append(_line(sample, False, escaping))
+                    later.setdefault(end, []).append(_line(sample, False, escaping, is_own))
                     break
             else:
-                out.append(_line(sample, False, escaping))
+                out.append(_line(sample, False, escaping, is_own))
         for end, lines in sorted(later.items()):
             out += _header(metric.name + end, metric.documentation, "gauge", False, escaping)
             out += lines
-    if is_open_metrics:
+    if is_open_metrics and is_end:
         out.append("# EOF\n")
     return "".join(out).encode("utf-8", "replace")
 
@@ -308,7 +325,8 @@ class _Server(ThreadingMixIn, WSGIServer):
 class _LocalServer(_Server):
     """A server at the path of a unix socket."""
 
-    address_family = socket.AF_UNIX
+    # Windows has no such sockets.
+    address_family = getattr(socket, "AF_UNIX", socket.AF_INET)
     _bound: Optional[Callable[[], object]] = None
 
     def server_bind(self) -> None:

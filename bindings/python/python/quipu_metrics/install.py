@@ -14,7 +14,8 @@ import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple, Type
 from typing import Union, cast
 
-from . import _quipu, metrics, recording, segments
+from . import metrics, recording, segments
+from .backend import IS_NATIVE, _quipu
 from .interfaces import CollectedMetric, Collector
 from .metrics_core import Metric
 from .recording import RecordingSettings
@@ -65,6 +66,10 @@ def install(
     from prometheus_client import metrics as theirs
 
     _is_installed = True
+    if not IS_NATIVE:
+        # No segment is shared, so `prometheus_client` keeps its own numbers.
+        REGISTRY.register(_Others(prometheus_client.REGISTRY))
+        return
     setattr(values, "ValueClass", _SegmentValue)
     _patch_metrics(theirs, prometheus_client.REGISTRY)
     _patch_registry(prometheus_client.CollectorRegistry, prometheus_client.REGISTRY)

@@ -11,7 +11,8 @@ import re
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Literal, Optional, Sequence, Set
 from typing import Tuple, Type, Union, cast
 
-from . import _quipu, segments
+from . import segments
+from .backend import _quipu
 from .context_managers import ExceptionCounter, InprogressTracker, Timer
 from .metrics_core import Metric
 from .registry import REGISTRY, CollectorRegistry, ask_functions, metric_of, names_of

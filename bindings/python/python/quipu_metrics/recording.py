@@ -10,8 +10,8 @@ import numbers
 from types import TracebackType
 from typing import Dict, Iterable, Mapping, Optional, Type, TypedDict, Union
 
-from . import _quipu, segments
-from ._quipu import RecordingError
+from . import segments
+from .backend import RecordingError, _quipu
 
 __all__ = ["Recording", "RecordingError", "RecordingSettings"]
 

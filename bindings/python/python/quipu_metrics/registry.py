@@ -8,7 +8,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 from typing import Union, cast
 
-from . import _quipu, recording, segments
+from . import recording, segments
+from .backend import _quipu
 from .interfaces import Collector
 from .metrics_core import Metric
 from .recording import Recording, RecordingError, RecordingSettings

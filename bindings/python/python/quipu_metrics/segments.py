@@ -11,7 +11,7 @@ import threading
 import warnings
 from typing import Callable, Optional, Set, Union
 
-from . import _quipu
+from .backend import _quipu
 
 LIMIT = 256 << 20
 """The default limit on the size of a segment, in bytes. A segment takes only the memory it uses."""
@@ -102,11 +102,12 @@ def _checked_mode(mode: Optional[int]) -> Optional[int]:
 def _group_id(group: Union[int, str, None]) -> Optional[int]:
     """Returns the ID of the group with that ID or name."""
     if isinstance(group, str):
-        import grp
-
         try:
+            # Windows has no such module.
+            import grp
+
             return grp.getgrnam(group).gr_gid
-        except KeyError:
+        except (ImportError, KeyError):
             raise ValueError(
                 f"group {group!r} is unknown to the system: use its ID, or create it"
             ) from None
