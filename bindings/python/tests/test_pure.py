@@ -132,3 +132,23 @@ def test_a_package_without_the_native_part_tells_what_is_missing(run):
     assert done.stderr.count("nothing is recorded") == 2
     done = run(program, PYTHONPATH=str(source), QUIPU_PURE_PYTHON="1")
     assert "without its native part" not in done.stderr
+
+
+def test_it_runs_without_the_functions_of_unix(run, tmp_path):
+    run(f"""
+        import os, socket, sys, urllib.request
+        del os.fork, os.register_at_fork, socket.AF_UNIX
+        sys.modules["grp"] = sys.modules["fcntl"] = sys.modules["resource"] = None
+        import quipu_metrics as quipu
+        quipu.configure("numbers", record=True)
+        quipu.Counter("c", "C.").inc()
+        server, thread = quipu.start_http_server(0, "127.0.0.1")
+        with urllib.request.urlopen(f"http://127.0.0.1:{{server.server_port}}/metrics") as response:
+            assert b"c_total 1" in response.read()
+        quipu.write_to_textfile("c.prom", quipu.REGISTRY)
+        try:
+            quipu.configure("other", group="staff")
+        except ValueError:
+            print("refused")
+    """, QUIPU_PURE_PYTHON="1")
+    assert [path.name for path in tmp_path.iterdir()] == ["c.prom"]

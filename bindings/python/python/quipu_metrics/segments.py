@@ -11,7 +11,7 @@ import threading
 import warnings
 from typing import Callable, Optional, Set, Union
 
-from .backend import _quipu
+from .backend import IS_NATIVE, _quipu
 
 LIMIT = 256 << 20
 """The default limit on the size of a segment, in bytes. A segment takes only the memory it uses."""
@@ -131,7 +131,8 @@ def open_segment(
     directory = os.fspath(path)
     file = os.path.join(directory, FILE_NAME)
     try:
-        os.makedirs(directory, exist_ok=True)
+        if IS_NATIVE:
+            os.makedirs(directory, exist_ok=True)
         segment, why = _quipu.Segment.open(file, limit, mode, group)
     except OSError as error:
         warn(
