@@ -31,6 +31,42 @@ test-python: wheel $(QUIPU_COMMAND) ## The Python package: its wheel, with the r
 	cd bindings/python && QUIPU_PURE_PYTHON=1 $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q \
 		-p no:cacheprovider -m 'not native'
 
+# The files of a release: a wheel for each platform, one without the native part for all others, and
+# the sources. zig links against the oldest glibc that a wheel supports. auditwheel checks only the
+# wheels for glibc, because it reads the libraries of this machine, which have no musl.
+WHEELS := target/dist
+WHEEL_TOOLS := target/python/wheel-tools
+WHEEL_TARGETS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu \
+	x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+
+$(WHEEL_TOOLS)/complete: bindings/python/wheel-tools.txt | tools
+	python3 -m venv --clear $(WHEEL_TOOLS)
+	$(WHEEL_TOOLS)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+.PHONY: wheels
+wheels: $(WHEEL_TOOLS)/complete ## The Python package for PyPI: wheels and sources, in target/dist
+	rustup target add $(WHEEL_TARGETS)
+	rm -f $(WHEELS)/quipu_metrics-*
+	for target in $(WHEEL_TARGETS); do \
+		case $$target in *-musl) oldest=musllinux_1_2 ;; *) oldest=manylinux2014 ;; esac; \
+		PATH="$(CURDIR)/$(WHEEL_TOOLS)/bin:$$PATH" CARGO_TARGET_DIR=$(BINDINGS) maturin build \
+			--release --locked --quiet --zig --target $$target --compatibility $$oldest \
+			--manifest-path bindings/python/Cargo.toml --out $(WHEELS) || exit 1; \
+	done
+	$(WHEEL_TOOLS)/bin/maturin sdist --manifest-path bindings/python/Cargo.toml --out $(WHEELS)
+	$(WHEEL_TOOLS)/bin/python bindings/python/pure_wheel.py \
+		$(WHEELS)/quipu_metrics-*-manylinux*_x86_64.whl $(WHEELS)
+	for wheel in $(WHEELS)/quipu_metrics-*-manylinux*.whl; do \
+		$(WHEEL_TOOLS)/bin/auditwheel show $$wheel | tr '\n' ' ' | \
+			grep -q 'consistent with the following platform tag: "manylinux_2_17_' || exit 1; \
+	done
+	$(WHEEL_TOOLS)/bin/abi3audit --strict --summary $(WHEELS)/quipu_metrics-*-abi3-*.whl
+
+.PHONY: test-wheels
+test-wheels: ## The files of make wheels: their installation, and the program of the README
+	.ci/install/python.sh $(WHEELS)
+
 # The wheel as users build it. That of the tests has no link-time optimisation, and is slower.
 BENCH_PYTHON := target/bench-python
 
