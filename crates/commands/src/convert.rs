@@ -1,8 +1,8 @@
 //! `quipu messages convert`: converts a stream of messages from one format to another, in constant
 //! memory.
 //!
-//! We write the output when 64 KiB have accumulated, and whenever the input pauses, so a slow pipe
-//! never delays a message.
+//! The output is written when 64 KiB have accumulated, and whenever the input pauses, so a slow
+//! pipe never delays a message.
 
 mod output;
 mod stop;
@@ -74,14 +74,14 @@ fn is_text(format: AnyFormat) -> bool {
     name.ends_with("json") || matches!(name, "tsv" | "statsd" | "dogstatsd")
 }
 
-/// Returns whether a message contains a value, and not only an id.
+/// Returns whether a message contains a value in addition to its id.
 fn has_value(message: &Message<'_>) -> bool {
     let union = message.to_union();
     let typed = message.kind() == Kind::MetricUnion && union.metric_type != MetricType::UNKNOWN;
     typed || union.counter != 0 || !union.timer.is_empty() || union.gauge.to_bits() != 0
 }
 
-/// Converts until the input ends.
+/// Converts messages until the input ends.
 ///
 /// # Errors
 ///
@@ -109,19 +109,19 @@ pub fn run(arguments: &Convert) -> Result<(), Error> {
     conversion.finish(end)
 }
 
-/// The reason for the end of a conversion.
+/// The reason why a conversion ended.
 enum End {
     /// The input ended.
     Whole,
     /// A signal with this number arrived.
     Stopped(i32),
-    /// The reader of the output closed it.
+    /// The reader closed the output.
     Closed,
     /// A message is unreadable. `has_length` is true if the start of the next message is known.
     Unreadable { fault: quipu_wire::Error, has_length: bool },
     /// The target format cannot carry a message.
     Unwritable(quipu_wire::Error),
-    /// The first message contains no value in the given kind, but one in this kind.
+    /// The first message contains no value of the given kind, but a value of this kind.
     OtherKind(MessageKind),
     /// Reading the input failed.
     Input(Error),
@@ -148,7 +148,7 @@ struct Conversion<'a> {
     written: u64,
     converted: u64,
     skipped: u64,
-    /// The first message that was skipped, and the reason.
+    /// The first skipped message, and the reason.
     first_skipped: Option<(u64, quipu_wire::Error)>,
     started: Instant,
     /// The time when progress was last shown.
@@ -180,7 +180,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Converts until the end, and writes all converted messages.
+    /// Converts messages until the end, and writes the output.
     fn run(&mut self, stop: &Stop) -> End {
         let end = self.pump(stop).err().unwrap_or(End::Whole);
         match end {
@@ -221,7 +221,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Converts the messages that the decoder holds.
+    /// Converts the messages that the decoder contains.
     fn convert(&mut self) -> Result<(), End> {
         loop {
             let position = self.decoder.position();
@@ -300,7 +300,7 @@ impl<'a> Conversion<'a> {
         ));
     }
 
-    /// Renames the output into place, and reports the outcome.
+    /// Renames the output to its final name, and reports the result.
     fn finish(self, end: End) -> Result<(), Error> {
         let is_terminal = !self.progress.is_hidden();
         self.progress.finish_and_clear();
@@ -319,7 +319,7 @@ impl<'a> Conversion<'a> {
             End::Unreadable { fault, has_length } => {
                 let Convert { from: format, message: kind, from_framing: framing, .. } =
                     *self.arguments;
-                // If messages were read before, the format and the framing are probably right.
+                // If any message was readable, the format and the framing are probably right.
                 let hint = match converted {
                     0 => self.head.hint(Reading { format, kind, framing }),
                     _ => None,
@@ -382,7 +382,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// Creates a progress line on the terminal, unless the messages are written there.
+/// Creates a progress line, unless the messages are written to the terminal.
 fn progress(output: &Output) -> ProgressBar {
     match output.is_terminal() {
         true => ProgressBar::hidden(),

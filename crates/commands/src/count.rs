@@ -1,9 +1,9 @@
-//! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`: you can use them to count from
-//! shells and cron jobs in a file, even while programs keep this file open.
+//! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`: count from shells and cron jobs in a
+//! segment file, even while programs keep this file open.
 //!
-//! Each command opens the file like any program, changes one series, and ends. A killed command
-//! either changed the series or not. A command does not wait for the disk when it ends, but a mark
-//! in the file shows that it was closed in order.
+//! Each command opens the file like any program, changes one series, and ends. If a command is
+//! killed, the series either changed or did not. A command does not wait for the disk when it ends,
+//! but a mark in the file shows that it was closed in order.
 
 mod series_name;
 mod timed;
@@ -44,10 +44,10 @@ pub struct CountFlags {
     pub unit: String,
 }
 
-/// The variable that names the file.
+/// The environment variable with the path of the file.
 pub const FILE_VARIABLE: &str = "QUIPU_FILE";
 
-/// The variable that holds the permission bits of a new file.
+/// The environment variable with the permission bits of a new file.
 pub const MODE_VARIABLE: &str = "QUIPU_MODE";
 
 /// Arguments of `quipu inc`.
@@ -143,9 +143,9 @@ Examples:
 
 QUIPU_FILE names the file if --file does not, and QUIPU_MODE its mode.";
 
-/// The default bounds of the clients of Prometheus, in seconds.
+/// The default bounds of Prometheus' client libraries, in seconds.
 const OBSERVED: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// The bounds for commands, which can take hours.
+/// The default bounds for commands, which can take hours.
 const TIMED: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
 
 /// Runs `quipu inc`.
@@ -158,7 +158,7 @@ pub fn inc(arguments: &Inc) -> Result<(), Error> {
     if *is_printed {
         let labels = series.labels();
         let value = |name: &str| registry.value(name, &labels);
-        // The text format adds the end of a counter's name if it is missing.
+        // The exposition adds the suffix of a counter if its name lacks it.
         let value = value(&series.name).or_else(|| value(&format!("{}_total", series.name)));
         print(|out| value.map_or(Ok(()), |value| writeln!(out, "{value}")))?;
     }
@@ -183,8 +183,8 @@ pub fn observe(arguments: &Observe) -> Result<(), Error> {
     change(flags, series, &Change::Observe(*value, bounds.buckets(&shape))).map(drop)
 }
 
-/// Runs `quipu time`. Returns the exit code of the command. If the time cannot be counted, this is
-/// reported but does not change the exit code.
+/// Runs `quipu time`. Returns the exit code of the command. If the time cannot be stored, this is
+/// reported, but the exit code stays the same.
 pub fn time(arguments: &Time) -> u8 {
     let Time { flags, bounds, series, command } = arguments;
     // clap requires a command.
@@ -215,7 +215,7 @@ impl Bounds {
     }
 }
 
-/// Changes a series of the file, and returns the registry of the file.
+/// Changes a series in the file, and returns the registry of the file.
 fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Result<Registry, Error> {
     let CountFlags { file, mode, help_text, unit } = flags;
     let name = series.name.as_str();
@@ -235,7 +235,7 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
     }
     let segment = Options::new().shared().mode(*mode).open_or_create(file);
     let registry = Registry::from_segment(segment.map_err(Error::new)?);
-    // Even after a refusal, the file should not look like after a killed command.
+    // Even after a refusal, the file must not look as if its process was killed.
     registry.segment().leave_in_order();
     let fail = |error: quipu::Error| Error::new(format_args!("{}: {error}", printable(file)));
     let metric = Metric { help: help_text, unit, ..Metric::new(name) };
@@ -261,11 +261,11 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
     Ok(registry)
 }
 
-/// Returns whether a daemon has locked the file, which is its state. Otherwise, opening the file
-/// would wait for the lock.
+/// Returns whether a daemon has locked the file as its state. Opening such a file would wait for
+/// the lock.
 fn is_state_in_use(file: &Path) -> bool {
     let Ok(opened) = open_regular(file) else { return false };
-    // An opener that fails because of this lock tries again.
+    // If this lock makes another program fail to open the file, that program tries again.
     if !matches!(opened.try_lock_shared(), Err(TryLockError::WouldBlock))
         || is_open(&opened) != Some(true)
     {
@@ -276,12 +276,12 @@ fn is_state_in_use(file: &Path) -> bool {
     [REQUESTS, KEYS].iter().all(|name| records.iter().any(|record| record.name == *name))
 }
 
-/// The name of the record for the window of requests in the state of a daemon.
+/// The name of the daemon's record with the window of requests.
 pub const REQUESTS: &str = "requests";
-/// The name of the record for the windows of keys in the state of a daemon.
+/// The name of the daemon's record with the windows of keys.
 pub const KEYS: &str = "keys";
 
-/// Parses a number. A whole number must be exact as a float.
+/// Parses a number. An integer must be exact as a float.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
     let number: f64 =
         text.parse().map_err(|_| "expected a number, such as 1 or 0.25".to_owned())?;

@@ -1,6 +1,5 @@
-//! `quipu diff`: shows the differences between two looks at metrics, or between two moments of the
-//! same metrics. These are new and missing families and series, the growth of sums, and changed
-//! values.
+//! `quipu diff`: compares two targets, or one target at two times. It shows new and missing
+//! families and series, the growth of sums, and changed values.
 
 mod changes;
 mod json;
@@ -60,8 +59,8 @@ pub struct Diff {
     format: OutputFormat,
 }
 
-/// Compares A with B. Returns the exit code: 3 if a part of A or B could not be read, and 1 if
-/// something changed and `--exit-code` is given.
+/// Runs `quipu diff`. Returns the exit code: 3 if any part of A or B was unreadable, and 1 if
+/// something changed and `--exit-code` is set.
 ///
 /// # Errors
 /// Fails if a target is unreadable, or if the output cannot be written.
@@ -96,12 +95,12 @@ pub fn run(arguments: &Diff) -> Result<u8, Error> {
     }
 }
 
-/// The unreadable files and lines. Each problem is reported only once.
+/// The problems that were already reported. Each problem is reported only once.
 #[derive(Default)]
 struct Problems(Vec<String>);
 
 impl Problems {
-    /// Takes a look, and reports new problems on standard error.
+    /// Reads a target, and reports new problems on standard error.
     fn look(&mut self, source: &mut Source) -> Result<Look, Error> {
         let look = source.look().map_err(Error::new)?;
         for problem in look.problems() {

@@ -1,5 +1,5 @@
-//! `quipu expose`: exposes the metrics that applications store in files, once on standard output or
-//! through an HTTP endpoint.
+//! `quipu expose`: exposes the metrics that applications store in files, either once on standard
+//! output, or through an HTTP endpoint.
 
 mod background;
 mod dedup;
@@ -101,13 +101,12 @@ fn hint(text: &str) -> Result<(String, Hint), String> {
     Ok((name.to_owned(), hint))
 }
 
-/// Writes an exposition, or serves it until a signal arrives. Returns whether it contains all of
-/// the files.
+/// Writes an exposition, or serves it until a signal arrives. Returns whether the exposition
+/// contains all files.
 ///
 /// # Errors
 ///
-/// Fails if the paths are unusable, if the output cannot be written, or if the address cannot be
-/// used.
+/// Fails if the paths are unusable, if the output cannot be written, or if the address is unusable.
 pub fn run(arguments: &Expose) -> Result<Coverage, Error> {
     let hints = arguments.metric.iter().cloned();
     let sources = Sources::open(&arguments.paths, hints)?;

@@ -1,6 +1,6 @@
-//! The filter of series. The name or the labels must contain all words.
+//! A filter for series, by words in their name and labels.
 
-/// The words of a filter. The flag means that the word must be missing.
+/// The words of a filter. The flag is true for a word that must be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
     words: Vec<(bool, Vec<u8>)>,
@@ -8,7 +8,7 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Parses words that are separated by spaces. A word that begins with `-` or `!` must be
-    /// missing. The case of ASCII letters does not matter.
+    /// missing from the name and the labels. The case of ASCII letters is ignored.
     pub(crate) fn parse(text: &str) -> Self {
         let words = text.split_whitespace().map(|word| match word.strip_prefix(['-', '!']) {
             Some(word) => (true, word.into()),

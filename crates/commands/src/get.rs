@@ -1,7 +1,7 @@
 //! `quipu get`: prints the value of one series, for scripts.
 //!
-//! The series is named like in the text format, so the parts of a histogram are `x_count`, `x_sum`
-//! and `x_bucket{le="1"}`. Labels that only one series can have may be omitted.
+//! The series is named like in an exposition, so the parts of a histogram are `x_count`, `x_sum`
+//! and `x_bucket{le="1"}`. You can omit labels that are not needed to identify a single series.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -43,7 +43,7 @@ pub struct Get {
 /// Prints a value.
 ///
 /// # Errors
-/// A target that cannot be read, a series that is missing, or a name of several series.
+/// Returns an error if the target is unreadable, or if the name matches no series or several.
 pub fn run(arguments: &Get) -> Result<Coverage, Error> {
     let target = Target::parse_or_daemon(arguments.file.as_deref());
     let name = target.name();
@@ -61,10 +61,11 @@ pub fn run(arguments: &Get) -> Result<Coverage, Error> {
     Ok(Coverage::part_if(!problems.is_empty()))
 }
 
-/// The most series that an error lists.
+/// The maximum number of series in an error message.
 const MOST_LISTED: usize = 5;
 
-/// Finds the value of the series with this name. Returns a message if no series or several match.
+/// Finds the value of the series with this name. Returns an error if no series or several series
+/// match.
 fn select(look: &Look, wanted: &SeriesName, is_sum: bool) -> Result<Number, String> {
     let mut found: Vec<(String, Number)> = Vec::new();
     let mut is_known = None;
@@ -76,7 +77,7 @@ fn select(look: &Look, wanted: &SeriesName, is_sum: bool) -> Result<Number, Stri
         is_known = is_known.or(Some(family));
         let own: Vec<_> = labels(series.labels).collect();
         let mut rest = wanted.labels.clone();
-        // This label selects a part of a histogram or a summary: the series does not have it.
+        // This label selects a part of a histogram or a summary; the series itself lacks it.
         let selector = part.selector(family.kind).and_then(|name| {
             let at = rest.iter().position(|(label, _)| label == name)?;
             Some(rest.remove(at).1)
@@ -113,7 +114,7 @@ fn select(look: &Look, wanted: &SeriesName, is_sum: bool) -> Result<Number, Stri
     }
 }
 
-/// Adds numbers: whole numbers exactly, if the sum fits.
+/// Adds numbers. Integers are added exactly, unless the sum overflows.
 fn sum(numbers: impl Iterator<Item = Number> + Clone) -> Number {
     let whole = numbers.clone().try_fold(0u64, |sum, number| match number {
         Number::Unsigned(n) => sum.checked_add(n),
@@ -122,7 +123,7 @@ fn sum(numbers: impl Iterator<Item = Number> + Clone) -> Number {
     whole.map_or_else(|| Number::Float(numbers.map(Number::as_f64).sum()), Number::Unsigned)
 }
 
-/// Explains that no series matches, and names the closest family.
+/// Returns the error for a missing series, with the closest family.
 fn missing(look: &Look, wanted: &SeriesName, known: Option<&Family>) -> String {
     let name = &wanted.name;
     if let Some(family) = known {
@@ -143,7 +144,7 @@ fn missing(look: &Look, wanted: &SeriesName, known: Option<&Family>) -> String {
     }
 }
 
-/// The part of a series that a sample of the text format shows.
+/// The part of a series that a sample of an exposition shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// The value of a series, or the quantile of a summary.
@@ -154,7 +155,7 @@ enum Part {
 }
 
 impl Part {
-    /// Reads the end of a sample's name, after the name of its family.
+    /// Parses the end of a sample's name, after the name of its family.
     fn parse(end: &str) -> Option<Self> {
         match end {
             "" => Some(Self::Whole),
@@ -165,7 +166,7 @@ impl Part {
         }
     }
 
-    /// Returns the name of the label that selects a part of the value.
+    /// Returns the label that selects a part of the value, if any.
     fn selector(self, kind: Kind) -> Option<&'static str> {
         match (self, kind) {
             (Self::Bucket, _) => Some("le"),
@@ -174,7 +175,7 @@ impl Part {
         }
     }
 
-    /// Returns this part of a value, if the value has it.
+    /// Returns this part of a value, if the value contains it.
     fn value(self, value: &Value<&[(f64, f64)]>, selector: Option<&str>) -> Option<Number> {
         let selector = || selector?.parse::<f64>().ok();
         match (self, *value) {

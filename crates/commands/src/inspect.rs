@@ -1,6 +1,6 @@
-//! `quipu inspect`: shows the contents of a segment file, even if the file is damaged, and whether
-//! its process runs, is stopped, or died. With `--history`, it shows the recording of the flight
-//! recorder. `quipu_segment::inspect` reads the file, and this module only shows it.
+//! `quipu inspect`: shows the contents of a segment file, even of a damaged one, and whether its
+//! process is running, stopped or dead. With `--history`, it shows the recording of the flight
+//! recorder. `quipu_segment::inspect` reads the file, and this module only formats it.
 
 mod history;
 pub(crate) mod json;
@@ -71,7 +71,8 @@ pub enum InspectFormat {
     Openmetrics,
 }
 
-/// The maximum used bytes of a file that is copied: the default of `--segments-bytes`.
+/// The maximum size of a file to copy, in used bytes; the same as the default of
+/// `--segments-bytes`.
 pub(crate) const MAX_COPY: u64 = 1 << 30;
 
 /// Returns a message about series that are not shown; `None` if all are shown.
@@ -80,7 +81,7 @@ pub(crate) fn omitted_message(count: u64) -> Option<String> {
     (count > 0).then(|| format!("{count} {message}"))
 }
 
-/// Shows a file. Returns whether all of it could be read.
+/// Shows a file. Returns whether all of it was readable.
 ///
 /// # Errors
 /// Fails if the file is unreadable or not a segment, or if the output cannot be written.
@@ -90,7 +91,7 @@ pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
         return Err(Error::usage("--history has no OpenMetrics form; use text or json"));
     }
     let inspection = match history {
-        // Don't copy a recording, because a copy does not preserve the order of its writes.
+        // Do not copy a recording, because a copy does not preserve the order of its writes.
         true => Inspection::of_file(file),
         false => Inspection::of_copy(file, MAX_COPY),
     };
@@ -108,7 +109,7 @@ pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
         let shown = print(|out| write_values(&inspection, *format, file, out));
         (shown, omitted_message(inspection.omitted()))
     };
-    // Assume no damage if the reader closed the output early.
+    // We assume no damage if the reader closed the output early.
     let is_sound = shown?.unwrap_or(true);
     if let Some(message) = &omitted {
         warn(&format_args!("{}: {message}", printable(file)));
@@ -128,7 +129,7 @@ fn unreadable(file: &Path, error: &io::Error) -> Error {
     Error::new(format_args!("cannot read {name}: {error}"))
 }
 
-/// Writes the current contents. Returns whether the file is sound.
+/// Writes the current contents. Returns whether the file is undamaged.
 fn write_values(
     inspection: &Inspection,
     format: InspectFormat,
@@ -144,7 +145,7 @@ fn write_values(
             out.write_all(encoder.buffer())?;
             Ok(damage.is_empty())
         }
-        // `run` already refused the other formats.
+        // `run` has already refused the other formats.
         _ => text::write(inspection, file, out),
     }
 }

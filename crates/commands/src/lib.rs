@@ -1,5 +1,5 @@
-//! The commands. Each file is a command, except `look`, `output` and `wire`, because several
-//! commands use them.
+//! The subcommands of `quipu` that read or change metrics. Each file is one command, except `look`,
+//! `output`, `filter` and `wire`, which several commands share.
 
 pub mod compare;
 pub mod convert;

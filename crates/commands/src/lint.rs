@@ -1,5 +1,5 @@
-//! `quipu check metrics`: finds the faults of an exposition. These are lines that no scraper can
-//! read, and metrics that break Prometheus' conventions. `promlint` contains the nine rules of
+//! `quipu check metrics`: finds errors in an exposition. These are lines that no scraper can parse,
+//! and metrics that violate Prometheus' conventions. `promlint` contains the nine rules of
 //! Prometheus' `promtool check metrics`, and `metric` and `all` contain additional rules.
 
 mod all;
@@ -73,11 +73,11 @@ pub enum InputFormat {
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The check found no fault.
+    /// The check found no error.
     Sound,
-    /// Lines were unreadable, or too long to be checked.
+    /// Some lines were unreadable, or too long to be checked.
     Unreadable,
-    /// The check found a fault, or a long line whose rule is ignored.
+    /// The check found an error, or a long line whose rule is ignored.
     Found,
 }
 
@@ -94,11 +94,11 @@ impl Outcome {
 
 /// The maximum size of an exposition in bytes.
 const MAX_BYTES: u64 = 256 << 20;
-/// The maximum length of a checked line in bytes.
+/// The maximum length of a line to check, in bytes.
 const MAX_LINE: usize = 1 << 20;
-/// The maximum number of labels of a checked series.
+/// The maximum number of labels of a series to check.
 const MAX_LABELS: usize = 64;
-/// The longest wait for a server.
+/// The time limit for a server.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Checks an exposition, and writes the findings.
@@ -139,7 +139,7 @@ fn read(source: &OsStr) -> Result<Text, String> {
     }
 }
 
-/// Finds the faults of an exposition.
+/// Finds the errors of an exposition.
 fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
     let mut lint = Lint {
         format: text.format,
@@ -173,14 +173,14 @@ struct Lint {
     max_series: usize,
     findings: Findings,
     names: Names,
-    /// The line of the first sample of the current family.
+    /// The line of the current family's first sample.
     line: Option<u64>,
-    /// The number of the last line whose name was looked up, and the position of this line.
+    /// The number and the position of the last line whose name was looked up.
     reached: (u64, usize),
 }
 
 impl Lint {
-    /// Adds a line that is unreadable, or was not checked.
+    /// Adds a line that is unreadable, or that was not checked.
     fn fault(&mut self, error: &TextLineError, text: &[u8]) {
         match error.reason() {
             TextReason::TooLong => {
@@ -197,7 +197,8 @@ impl Lint {
         }
     }
 
-    /// Returns the name of the metric in a line of samples. You must call this with rising numbers.
+    /// Returns the metric name in a line of samples. The line numbers of successive calls must
+    /// increase.
     fn name_of_line(&mut self, number: u64, text: &[u8]) -> String {
         let (at, begin) = &mut self.reached;
         let mut rest = text.get(*begin..).unwrap_or_default();
@@ -206,7 +207,7 @@ impl Lint {
             (*at, *begin, rest) = (*at + 1, *begin + end + 1, &rest[end + 1..]);
         }
         let line = rest.trim_ascii_start();
-        // If the name is quoted, it is the first part in braces.
+        // A quoted name is the first part in the braces.
         let quoted = line.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
         let (name, end) = match quoted.and_then(|quoted| quoted.strip_prefix(b"\"")) {
             Some(name) => (name, b'"'),
@@ -275,7 +276,7 @@ impl Lint {
     /// Checks a complete family.
     fn family(&mut self, family: Family<'_>) {
         let line = self.line.take();
-        // Add the suffix, because OpenMetrics omits it in the name of the family.
+        // We add the suffix, because the family names of OpenMetrics lack it.
         let suffix = match (self.format, family.kind()) {
             (TextFormat::OpenMetrics, FamilyType::Counter) => "_total",
             (TextFormat::OpenMetrics, FamilyType::Info) => "_info",
@@ -298,7 +299,7 @@ impl Lint {
     }
 }
 
-/// The recommended maximum length of a label's value in bytes.
+/// The recommended maximum length of a label value in bytes.
 const MAX_VALUE: usize = 256;
 
 #[cfg(test)]

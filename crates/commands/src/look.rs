@@ -1,8 +1,8 @@
-//! One look at metrics, in any source: segments, files of other clients, expositions. `quipu top`
-//! shows looks, and `quipu diff` compares them.
+//! A *look* is one reading of all series of a target: a segment, files of other clients, or an
+//! exposition. `quipu top` shows looks, and `quipu diff` compares them.
 //!
-//! This struct is flat: families, series that refer to their family by number, and one allocation
-//! each for the labels and the buckets of all series. For example, 100,000 series need only a few
+//! The data is flat: families, series that refer to their family by number, and one allocation each
+//! for the labels and the buckets of all series. For example, 100,000 series need only a few
 //! allocations.
 
 mod client_files;
@@ -32,20 +32,20 @@ pub(crate) use quantile::quantile;
 pub(crate) use recording::{Moment, Recording, Writer};
 pub(crate) use source::{Source, Target};
 
-/// The series of a target at one moment.
+/// All series of a target at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     families: Vec<Family>,
     series: Vec<SeriesEntry>,
-    /// The labels of all series, in the form of [`Series::labels`].
+    /// The labels of all series, formatted like [`Series::labels`].
     texts: String,
     /// The buckets and quantiles of all series.
     points: Vec<(f64, f64)>,
-    /// The numbers of the families, by name and type.
+    /// The number of each family, by name and type.
     numbers: HashMap<(String, Kind), u32>,
-    /// A label that distinguishes the sources of a directory.
+    /// The value of the label `segment`, which distinguishes the sources of a directory.
     source: Option<String>,
-    /// The name of the target, for problems of the target itself; can be empty.
+    /// The name of the target, for its own problems; can be empty.
     name: String,
     problems: Vec<String>,
     more_problems: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Look {
 /// A family of series.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
-    /// The name in Prometheus' text format.
+    /// The name in Prometheus' format.
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) help: String,
@@ -67,20 +67,20 @@ pub(crate) struct Family {
 pub(crate) struct Series<'l> {
     /// The number of the series' family.
     pub(crate) family: u32,
-    /// The labels as `name="value",name="value"`, escaped like in the text formats.
+    /// The labels as `name="value",name="value"`, escaped like in an exposition.
     pub(crate) labels: &'l str,
-    /// The start of counting in nanoseconds of Unix time, if it is known.
+    /// The start time in nanoseconds of Unix time, if it is known.
     pub(crate) start: Option<u64>,
     pub(crate) value: Value<Points<'l>>,
 }
 
-/// The value of a series. Its points are a slice, or positions within a look.
+/// The value of a series. Its points are a slice, or a range of the look's points.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Value<P> {
     /// The value of a counter, a gauge, an info, a state, or a series of an unknown type.
     Number(Number),
-    /// Upper bounds, each with the number of observations in only this bucket. For a native
-    /// histogram, these are only the exponential buckets in use, so two series can use different
+    /// The upper bounds, each with the number of observations in only this bucket. For a native
+    /// histogram, these are only the exponential buckets in use, so two series can have different
     /// bounds.
     Histogram { count: f64, sum: f64, buckets: P, is_exponential: bool },
     /// Quantiles with their values.
@@ -88,7 +88,7 @@ pub(crate) enum Value<P> {
 }
 
 impl<P> Value<P> {
-    /// Returns the value with other points.
+    /// Returns the value with converted points.
     fn with_points<Q>(self, points: impl FnOnce(P) -> Q) -> Value<Q> {
         match self {
             Self::Number(number) => Value::Number(number),
@@ -102,10 +102,10 @@ impl<P> Value<P> {
     }
 }
 
-/// The bounds with counts, or the quantiles with values.
+/// Bounds with counts, or quantiles with values.
 pub(crate) type Points<'l> = &'l [(f64, f64)];
 
-/// A series in the storage of a look.
+/// A series as a look stores it.
 #[derive(Debug)]
 struct SeriesEntry {
     family: u32,
@@ -117,16 +117,17 @@ struct SeriesEntry {
 /// The first index of a series' points, and the index after the last one.
 type PointRange = (u32, u32);
 
-/// The maximum numbers of series, of bytes of labels, and of buckets in a look. Further series are
-/// omitted and counted.
+/// The maximum number of series in a look. Further series are omitted and counted.
 const MAX_SERIES: usize = 4 << 20;
+/// The maximum size of all labels in bytes.
 const MAX_TEXTS: usize = 1 << 30;
+/// The maximum number of buckets and quantiles.
 const MAX_POINTS: usize = 64 << 20;
-/// The maximum number of problems that are stored as strings.
+/// The maximum number of problems to store as strings.
 const MAX_PROBLEMS: usize = 100;
 
 impl Look {
-    /// Creates a look at the target with this name, without series.
+    /// Creates an empty look at the target with this name.
     fn at(name: String) -> Self {
         Self { name, ..Self::default() }
     }
@@ -148,7 +149,7 @@ impl Look {
         &self.points[begin as usize..end as usize]
     }
 
-    /// Returns whether a histogram contains no bucket with a bound.
+    /// Returns whether any histogram contains no bucket with a bound.
     fn has_boundless_histograms(&self) -> bool {
         self.histograms().any(|(buckets, _)| buckets.iter().all(|(bound, _)| bound.is_infinite()))
     }
@@ -165,7 +166,7 @@ impl Look {
         })
     }
 
-    /// Returns the unreadable files and lines, each in a sentence.
+    /// Returns the unreadable files and lines, a sentence for each.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.problems.clone();
         if self.omitted > 0 {
@@ -189,7 +190,7 @@ impl Look {
         if self.name.is_empty() { message.to_owned() } else { format!("{}: {message}", self.name) }
     }
 
-    /// Adds a problem, or counts it if there are too many.
+    /// Adds a problem, or only counts it if there are too many.
     fn add_problem(&mut self, message: impl Into<String>) {
         match self.problems.len() < MAX_PROBLEMS {
             true => self.problems.push(message.into()),
@@ -202,13 +203,13 @@ impl Look {
         self.source = name;
     }
 
-    /// Returns the number of a family. A new family is added.
+    /// Returns the number of a family, and adds the family if it is new.
     pub(crate) fn family(&mut self, family: Family) -> u32 {
         let key = (family.name.clone(), family.kind);
         if let Some(&number) = self.numbers.get(&key) {
             return number;
         }
-        // This fits, because each family needs a series, record or line in the input.
+        // This fits, because each family needs a series, a record or a line in the input.
         let number =
             u32::try_from(self.families.len()).expect("there are fewer than 2^32 families");
         self.numbers.insert(key, number);
@@ -264,10 +265,10 @@ impl Look {
     }
 }
 
-/// Looks at an exposition.
+/// Reads an exposition in Prometheus' format or OpenMetrics.
 ///
 /// # Errors
-/// Fails if an exposition contains no readable line.
+/// Fails if no line is readable.
 #[cfg(test)]
 pub(crate) fn read_text(text: &quipu_client::Text) -> Result<Look, String> {
     let mut look = Look::default();
@@ -275,7 +276,7 @@ pub(crate) fn read_text(text: &quipu_client::Text) -> Result<Look, String> {
     Ok(look)
 }
 
-/// Looks at an exposition in protobuf.
+/// Reads an exposition in protobuf.
 ///
 /// # Errors
 /// Fails if a message is unreadable.
@@ -286,7 +287,7 @@ pub(crate) fn read_protobuf(bytes: &[u8]) -> Result<Look, String> {
     Ok(look)
 }
 
-/// The label with the segment of a series, for a look at several segments.
+/// The label for the segment of a series, in a look at several segments.
 const SOURCE: &str = "segment";
 
 #[cfg(test)]

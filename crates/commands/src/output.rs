@@ -1,4 +1,4 @@
-//! Standard output and standard error of the commands, and their exit codes.
+//! Writes the standard output and the standard error of the commands, and defines their exit codes.
 
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
@@ -12,7 +12,7 @@ use quipu_segment::printable;
 /// Standard output, with a buffer.
 pub type BufferedStdout = BufWriter<StdoutLock<'static>>;
 
-/// The failure of a command: a message with the remedy for people, and an exit code for scripts.
+/// The error of a command: a message with the remedy for people, and an exit code for scripts.
 #[derive(Debug)]
 pub struct Error {
     text: String,
@@ -25,12 +25,12 @@ impl Error {
         Self { text: text.to_string(), code: 1 }
     }
 
-    /// Creates the error for arguments that contradict each other, with clap's exit code.
+    /// Creates an error for arguments that conflict, with clap's exit code.
     pub(crate) fn usage(text: &str) -> Self {
         Self { text: text.to_owned(), code: 2 }
     }
 
-    /// Creates the error for an end by a signal. The exit code is 128 plus the signal's number.
+    /// Creates an error for a signal that ended the command. The exit code is 128 plus its number.
     pub(crate) fn signal(number: i32, text: impl fmt::Display) -> Self {
         Self { text: text.to_string(), code: 128u8.saturating_add(number as u8) }
     }
@@ -49,13 +49,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The part of the sources that a command could show.
+/// Whether a command could read all of its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Coverage {
     /// All sources.
     Whole,
-    /// Some sources were unreadable, or only readable in part. Standard error names them.
+    /// Some sources were unreadable, or only partly readable. Standard error names them.
     Part,
 }
 
@@ -83,13 +83,13 @@ pub enum OutputFormat {
     Json,
 }
 
-/// Returns text in a style if standard output shows colors: a terminal, unless `NO_COLOR` is set,
-/// `TERM` is `dumb`, or `--color` decides.
+/// Applies a style if standard output shows colors: if it is a terminal, unless `NO_COLOR` is set
+/// or `TERM` is `dumb`. `--color` takes precedence over these.
 pub(crate) fn painted<T: fmt::Display>(style: Style, text: T) -> StyledText<T> {
     StyledText(if is_colored() { style } else { Style::new() }, text)
 }
 
-/// Text in a style.
+/// A value with a style.
 pub(crate) struct StyledText<T>(Style, T);
 
 impl<T: fmt::Display> fmt::Display for StyledText<T> {
@@ -113,7 +113,7 @@ pub fn is_error_colored() -> bool {
     *IS_COLORED
 }
 
-/// Decides for all streams whether they show colors.
+/// Sets whether all streams show colors.
 pub fn choose_color(choice: clap::ColorChoice) {
     match choice {
         clap::ColorChoice::Auto => ColorChoice::Auto,
@@ -123,33 +123,33 @@ pub fn choose_color(choice: clap::ColorChoice) {
     .write_global();
 }
 
-/// Writes a line to standard error, and escapes characters that control a terminal. Ignores
-/// failures, because there is no other place to report them.
+/// Writes a line to standard error, and escapes characters that control a terminal. Ignores errors,
+/// because there is nowhere else to report them.
 pub fn warn(message: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "{} {}", sender(), printable(&message.to_string()));
 }
 
-/// Writes several lines, like [`warn`].
+/// Writes several lines, each like [`warn`].
 pub fn warn_lines(message: &dyn fmt::Display) {
     let text = message.to_string();
     let lines: Vec<_> = text.lines().map(|line| printable(line).to_string()).collect();
     let _ = writeln!(io::stderr(), "{} {}", sender(), lines.join("\n"));
 }
 
-/// Returns the beginning of each message.
+/// Returns the prefix of each message.
 fn sender() -> &'static str {
     if is_error_colored() { "\x1b[1;31mquipu:\x1b[0m" } else { "quipu:" }
 }
 
-/// Reports that the command reads standard input, if this is a terminal, because the command would
-/// otherwise seem to hang.
+/// Prints a hint that the command reads standard input, if this is a terminal, because the command
+/// would otherwise seem to hang.
 pub(crate) fn announce_input() {
     if io::stdin().is_terminal() {
         warn(&"reading standard input, which is a terminal: name a file, or end it with Ctrl-D");
     }
 }
 
-/// Refuses to write bytes that are not text if standard output is a terminal.
+/// Fails if standard output is a terminal, for output that people cannot read.
 pub(crate) fn refuse_terminal(reason: &str) -> Result<(), Error> {
     match io::stdout().is_terminal() {
         true => Err(Error::new(format_args!(
@@ -159,7 +159,7 @@ pub(crate) fn refuse_terminal(reason: &str) -> Result<(), Error> {
     }
 }
 
-/// Writes a line about a result to standard error if that is a terminal. Scripts get no line.
+/// Writes a line about a result to standard error, if this is a terminal. Scripts get no line.
 pub(crate) fn report(message: &dyn fmt::Display) {
     if io::stderr().is_terminal() {
         warn(message);
@@ -167,7 +167,7 @@ pub(crate) fn report(message: &dyn fmt::Display) {
 }
 
 /// Writes to standard output, flushes it, and returns the result of `write`. Returns `None` if the
-/// reader closed the pipe. This is not a failure, because for example `head` can have seen enough.
+/// reader closed the pipe. This is not an error, because for example `head` may have read enough.
 ///
 /// # Errors
 /// Fails if the output cannot be written, for example to a full disk.

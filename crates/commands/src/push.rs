@@ -1,7 +1,7 @@
-//! `quipu push`: counts in a running daemon from a shell, over its route for pushes.
+//! `quipu push`: counts in a running daemon from a shell, through the daemon's routes for pushes.
 //!
-//! Each push carries an identifier. The daemon counts a push once, however often the command sends
-//! it, so the command can repeat a push whose response was lost.
+//! Each push carries an identifier. The daemon counts a push with the same identifier only once, so
+//! the command can repeat a push whose response was lost.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;

@@ -1,8 +1,9 @@
-//! `quipu snapshot` and `quipu restore`: the whole state as a stream in quipu's own format, whose
-//! blocks contain checks.
+//! `quipu snapshot` and `quipu restore`: copy the whole state of a daemon to a stream, and create a
+//! state file from such a stream.
 //!
-//! A snapshot is a copy of the state file, whether the daemon runs, is stopped, or died. The stream
-//! consists of these messages:
+//! A snapshot is a copy of the state file, regardless of whether the daemon is running, stopped or
+//! killed. The stream is in quipu's own format, whose blocks contain checksums, and consists of
+//! these messages:
 //!
 //! | message | id | value |
 //! |---|---|---|
@@ -11,12 +12,14 @@
 //! | counter | `end` | the sum of the FNV-1a hashes of offsets and words, as a signed word |
 //! | batch timer | `words` | an offset in words, and the words from there |
 //!
-//! Offsets and words are 64 bits long, and are stored as the doubles with these bits. A stream
-//! preserves the order of messages only within a kind, so `end` can precede the last words. Blocks
-//! of zero words are omitted. Like after a power loss, the pages in a copy of a file in use are
-//! from different times. The copy is therefore marked as the copy of another boot, because the
-//! daemon that opens it then repairs torn words. We open the copy once before it is written, and
-//! copy again if it is damaged.
+//! Offsets and words are 64 bits long, and are stored as the doubles with these bits. Blocks of
+//! zero words are omitted. A stream preserves the order of messages only within a kind, so `end`
+//! can precede the last words.
+//!
+//! Like after a power loss, the pages in a copy of a file in use are from different times. We
+//! therefore mark the copy as the copy of another boot, because the daemon that opens it then
+//! repairs torn words. Before the copy is written to the stream, we open it once, and copy again if
+//! it is damaged.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -66,23 +69,26 @@ pub struct Restore {
 /// The number of words in a block. A block of zeros is omitted.
 const BLOCK: usize = 4096;
 const WORD: usize = 8;
-/// The size of a segment's header in bytes, and the words in it that a copy changes: see
-/// `docs/formats.md`.
+/// The size of a segment's header in bytes. `docs/formats.md` draws its fields.
 const HEADER: usize = 256;
+/// The offset of SIZE in the header, the size of the file.
 const SIZE: usize = 64;
+/// The offset of CURSOR in the header, the end of the bytes in use.
 const CURSOR: usize = 72;
+/// The offset of CLEAN in the header, which is 1 if the file was closed cleanly.
 const CLEAN: usize = 88;
+/// The range of BOOT in the header, the boot id of the machine.
 const BOOT: std::ops::Range<usize> = 128..144;
 /// The maximum size of a segment in bytes.
 const MAX_BYTES: u64 = 1 << 40;
 /// A file is sparse if its holes contain at least this number of bytes.
 const MANY_BYTES: u64 = 64 << 20;
-/// How many times a file in use is copied until the copy is whole.
+/// The number of attempts to copy a file in use until the copy is consistent.
 const TRIES: usize = 5;
 const VERSION: i64 = 2;
 /// The first bytes of a snapshot, which contain its name.
 const HEAD: usize = 64;
-/// The IDs of the messages.
+/// The ids of the messages.
 const NAME: &[u8] = b"quipu-snapshot";
 const BYTES: &[u8] = b"bytes";
 const WORDS: &[u8] = b"words";
@@ -93,7 +99,7 @@ const END: &[u8] = b"end";
 /// # Errors
 /// Returns an [`Error`] that names the file and the remedy.
 pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
-    // Check this before the work, and again before the rename.
+    // We check this before the work, and again before the rename.
     let out = target(&arguments.out)?;
     if arguments.out.as_os_str() == "-" {
         refuse_terminal("a snapshot is not text")?;
@@ -109,7 +115,7 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
         return written.ok_or_else(gone);
     }
     let name = printable(&arguments.out).to_string();
-    // An existing snapshot is replaced only after the new one is complete.
+    // We replace an existing snapshot only after the new one is complete.
     let (unfinished, new) = Temporary::next_to(&out).map_err(|error| failed(&name, &error))?;
     let written = write(&file, ProgressStream::new(&new, &progress)).and_then(|()| new.sync_all());
     progress.finish_and_clear();
@@ -122,8 +128,8 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the path of the snapshot's file, after following a symbolic link. Only a snapshot can be
-/// replaced, because a user could name a state file by mistake.
+/// Returns the path of the file to write, after following a symbolic link. An existing file must be
+/// a snapshot, because a user could name a state file by mistake.
 fn target(out: &Path) -> Result<PathBuf, Error> {
     let name = printable(out).to_string();
     let found = match fs::symlink_metadata(out) {
@@ -139,7 +145,7 @@ fn target(out: &Path) -> Result<PathBuf, Error> {
         )));
     }
     let mut head = [0; HEAD];
-    // An unreadable file may be important.
+    // Do not replace an unreadable file, because it may be important.
     let read = File::open(&path).and_then(|file| read_up_to(&file, &mut head, 0));
     let read = read.map_err(|error| failed(&name, &error))?;
     if read == 0 || is_snapshot(&head[..read]) {
@@ -199,7 +205,7 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
     };
     drop(opened.map_err(unusable)?);
     target.sync_all().map_err(|error| failed(&state_name, &error))?;
-    // Link instead of renaming, because this fails if the file exists by now.
+    // We link instead of renaming, because linking fails if the file exists by now.
     let linked = fs::hard_link(unfinished.path(), state).and_then(|()| sync_directory(state));
     linked.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(),
@@ -210,7 +216,7 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
     Ok(())
 }
 
-/// A stream that shows the number of its bytes in a progress line.
+/// A reader or writer that shows the number of bytes on a progress line.
 struct ProgressStream<'p, S> {
     stream: S,
     bytes: u64,
@@ -254,8 +260,8 @@ fn failed(name: &str, message: &dyn fmt::Display) -> Error {
     Error::new(format_args!("{name}: {message}"))
 }
 
-/// Copies a segment, and opens the copy to check that it is whole. If the file changes during the
-/// copy, this copies again. The copy has no name in the end.
+/// Copies a segment, and opens the copy to check that it is consistent. Repeats the copy if the
+/// file changed in the meantime. The copy has no name at the end.
 fn copy_whole(from: &Path) -> Result<File, Error> {
     let name = printable(from).to_string();
     let source = open_regular(from).map_err(|error| failed(&name, &error))?;
@@ -274,7 +280,8 @@ fn copy_whole(from: &Path) -> Result<File, Error> {
         })?;
         copy(&source, &target).map_err(|error| failed(&name, &error))?;
         let is_sparse = is_sparse(&source).map_err(|error| failed(&name, &error))?;
-        // Copy a sparse file again, because opening a file allocates its holes on the disk.
+        // We check another copy of a sparse file, because opening a file allocates its holes on the
+        // disk.
         let checked = if is_sparse {
             Segment::copy_of(copied.path(), &target, u64::MAX)
         } else {
@@ -289,31 +296,31 @@ fn copy_whole(from: &Path) -> Result<File, Error> {
     Err(Error::new(format_args!("{name}: a copy of it cannot be used: {fault}")))
 }
 
-/// Describes an error of a file with a temporary name, without this name.
+/// Describes an error in a file with a temporary name, without this name.
 fn fault(error: &quipu_segment::Error) -> String {
     match error.kind() {
-        // Give no other remedy, because the file is removed and cannot be moved or restored.
+        // We suggest no other remedy, because the file is deleted and cannot be moved or restored.
         ErrorKind::Damaged(message) => format!("it is damaged: {message}"),
         kind => kind.to_string(),
     }
 }
 
-/// Returns whether a file contains large holes. A state contains none, because opening it allocates
-/// all bytes.
+/// Returns whether a file contains large holes. A state file contains none, because opening it
+/// allocates all bytes.
 fn is_sparse(file: &File) -> io::Result<bool> {
     let data = file.metadata()?;
     Ok(data.blocks().saturating_mul(512).saturating_add(MANY_BYTES) < data.len())
 }
 
-/// Copies a segment from its beginning to its end. New records are appended to a segment, so
-/// everything that the copied part refers to is copied later, or was copied before the reference
-/// existed.
+/// Copies a segment from its beginning to its end. Records are only appended to a segment, so
+/// everything that the copied part refers to either follows it, or was copied before the reference
+/// was written.
 fn copy(source: &File, target: &File) -> io::Result<()> {
     let mut header = [0; HEADER];
     source.read_exact_at(&mut header, 0)?;
     let length = each_block(source, |block, at| target.write_all_at(block, at))?;
     target.set_len(length)?;
-    // Use the size at the end of the copy, but the list of records at its beginning.
+    // We use the size at the end of the copy, but the list of records at its beginning.
     let mut later = [0; HEADER];
     source.read_exact_at(&mut later, 0)?;
     for word in [SIZE, CURSOR] {
@@ -321,7 +328,7 @@ fn copy(source: &File, target: &File) -> io::Result<()> {
     }
     let size = u64::from_le_bytes(header[SIZE..][..WORD].try_into().unwrap_or_default());
     header[SIZE..][..WORD].copy_from_slice(&size.min(length).to_le_bytes());
-    // If the file was in use at one of these times, its pages can be from different times.
+    // If the file was in use at either time, its pages can be from different times.
     let is_clean = |header: &[u8; HEADER]| header[CLEAN] == 1;
     if !is_clean(&header) || !is_clean(&later) || header[BOOT] != later[BOOT] {
         header[CLEAN..][..WORD].fill(0);
@@ -330,17 +337,17 @@ fn copy(source: &File, target: &File) -> io::Result<()> {
     target.write_all_at(&header, 0)
 }
 
-/// Calls `take` with each block that is not all zeros, and with its offset. Returns the end of the
-/// file. The holes of a sparse file are not read.
+/// Calls `take` with each block that contains a non-zero byte, and with its offset. Does not read
+/// the holes of a sparse file. Returns the size of the file.
 fn each_block(file: &File, mut take: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<u64> {
     let mut block = vec![0; BLOCK * WORD];
     let bytes = block.len() as u64;
     let mut at = 0;
     loop {
-        // Read this before the search, because later additions are not part of the copy.
+        // We read the length before the search, because bytes added later are not part of the copy.
         let length = file.metadata()?.len();
         let Some(data) = next_data(file, at)? else { return Ok(length.max(at)) };
-        // Align the offset, because the blocks must be the same as in a file without holes.
+        // We align the offset, because the blocks must be the same as in a file without holes.
         at = at.max(data / bytes * bytes);
         let read = read_up_to(file, &mut block, at)?;
         if read == 0 {
@@ -353,7 +360,8 @@ fn each_block(file: &File, mut take: impl FnMut(&[u8], u64) -> io::Result<()>) -
     }
 }
 
-/// Returns the offset of the next byte from `at` on that is not in a hole; `None` if there is none.
+/// Returns the offset of the first byte from `at` on that is not in a hole; `None` if there is
+/// none.
 fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
@@ -380,7 +388,7 @@ fn read_up_to(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Writes the stream.
+/// Writes the file as a stream.
 fn write(file: &File, mut out: impl Write) -> io::Result<()> {
     let mut stream = StreamWriter::default();
     let series = |stream: &mut StreamWriter, kind, id| stream.series(kind, id);
@@ -412,7 +420,7 @@ fn write(file: &File, mut out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Adds the hash of a block to the sum of all hashes.
+/// Updates the checksum over all blocks with the hash of a block.
 fn add(sum: u64, at: u64, block: &[u8]) -> u64 {
     sum.rotate_left(1) ^ fnv1a(block) ^ fnv1a(&at.to_le_bytes())
 }
@@ -426,7 +434,7 @@ struct SnapshotReader {
     end: Option<i64>,
 }
 
-/// Reads a stream into a file.
+/// Reads a stream, and writes the words into a file.
 fn read(mut input: impl Read, target: &File) -> Result<(), String> {
     let mut decoder = Decoder::<Quipu>::new(Kind::MetricUnion, Framing::Own);
     let (mut arena, mut buffer) = (Arena::new(), vec![0; 64 << 10]);
@@ -462,7 +470,7 @@ fn read(mut input: impl Read, target: &File) -> Result<(), String> {
 }
 
 impl SnapshotReader {
-    /// Handles a message, and writes its words into the file.
+    /// Checks a message, and writes its words into the file.
     fn take(&mut self, message: &Message<'_>, target: &File) -> Result<(), String> {
         let strange = || Err("it has messages that no snapshot has".to_owned());
         let message = match message {

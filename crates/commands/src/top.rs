@@ -1,6 +1,8 @@
-//! `quipu top`: live metrics in the terminal, or one frame as plain output. A thread looks, `model`
-//! converts looks to rows with rates, `list` selects the items, `app` stores the user's place, and
-//! `view` draws. With `--replay`, `replay` shows the recording of a flight recorder instead.
+//! `quipu top`: shows live metrics in the terminal, or one frame as plain output.
+//!
+//! A thread (`reader`) reads the target repeatedly. `model` converts each look to rows with rates,
+//! `list` selects the items, `app` stores the state of the screen, and `view` draws it. With
+//! `--replay`, `replay` shows the recording of a flight recorder instead.
 
 mod app;
 mod hangup;
@@ -115,7 +117,7 @@ pub struct Top {
     rows: Option<Size<usize>>,
 }
 
-/// Shows metrics.
+/// Runs `quipu top`.
 ///
 /// # Errors
 /// Fails if the target is unreadable at first, or if the terminal is unusable.
@@ -131,7 +133,7 @@ pub fn run(arguments: &Top) -> Result<End, Error> {
     if arguments.replay { replay(arguments) } else { live(arguments) }
 }
 
-/// The values of `TERM` for terminals without a screen.
+/// The values of `TERM` for terminals that cannot draw a screen.
 const WITHOUT_SCREEN: [&str; 2] = ["dumb", "unknown"];
 
 /// Parses the time between two looks.
@@ -147,8 +149,8 @@ fn interval(text: &str) -> Result<Time, String> {
 fn live(arguments: &Top) -> Result<End, Error> {
     let interval = arguments.interval.0;
     let target = Target::parse_or_daemon(arguments.target.as_deref());
-    // Start anyway, because a server may be about to start, and may be slow. Its errors are shown
-    // on the screen.
+    // We start without a look, because a server may be slow or about to start. Its errors appear on
+    // the screen.
     let is_awaited =
         matches!(target, Target::Url(_)) && !arguments.once && arguments.family.is_none();
     let mut app = app(arguments, target.name());
@@ -204,21 +206,21 @@ fn app(arguments: &Top, name: String) -> App {
     app
 }
 
-/// Goes to the first place, and sets the filter.
+/// Opens the first list, and sets the filter.
 fn start(arguments: &Top, app: &mut App) -> Result<(), Error> {
     app.start_at(place(arguments, app)?);
     app.set_filter(&arguments.filter);
     Ok(())
 }
 
-/// Returns the place that the arguments name.
+/// Returns the list that the arguments select.
 fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
     let Some(wanted) = &arguments.family else {
         return Ok(if arguments.all { Place::All } else { Place::Families });
     };
     let families = app.model.families();
     let found = families.iter().find(|family| family.name == *wanted);
-    // You can also name a counter without its suffix, like in the history of a segment.
+    // A counter can also be named without its suffix, like in the history of a segment.
     let is_counter = |name: &str| name.strip_suffix("_total") == Some(wanted);
     let found = found.or_else(|| families.iter().find(|family| is_counter(&family.name)));
     let Some(found) = found else {
@@ -228,7 +230,7 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
     Ok(Place::Family { family, chosen: Vec::new(), by: arguments.by.clone() })
 }
 
-/// Writes one frame, and reports problems of the last look on standard error.
+/// Writes one frame, and reports the problems of the last look on standard error.
 fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
     let problems = std::mem::take(&mut app.problems);
     app.fit(usize::MAX);
@@ -248,7 +250,7 @@ fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
     written.map(|_| End::Frame(coverage))
 }
 
-/// Returns whether the locale's terminal can show more than ASCII.
+/// Returns whether the terminal can show more than ASCII, according to the locale.
 fn is_utf8() -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let set =

@@ -1,7 +1,7 @@
-//! The parts that `quipu messages convert` and `quipu messages compare` share: formats, kinds and
-//! framings as arguments, inputs, and hints for unreadable inputs.
+//! The arguments and inputs that `quipu messages convert` and `quipu messages compare` share:
+//! formats, kinds and framings, and hints for unreadable inputs.
 //!
-//! All formats are from [`AnyFormat::all`], so you can add a format without changing this code.
+//! The list of formats is [`AnyFormat::all`], so you can add a format without changing this code.
 
 mod hint;
 mod input;

@@ -1,8 +1,8 @@
-//! Measures the size and the speed of every format of the build on a sample.
+//! Measures the size and the speed of every format on a sample of messages.
 //!
-//! Sizes are totals over the whole sample. Times are measured in rounds, each over one block of the
-//! sample: every format writes and reads this block in turn. A disturbance of the machine therefore
-//! affects all formats alike, and the median discards it.
+//! Sizes are totals over the whole sample. Times are measured in rounds. In each round, every
+//! format writes and reads the same block of the sample. A disturbance of the machine therefore
+//! affects all formats, and the median discards it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -14,17 +14,18 @@ use quipu_wire::{AnyFormat, Framing, Kind, Message};
 use super::sample::{self, Sample};
 use crate::wire::{CHUNK, progress_line};
 
-/// The maximum number of messages in a block, and the approximate maximum number of their bytes.
+/// The maximum number of messages in a block.
 const BLOCK_MESSAGES: usize = 16_384;
+/// The maximum size of a block in bytes, approximately.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// A small block is repeated up to this number of messages, because its time must be long enough to
-/// measure.
+/// A small block is repeated up to this number of messages, because it would otherwise be too short
+/// to measure.
 const MIN_MESSAGES: usize = 4_096;
 
-/// The minimum number of rounds, however short the time, and the number of discarded rounds before
-/// them.
+/// The minimum number of rounds, even if there is no time left.
 const MIN_ROUNDS: usize = 3;
+/// The number of rounds before them, whose results are discarded.
 const WARM_UP: usize = 1;
 
 /// The result of [`measure`].
@@ -37,14 +38,16 @@ pub(super) struct Measurement {
 /// A format that carries the sample.
 pub(super) struct Entry {
     pub(super) format: AnyFormat,
-    /// The total bytes of the messages in a stream, and of the messages encoded separately.
+    /// The total size of the messages in a stream, in bytes.
     pub(super) stream: u64,
+    /// The total size of the messages if each is encoded separately, in bytes.
     pub(super) alone: u64,
-    /// The number of the first message that does not survive a round trip, and the number of such
+    /// The number of the first message that changes in a round trip, and the number of such
     /// messages.
     pub(super) changed: Option<(u64, u64)>,
-    /// Nanoseconds per message.
+    /// The nanoseconds to write a message.
     pub(super) write: f64,
+    /// The nanoseconds to read a message.
     pub(super) read: f64,
     /// Whether no other format is both smaller and faster.
     pub(super) is_best: bool,
@@ -64,7 +67,7 @@ pub(super) struct FormatRefusal {
     pub(super) reason: quipu_wire::Error,
 }
 
-/// Measures all formats, for about the given time.
+/// Measures all formats, for about this time.
 pub(super) fn measure(sample: &Sample<'_>, time: Duration) -> Measurement {
     let started = Instant::now();
     let progress = progress_line();
@@ -110,7 +113,7 @@ pub(super) fn measure(sample: &Sample<'_>, time: Duration) -> Measurement {
     Measurement { entries, refusals }
 }
 
-/// Measures the sizes of a format, and checks that messages survive a round trip.
+/// Measures the sizes of a format, and checks that no message changes in a round trip.
 fn sizes(format: AnyFormat, kind: Kind, messages: &[Message<'_>]) -> Result<Entry, FormatRefusal> {
     let mut entry =
         Entry { format, stream: 0, alone: 0, changed: None, write: 0.0, read: 0.0, is_best: false };
@@ -165,7 +168,8 @@ fn blocks<'s, 'm>(messages: &'s [Message<'m>]) -> Vec<&'s [Message<'m>]> {
         blocks.push(block);
         rest = behind;
     }
-    // Drop a short last block, because its cost per message would be higher than in the others.
+    // We drop a short last block, because its cost per message would be higher than in the other
+    // blocks.
     if let [first, .., last] = blocks[..]
         && last.len() < first.len() / 4
     {
@@ -193,7 +197,7 @@ impl Bench {
         let mut encoder = format.encoder(Framing::Own);
         for _ in 0..times {
             for message in block {
-                // This cannot fail, because `sizes` encoded the same message before.
+                // This cannot fail, because `sizes` has encoded the same message before.
                 let _ = encoder.append(black_box(message), out);
             }
         }
@@ -228,7 +232,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Returns whether no other format is at least as small and as fast, and better in one of the two.
+/// Returns whether every other format is larger or slower.
 fn is_best(entry: &Entry, others: &[Entry]) -> bool {
     !others.iter().any(|other| {
         other.stream <= entry.stream

@@ -1,8 +1,9 @@
-//! A plot of formats as SVG: size across, time up. The best formats are in the lower left corner.
+//! Plots the formats as SVG for `quipu messages compare`: the size on the horizontal axis, and the
+//! time on the vertical axis. The best formats are in the lower left corner.
 //!
 //! An axis is logarithmic if its values differ by more than a factor of [`LINEAR_SPAN`]. Each name
-//! is placed near its point, where it does not cover other names or points. If a name is further
-//! away, a line connects it with its point.
+//! is near its point, where it covers no other names or points. If it is further away, a line
+//! connects the two.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -10,7 +11,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::Comparison;
 
-/// The largest ratio of two values on a linear scale.
+/// The maximum ratio of two values on a linear scale.
 const LINEAR_SPAN: f64 = 10.0;
 
 const WIDTH: i32 = 960;
@@ -20,9 +21,9 @@ const RIGHT: i32 = WIDTH - 24;
 const TOP: i32 = 76;
 const BOTTOM: i32 = HEIGHT - 64;
 const RADIUS: i32 = 5;
-/// The estimated height of a name, and the width of one of its characters. We can only estimate
-/// them, because the viewer of an SVG chooses the font.
+/// The estimated height of a name. The viewer of an SVG chooses the font, so we can only estimate.
 const LINE: i32 = 15;
+/// The estimated width of a character.
 const CHARACTER: f64 = 7.2;
 
 const TEXT: RGBColor = RGBColor(0x22, 0x2b, 0x36);
@@ -31,7 +32,7 @@ const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
 const BEST: RGBColor = RGBColor(0x00, 0x6d, 0x77);
 const OTHER: RGBColor = RGBColor(0xd0, 0x8c, 0x4a);
 
-/// The colours in a dark scheme. A style is stronger than the attributes that it selects.
+/// The colors in a dark scheme. A style takes precedence over the attributes of the elements.
 const DARK: &str = "\
 @media (prefers-color-scheme: dark) {
 [fill='#FFFFFF'] { fill: #0d1117 } [fill='#222B36'] { fill: #e6edf3 }
@@ -53,7 +54,7 @@ pub(super) fn render(
         draw(comparison, &area)?;
         area.present()?;
     }
-    // The title is for screen readers, and the style for viewers with a dark scheme.
+    // The title is for screen readers, and the style is for viewers with a dark scheme.
     if let Some(end) = svg.find('>') {
         let title = escape(&comparison.title());
         svg.insert_str(end + 1, &format!("\n<title>{title}</title>\n<style>\n{DARK}\n</style>"));
@@ -114,7 +115,7 @@ fn draw(comparison: &Comparison, area: &Area<'_>) -> DrawResult {
     Ok(())
 }
 
-/// The box of a name.
+/// The bounding box of a name.
 #[derive(Clone, Copy)]
 struct Label {
     left: i32,
@@ -130,7 +131,7 @@ impl Label {
         (self.top + self.bottom) / 2
     }
 
-    /// Returns the area that two boxes share.
+    /// Returns the area of the intersection of two boxes.
     fn overlap(&self, other: &Label) -> i64 {
         let width = self.right.min(other.right) - self.left.max(other.left);
         let height = self.bottom.min(other.bottom) - self.top.max(other.top);
@@ -139,7 +140,7 @@ impl Label {
 }
 
 /// Chooses a box for each name: the first candidate that covers neither a point nor another name,
-/// or the candidate that covers the least.
+/// or else the one that covers the least.
 fn place(points: &[(i32, i32)], names: &[&str]) -> Vec<Label> {
     let dots: Vec<_> = points
         .iter()
@@ -174,7 +175,7 @@ fn place(points: &[(i32, i32)], names: &[&str]) -> Vec<Label> {
     placed
 }
 
-/// Returns candidate boxes around a point, nearest first: next to the point, above and below, and
+/// Returns the candidate boxes around a point, nearest first: on both sides, above and below, and
 /// diagonally.
 fn places((x, y): (i32, i32), width: i32) -> impl Iterator<Item = Label> {
     const RINGS: i32 = 24;
@@ -250,7 +251,7 @@ fn number(tick: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// Draws a string whose vertical middle is at the point.
+/// Draws a string that is vertically centered at a point.
 fn text(
     area: &Area<'_>,
     text: &str,

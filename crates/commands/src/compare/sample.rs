@@ -1,4 +1,4 @@
-//! The sample of a comparison: the messages of a file, up to a limit, in memory.
+//! Reads the sample of `quipu messages compare` into memory: the messages of a file, up to a limit.
 
 use quipu_arena::{Arena, Scope};
 use quipu_wire::{AnyFormat, BatchTimer, Counter, Gauge, Message, MetricUnion};
@@ -16,7 +16,7 @@ const BYTES: usize = 256 << 20;
 /// The messages to compare, and their file.
 pub(super) struct Sample<'m> {
     pub(super) messages: Vec<Message<'m>>,
-    /// The name of the file in messages.
+    /// The name of the file in messages to the user.
     pub(super) name: String,
     pub(super) format: AnyFormat,
     pub(super) kind: MessageKind,
@@ -108,8 +108,7 @@ impl<'m> Sample<'m> {
     }
 }
 
-/// Returns the format that the file's extension names, or else the only format that can read its
-/// head.
+/// Returns the format of the file's extension, or else the only format that can read the head.
 fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, Error> {
     let Compare { file, message: kind, from_framing: framing, .. } = arguments;
     let extension = file.extension().and_then(|extension| extension.to_str());
@@ -155,7 +154,7 @@ fn copy<'m>(message: Message<'_>, scope: &Scope<'m>) -> Message<'m> {
     }
 }
 
-/// Returns the bytes of a message outside of its struct.
+/// Returns the memory of a message beyond its struct, in bytes.
 pub(super) fn size(message: &Message<'_>) -> usize {
     message.id().len() + size_of_val(message.to_union().timer)
 }

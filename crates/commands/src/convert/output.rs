@@ -17,14 +17,14 @@ use crate::wire::Input;
 pub(super) struct Output {
     file: File,
     name: String,
-    /// The temporary path and the final path of a file.
+    /// The temporary path and the final path, if this is a file.
     paths: Option<(PathBuf, PathBuf)>,
 }
 
 impl Output {
-    /// Opens an output that is a stream: standard output (`-`), a device or a pipe. A device or a
-    /// pipe contains no data to protect, and must not be replaced by a file. Waits for the reader
-    /// of a FIFO. Returns `None` if the output is a file.
+    /// Opens an output that is a stream: standard output (`-`), a device or a pipe. Such an output
+    /// contains no data to protect, and must not be replaced by a file. Waits for the reader of a
+    /// FIFO. Returns `None` if the path names a file.
     pub(super) fn open_stream(path: &Path) -> Result<Option<Output>, Error> {
         let (name, file) = if path == Path::new("-") {
             let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
@@ -50,7 +50,7 @@ impl Output {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        // Follow a symbolic link, because the link should stay and point to the new file.
+        // We follow a symbolic link, because the link should stay and lead to the new file.
         let path =
             if permissions.is_some() { path.canonicalize().map_err(failed)? } else { path.into() };
         let mut temporary = OsString::from(&path);
@@ -95,7 +95,7 @@ impl Output {
                 Ok(len) => bytes = &bytes[len..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // Ignore the result, because the next write reports the error.
+                    // We ignore the result, because the next write reports the error.
                     let _ = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None);
                 }
                 Err(error) => return Err(error),
@@ -104,7 +104,7 @@ impl Output {
         Ok(())
     }
 
-    /// Syncs a complete file and renames it to its final path.
+    /// Syncs a complete file, and renames it to its final path.
     pub(super) fn finish(self) -> Result<(), Error> {
         match self.paths {
             Some((temporary, path)) => {
@@ -120,8 +120,8 @@ impl Output {
         }
     }
 
-    /// Keeps an incomplete file under its temporary path, and returns words for the error message.
-    /// If the file is empty, this removes it.
+    /// Keeps an incomplete file under its temporary path, and returns a phrase for the error
+    /// message. Deletes an empty file.
     pub(super) fn keep_part(self) -> Result<String, Error> {
         let Some((temporary, _)) = self.paths else { return Ok(String::new()) };
         if self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {

@@ -1,5 +1,5 @@
-//! The signals of a conversion. The first SIGINT or SIGTERM ends it between two messages, and the
-//! second one ends it immediately.
+//! Handles the signals of a conversion. The first SIGINT or SIGTERM ends it between two messages,
+//! and the second one ends it at once.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,11 +14,11 @@ use signal_hook::{flag, low_level::pipe};
 
 use quipu_process::signals::exit_at_second;
 
-/// The signals, watched since creation.
+/// The signals that were received since the creation of this value.
 #[derive(Debug)]
 pub(super) struct Stop {
     signal: Arc<AtomicUsize>,
-    /// Becomes readable when a signal arrives, so a signal just before a wait ends that wait.
+    /// Readable after a signal, so a signal just before a wait ends this wait.
     wake: UnixStream,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Stop {
 pub(super) enum Wait {
     /// The input contains bytes, or is at its end.
     Ready,
-    /// The timeout is over.
+    /// The timeout has passed.
     Paused,
     /// A signal with this number arrived.
     Stopped(i32),

@@ -1,17 +1,17 @@
-//! The name of a series in a shell: `name`, `name{label="value",...}`, or, for a name with other
-//! characters, `{"any name",label="value"}`.
+//! Parses the name of a series on the command line: `name`, `name{label="value",...}`, or, for a
+//! name with other characters, `{"any name",label="value"}`.
 //!
-//! This syntax is the syntax of the text format, and is parsed strictly. An error names the column
-//! and the expected characters.
+//! The syntax is strictly the syntax of an exposition. An error names the column and the expected
+//! characters.
 
 use quipu_segment::printable;
 
-/// The name of a metric, and the labels of one of its series, in the order given.
+/// The name of a metric, and the labels of one of its series in the given order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesName {
     /// The name.
     pub name: String,
-    /// The names and values. Each name occurs only once.
+    /// The names and values of the labels. Each name occurs only once.
     pub labels: Vec<(String, String)>,
 }
 
@@ -31,7 +31,7 @@ impl std::str::FromStr for SeriesName {
     }
 }
 
-/// Returns the reason why a label cannot use this name, although a metric can.
+/// Returns the reason why a name is invalid for a label, although it is valid for a metric.
 fn fault(name: &str) -> Option<&'static str> {
     match name {
         "quipu_overflow" => Some("it marks the overflow series: choose another"),
@@ -63,7 +63,7 @@ impl Reader<'_> {
         match self.peek() {
             None => Ok(series),
             Some(c) if !self.text[..self.at].contains('{') => {
-                // The spaces before this position were skipped.
+                // The spaces before this position were already skipped.
                 let c = if self.text[..self.at].ends_with(' ') { ' ' } else { c };
                 // The name ends before the labels.
                 let (name, labels) = match self.text.split_once('{') {
@@ -81,7 +81,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the labels after the opening brace.
+    /// Parses the labels after the opening brace.
     fn labels(&mut self, series: &mut SeriesName) -> Result<(), String> {
         loop {
             self.skip_spaces();
@@ -127,7 +127,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads letters, digits, underscores, and the characters in `more`. A digit cannot be first.
+    /// Parses letters, digits, underscores, and the characters in `more`. The first character
+    /// cannot be a digit.
     fn word(&mut self, more: &str) -> String {
         let rest = &self.text[self.at..];
         let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || more.contains(c);
@@ -139,7 +140,7 @@ impl Reader<'_> {
         rest[..end].to_owned()
     }
 
-    /// Reads a string in double quotes, with the escapes `\\`, `\"` and `\n`.
+    /// Parses a string in double quotes, with the escapes `\\`, `\"` and `\n`.
     fn quoted(&mut self) -> Result<String, String> {
         let start = self.at;
         self.at += 1;

@@ -1,5 +1,5 @@
-//! Runs a command transparently. The command gets the standard streams of this program and the
-//! signals that should end it, and this program returns the command's exit code.
+//! Runs a command transparently: it gets the standard streams of this program and the signals that
+//! should end it, and this program returns its exit code.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,24 +17,25 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use quipu_process::signals::not_ignored;
 
-/// The exit of a command.
+/// The result of a command.
 pub(super) struct Exit {
     /// The exit code, or 128 plus the number of the signal that ended the command.
     pub(super) code: u8,
-    /// The time from the start to the end of the command.
+    /// The duration of the command.
     pub(super) took: Duration,
 }
 
 type Signals = SignalsInfo<WithOrigin>;
 
-/// The exit codes of shells for a command that cannot be run.
+/// The exit code of shells for a command that is not found.
 const NOT_FOUND: u8 = 127;
+/// The exit code of shells for a command that cannot be run.
 const NOT_RUN: u8 = 126;
 
 /// Runs a command, and waits for its end.
 ///
 /// # Errors
-/// Returns the error of a command that cannot be started or awaited, and the exit code.
+/// Returns the error of a command that cannot be started or awaited, with an exit code.
 pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Exit, (io::Error, u8)> {
     let code_of = |error: &io::Error| match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
@@ -48,18 +49,18 @@ pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Exit, (i
     Ok(Exit { code: code(status), took: begun.elapsed() })
 }
 
-/// Returns the signals to pass on. This omits signals that this process ignores, for example under
-/// `nohup`. It adds the signal of a child's end, because a parent may have ignored it, and we could
-/// then not wait for the child.
+/// Returns the signals to pass on, except those that this process ignores, for example under
+/// `nohup`. Includes SIGCHLD, because our parent may have ignored this signal, and we could then
+/// not wait for the command.
 fn watched() -> Vec<i32> {
     let mut watched = not_ignored(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP]);
     watched.push(SIGCHLD);
     watched
 }
 
-/// Waits for the end of a command, and passes on signals in the meantime.
+/// Waits for the end of a command, and passes signals on in the meantime.
 fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
-    // A process ID is positive, and fits.
+    // A process ID is positive, so it fits.
     let id = Pid::from_child(child);
     let handle = signals.handle();
     thread::Builder::new().spawn(move || {
@@ -73,15 +74,15 @@ fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
         if is_for_the_command(&origin)
             && let Some(signal) = Signal::from_named_raw(origin.signal)
         {
-            // Ignore the error: it only means that the command has just ended.
+            // We ignore the error: it only means that the command has just ended.
             let _ = kill_process(id, signal);
         }
     }
     child.wait()
 }
 
-/// Returns whether a signal must be passed on. The command receives the kernel's signals itself,
-/// because the terminal sends the signals of its keys to all processes in the foreground.
+/// Returns whether to pass a signal on. The command receives the kernel's signals itself, because
+/// the terminal sends the signals of its keys to all processes in the foreground.
 fn is_for_the_command(origin: &Origin) -> bool {
     origin.signal != SIGCHLD && origin.cause != Cause::Kernel
 }

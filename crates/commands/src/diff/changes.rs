@@ -1,4 +1,4 @@
-//! The changes from one look to another.
+//! Computes the changes between two looks (readings of all series), for `quipu diff`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use quipu::snapshot::{Kind, Number};
 use crate::filter::Filter;
 use crate::look::{Look, Points, Series, Value, began_again, growth};
 
-/// The changes, and the number of unchanged families and series.
+/// The changes, with the numbers of unchanged families and series.
 #[derive(Debug, Default)]
 pub(super) struct Changes<'l> {
     /// Sorted by name.
@@ -26,7 +26,7 @@ pub(super) struct FamilyChange<'l> {
     pub(super) change: ChangeKind,
     /// Sorted by labels.
     pub(super) series: Vec<SeriesChange<'l>>,
-    /// The total growth of all series.
+    /// The growth of all series together.
     pub(super) growth: Option<f64>,
     /// The number of unchanged series.
     pub(super) same: usize,
@@ -39,9 +39,9 @@ pub(super) struct SeriesChange<'l> {
     pub(super) change: ChangeKind,
     pub(super) before: Option<Value<Points<'l>>>,
     pub(super) after: Option<Value<Points<'l>>>,
-    /// The growth of a sum. A new series counts with its whole sum.
+    /// The growth of a sum. For a new series, this is the whole sum.
     pub(super) growth: Option<f64>,
-    /// The difference of a value that can also fall, if both looks show it.
+    /// The difference of a value that can also decrease, if both looks contain the series.
     pub(super) delta: Option<f64>,
 }
 
@@ -66,7 +66,7 @@ impl ChangeKind {
     }
 }
 
-/// The series of a family in both looks, by labels.
+/// The series of a family in both looks.
 #[derive(Default)]
 struct Both<'l> {
     before: Vec<Series<'l>>,
@@ -74,8 +74,8 @@ struct Both<'l> {
 }
 
 impl<'l> Changes<'l> {
-    /// Compares the series of two looks that match the filter. The first of several series with the
-    /// same name and labels counts.
+    /// Compares the series of two looks that match the filter. If several series have the same name
+    /// and labels, the first one counts.
     pub(super) fn between(
         before: &'l Look,
         after: &'l Look,
@@ -122,8 +122,7 @@ impl<'l> Changes<'l> {
     }
 }
 
-/// Joins a type that occurs only in the first look with a type that occurs only in the second look,
-/// if two formats can show the same family under these types.
+/// Joins two types of a family, one from each look, if they can be the same family in two formats.
 fn join(variants: &mut Vec<(Kind, Both<'_>)>) {
     let mut at = 0;
     while at < variants.len() {
@@ -144,9 +143,9 @@ fn join(variants: &mut Vec<(Kind, Both<'_>)>) {
     }
 }
 
-/// Returns the common type of a family that two formats show under these different types. For
-/// example, Prometheus' text format shows an info or a state set as gauges, and OpenMetrics shows a
-/// counter as unknown if its name does not end in `_total`.
+/// Returns the common type of a family that two formats show with different types. For example,
+/// Prometheus' format shows an info or a state set as gauges, and OpenMetrics shows a counter
+/// as unknown if its name does not end in `_total`.
 fn common(one: Kind, other: Kind) -> Option<Kind> {
     match (one, other) {
         (Kind::Gauge, kind @ (Kind::Info | Kind::StateSet))
@@ -159,8 +158,8 @@ fn common(one: Kind, other: Kind) -> Option<Kind> {
     }
 }
 
-/// Returns whether a family is `x_created`, with the start times of a family `x`. Some clients show
-/// this family in Prometheus' text format. In OpenMetrics, the times belong to `x`, so only `x` is
+/// Returns whether a family `x_created` contains the start times of a family `x`. Some clients
+/// write it in Prometheus' format. In OpenMetrics, the times are part of `x`, so only `x` is
 /// in both looks.
 fn are_starts(name: &str, families: &BTreeMap<&str, Vec<(Kind, Both<'_>)>>) -> bool {
     let Some(base) = name.strip_suffix("_created") else { return false };
@@ -190,7 +189,7 @@ impl<'l> FamilyChange<'l> {
             _ => ChangeKind::Changed,
         };
         let mut family = Self { name, kind, change, series: Vec::new(), growth: None, same: 0 };
-        // Each series, and whether the second look contains it.
+        // Each series of the first look, and whether the second look contains it as well.
         let mut before: HashMap<&str, (&Series<'l>, bool)> = HashMap::new();
         for series in &both.before {
             before.entry(series.labels).or_insert((series, false));
@@ -231,8 +230,8 @@ impl<'l> FamilyChange<'l> {
 }
 
 impl<'l> SeriesChange<'l> {
-    /// Compares a series with the same series in the first look, if there is one. Returns `None` if
-    /// it is unchanged.
+    /// Compares a series with the same series in the first look, if any. Returns `None` if it is
+    /// unchanged.
     fn compare(kind: Kind, before: Option<&Series<'l>>, after: &Series<'l>) -> Option<Self> {
         let Some(before) = before else {
             return Some(Self {
@@ -282,7 +281,7 @@ fn count(kind: Kind, value: &Value<Points<'_>>) -> Option<Number> {
     }
 }
 
-/// Returns whether two values are equal, where NaNs are equal too. Buckets and quantiles are
+/// Returns whether two values are equal; two NaNs count as equal. Buckets and quantiles are
 /// compared only if both formats show them.
 fn is_same(a: &Value<Points<'_>>, b: &Value<Points<'_>>) -> bool {
     let float = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
@@ -302,8 +301,8 @@ fn is_same(a: &Value<Points<'_>>, b: &Value<Points<'_>>) -> bool {
                 is_exponential: is_other_exponential,
             },
         ) => {
-            // We can compare exponential buckets only within protobuf, because the text formats
-            // show none, or only the bucket without a bound.
+            // Exponential buckets are comparable only within protobuf, because the text formats
+            // show none of them, or only the bucket without a bound.
             let is_comparable =
                 is_exponential == is_other_exponential && has_bounds(buckets) == has_bounds(others);
             let are_same = !is_comparable || points(buckets, others);

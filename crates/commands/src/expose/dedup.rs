@@ -1,4 +1,5 @@
-//! Passes on the families of several paths, where each name occurs only once.
+//! A sink for the families of several paths. It omits a family whose name another path already
+//! uses, because a scraper would reject the page.
 
 use quipu::exposition::ShownNames;
 use quipu::snapshot::{FamilyHeader, Kind, Series, Sink};
@@ -6,26 +7,27 @@ use quipu_segment::printable;
 
 use quipu_sources::labels::{flaw, suffix};
 
-/// Passes on a family only if its shown names are still free. If one path contains several families
-/// with the same name, these are variants with different labels: they are adjacent, and formats
-/// show them together.
+/// Passes a family on only if no other path uses its names. Several families with the same name in
+/// one path are variants with different labels. They are adjacent, and the formats show them
+/// together.
 pub(super) struct DedupSink<'a> {
     sink: &'a mut dyn Sink,
-    /// The names of the command's own families: of the family that this sink adds, and of the
-    /// families that a reading of directories adds.
+    /// The names of the command's own families: the family that this sink adds, and the families
+    /// that the reader of directories adds.
     own: [ShownNames; 2],
-    /// Whether the current path is a segment. Reading a segment adds no own family.
+    /// Whether the current path is a segment. Segments add no own family.
     is_segment: bool,
-    /// The shown names of each path. The current path is the last one.
+    /// The names that each path uses. The current path is the last one.
     shown: Vec<(String, ShownNames)>,
-    /// The name and the kind of the current path's last family, and whether it is omitted.
+    /// The name and the type of the current path's last family, and whether it is omitted.
     last: Option<(String, Kind, bool)>,
-    /// The first omitted names of the current path, with the path that shows them.
+    /// The first omitted names of the current path, each with the path that uses it.
     names: Vec<String>,
-    /// The number of omitted names of the current path, and of all paths.
+    /// The number of omitted families of the current path.
     omitted: usize,
+    /// The number of omitted families of all paths.
     repeated: u64,
-    /// Whether the current family would make a scraper refuse the whole page.
+    /// Whether a scraper would reject the whole page because of the current family.
     is_refused: bool,
 }
 
@@ -58,7 +60,7 @@ impl<'a> DedupSink<'a> {
         (self.last, self.omitted) = (None, 0);
     }
 
-    /// Returns the current path and a message about its omitted families, if there are any.
+    /// Returns the current path and a warning about its omitted families, if any.
     pub(super) fn omitted_message(&self) -> Option<(&str, String)> {
         let (path, _) = self.shown.last().filter(|_| self.omitted > 0)?;
         let more = match self.omitted - self.names.len() {
@@ -73,14 +75,15 @@ impl<'a> DedupSink<'a> {
         Some((path, message))
     }
 
-    /// Adds the number of omitted families, if there were several paths or an omission.
+    /// Adds the family with the number of omitted families, if there were several paths or an
+    /// omission.
     pub(super) fn end(self, are_several: bool) {
         if self.repeated > 0 || are_several {
             self.sink.begin(REPEATED, []).sample([], self.repeated);
         }
     }
 
-    /// Records that a family is omitted.
+    /// Counts an omitted family, and stores its name for the warning.
     fn leave_out(&mut self, family: &FamilyHeader<'_>, reason: &str) {
         (self.omitted, self.repeated) = (self.omitted + 1, self.repeated + 1);
         if self.names.len() < MAX_NAMES {
@@ -89,7 +92,7 @@ impl<'a> DedupSink<'a> {
         }
     }
 
-    /// Returns the path that already shows one of the family's names.
+    /// Returns the path that already uses one of the family's names.
     fn owner(&self, family: &FamilyHeader<'_>) -> Option<&str> {
         let is_taken = |names: &ShownNames| !names.are_free(family.name, family.kind);
         if is_taken(&self.own[0]) || self.is_segment && is_taken(&self.own[1]) {
@@ -107,7 +110,7 @@ impl<'a> DedupSink<'a> {
 
 impl Sink for DedupSink<'_> {
     fn family(&mut self, family: &FamilyHeader<'_>) {
-        // Check this, because a file can contain any name and any labels.
+        // We check the family, because a file can contain any name and any labels.
         let refused = flaw(family, &Vec::new());
         self.is_refused = refused.is_some();
         if let Some(reason) = refused {
@@ -136,7 +139,7 @@ impl Sink for DedupSink<'_> {
     }
 }
 
-/// The families that a reading of directories adds. No family of a file can use their names.
+/// The families that the reader of directories adds. No family in a file can use their names.
 const DIRECTORY_FAMILIES: [(&str, Kind); 3] = [
     ("quipu_scrape_files", Kind::Gauge),
     ("quipu_scrape_files_skipped", Kind::Counter),

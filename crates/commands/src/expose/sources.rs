@@ -1,7 +1,7 @@
-//! The sources of metrics, directories and segments, as one registry.
+//! The sources of `quipu expose`, which are directories and segments, combined in one registry.
 //!
-//! Each scrape looks at the paths again, because a file can be created, replaced or removed at any
-//! time. If a path is unusable, it is omitted, named and counted, and the others are shown.
+//! Each scrape examines the paths again, because files can be created, replaced or removed at any
+//! time. An unusable path is omitted, reported and counted, and the other paths are shown.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -21,29 +21,29 @@ use super::dedup::DedupSink;
 use crate::output::{Error, warn};
 use quipu_sources::segment_file::{SegmentFile, file_id};
 
-/// The directories and segments at the paths, and the state between scrapes.
+/// All sources, with the state between scrapes.
 pub(super) struct Sources {
     paths: Vec<SourcePath>,
-    /// The segments in the directories, with the reported reason why each is omitted.
+    /// The segments in the directories, each with the last reported reason why it is omitted.
     found: BTreeMap<PathBuf, SourcePath>,
-    /// The contents of the paths when they were opened.
+    /// The contents of the paths at the start.
     first: InitialSources,
-    /// The reader of the directories, which counts all skipped files.
+    /// The reader of the directories, which also counts all skipped files.
     directories: Directories,
     /// Whether a path was unreadable.
     has_skipped: bool,
-    /// Whether there was a warning about a file in a directory.
+    /// Whether a warning about a file in a directory was reported.
     has_warned: Arc<AtomicBool>,
-    /// Whether a scrape could read at least one source.
+    /// Whether any scrape could read at least one source.
     pub(super) is_used: bool,
-    /// The paths whose omitted families were reported on standard error.
+    /// The paths whose omitted families were reported.
     reported: HashSet<String>,
 }
 
 /// A path that the user named.
 struct SourcePath {
     path: PathBuf,
-    /// The reported reason why the path is omitted.
+    /// The last reported reason why the path is omitted.
     reported: Option<&'static str>,
 }
 
@@ -64,9 +64,9 @@ enum PathContents {
     Segment(SegmentFile),
 }
 
-/// The fault of an unusable path.
+/// The error of an unusable path.
 struct Fault {
-    /// The label in `quipu_scrape_files_skipped_total`.
+    /// The value of the label `reason` in `quipu_scrape_files_skipped_total`.
     reason: &'static str,
     message: String,
 }
@@ -99,7 +99,7 @@ impl PathContents {
         if !data.is_file() {
             return Err(Fault::new("foreign", path, NEITHER));
         }
-        // Check the type first, because opening a device or a pipe can have effects.
+        // We check the type first, because opening a device or a pipe can have effects.
         let file = SegmentFile::open(path).map_err(|error| unreadable(&error))?;
         if file.id() != file_id(&data) {
             return Err(unreadable(&"another file took its place at this moment"));
@@ -123,7 +123,7 @@ impl Sources {
     /// Opens the directories and segments at these paths.
     ///
     /// # Errors
-    /// Returns the last fault if every path is unusable.
+    /// Fails with the last error if every path is unusable.
     pub(super) fn open(
         paths: &[PathBuf],
         hints: impl Iterator<Item = (String, Hint)>,
@@ -168,7 +168,7 @@ impl Sources {
         })
     }
 
-    /// Refuses directories without files of a process, unless there is a segment.
+    /// Fails if the directories contain no files of any process, and there is no segment.
     pub(super) fn refuse_nothing(&self) -> Result<(), Error> {
         let InitialSources { segments, found, directories, files } = &self.first;
         if *files > 0 || *found > 0 || directories.is_empty() {
@@ -187,13 +187,13 @@ impl Sources {
         Ok(())
     }
 
-    /// Returns whether some sources were unreadable, or only readable in part.
+    /// Returns whether any source was unreadable, or only partly readable.
     pub(super) fn is_part(&self) -> bool {
         // Relaxed: the threads of the scrape have ended.
         self.has_skipped || self.has_warned.load(Ordering::Relaxed)
     }
 
-    /// Passes on the current families of the paths.
+    /// Passes the current families of all paths to a sink.
     pub(super) fn collect(&mut self, sink: &mut dyn Sink) {
         let Self { paths, found, directories, has_skipped, is_used, reported, .. } = self;
         let mut dedup = DedupSink::new(sink);
@@ -253,7 +253,7 @@ impl InitialSources {
     fn look(&mut self, path: &Path) -> Result<(), Fault> {
         match PathContents::open(path)? {
             PathContents::Segment(file) => {
-                // Check this, because a segment that cannot be shown is unusable.
+                // We read the segment, because a segment that cannot be shown is unusable.
                 read(&file, &mut NullSink)?;
                 self.segments += 1;
             }
@@ -272,7 +272,7 @@ impl InitialSources {
 }
 
 impl SourcePath {
-    /// Reports and counts the fault of a reading. Returns whether there was one.
+    /// Reports and counts the error of a reading. Returns whether there was one.
     fn is_skipped(&mut self, read: Result<(), Fault>, directories: &mut Directories) -> bool {
         let fault = read.err();
         self.report(fault.as_ref());
@@ -282,7 +282,7 @@ impl SourcePath {
         fault.is_some()
     }
 
-    /// Reports a new fault of the path, or the end of a fault, once.
+    /// Reports a new error of the path, or the end of an error, but only once.
     fn report(&mut self, fault: Option<&Fault>) {
         let before = std::mem::replace(&mut self.reported, fault.map(|fault| fault.reason));
         match fault {
@@ -295,7 +295,7 @@ impl SourcePath {
     }
 }
 
-/// Reports the omitted families of the current path, once.
+/// Reports the omitted families of the current path, but only once.
 fn report_omitted(dedup: &DedupSink<'_>, reported: &mut HashSet<String>) {
     if let Some((path, message)) = dedup.omitted_message()
         && reported.insert(path.to_owned())
@@ -309,7 +309,7 @@ fn joined(paths: &[PathBuf]) -> String {
     paths.join(", ")
 }
 
-/// Lists the segments in the directory by name, each with the directory.
+/// Lists the segments in a directory by name, each with the directory.
 fn segments_in(directory: &Path) -> Vec<(PathBuf, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -320,7 +320,7 @@ fn segments_in(directory: &Path) -> Vec<(PathBuf, PathBuf)> {
 }
 
 /// Opens a segment in a directory. A symbolic link must not lead out of the directory, because
-/// another user can have created it.
+/// another user may have created the link.
 fn open_segment(path: &Path, directory: &Path) -> Result<SegmentFile, Fault> {
     let unreadable = |error: &dyn fmt::Display| Fault::new("unreadable", path, error);
     let file = SegmentFile::open_below(directory, path).map_err(|error| unreadable(&error))?;
@@ -341,7 +341,7 @@ impl Sink for NullSink {
     fn series(&mut self, _: &FamilyHeader<'_>, _: &Series<'_>) {}
 }
 
-/// Sources that a registry collects. Their owner then reads the outcome.
+/// Sources as a collector of a registry. The owner can still access their state after a scrape.
 pub(super) struct SharedSources(pub(super) Arc<Mutex<Sources>>);
 
 impl Collector for SharedSources {

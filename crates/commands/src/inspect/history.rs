@@ -1,7 +1,7 @@
 //! `quipu inspect --history`: shows the recording of a segment's flight recorder, as the samples
-//! that an exposition would have shown at each tick.
+//! that an exposition would have contained at each tick.
 //!
-//! The file can be in use, and is not trusted. [`Recording`] limits the reading, and this module
+//! The file can be in use and is not trusted. [`Recording`] limits the reading, and this module
 //! limits the number of values.
 
 mod json;
@@ -20,20 +20,20 @@ use super::InspectFormat;
 use super::names::{append_label, number, series_name};
 use crate::look::{Look, Moment, Recording, Value, Writer};
 
-/// The recording, up to the last tick.
+/// The recorded values of all ticks to show.
 pub(super) struct History {
     recording: Recording,
     ticks: Vec<Moment>,
-    /// 1 if the first tick is hidden, because it only provides the start of the first rates;
-    /// otherwise 0.
+    /// The number of hidden ticks at the beginning: 1 if the first tick only provides the start of
+    /// the first rates, otherwise 0.
     skipped: usize,
     samples: Vec<Sample>,
 }
 
-/// The values of a series. For example, a histogram consists of several adjacent samples, such as
-/// its count and its sum.
+/// The values of a sample over time. A histogram, for example, consists of several adjacent
+/// samples, such as its count and its sum.
 struct Sample {
-    /// The name of the metric, with the suffix of the value.
+    /// The metric name, with the suffix of the sample.
     metric: String,
     /// The name with all labels, in the syntax of an exposition.
     name: String,
@@ -51,26 +51,26 @@ enum SampleKind {
     Total,
     /// The number of observations.
     Count,
-    /// The sum of observations. It follows their number, if that is known.
+    /// The sum of observations. It follows their number, if this is known.
     Sum,
     /// The number of observations up to a bound.
     Bucket,
 }
 
-/// The course of a value: the values of a gauge, or the growth of a total.
+/// A line to show: the values of a gauge, or the growth of a total.
 struct Curve<'h> {
-    /// The shown aspect of the metric: `/s` for growth, `(mean)`, or empty.
+    /// The unit after the name: `/s` for growth, `(mean)`, or empty.
     unit: &'static str,
     name: &'h str,
     /// A point for each tick; NaN if there is none.
     points: Vec<f64>,
 }
 
-/// The maximum number of values over all ticks, which take 256 MiB.
+/// The maximum number of values over all ticks. They take 256 MiB.
 const MAX_VALUES: usize = 1 << 25;
 
 impl History {
-    /// Reads the last part of the recording of these metrics, or of all metrics if the list is
+    /// Reads the last part of the recording, of these metrics, or of all metrics if the list is
     /// empty.
     pub(super) fn read(
         file: &Path,
@@ -110,14 +110,14 @@ impl History {
                 "its history has more than {MAX_VALUES} values; use --last or --metric for a part"
             ));
         }
-        // The previous tick can have been overwritten in the meantime.
+        // The previous tick may have been overwritten in the meantime.
         let skipped = usize::from(ticks.first().is_some_and(|tick: &Moment| tick.time < since));
         samples.retain(|sample| sample.values.len() > skipped);
         samples.iter_mut().for_each(|sample| sample.values.resize(ticks.len(), f64::NAN));
         Ok(Self { recording, ticks, skipped, samples })
     }
 
-    /// Writes the history in a format. Returns whether the file is sound.
+    /// Writes the history in a format. Returns whether the file is undamaged.
     pub(super) fn write(
         &self,
         format: InspectFormat,
@@ -126,7 +126,7 @@ impl History {
     ) -> io::Result<bool> {
         match format {
             InspectFormat::Json => json::write(self, file, out)?,
-            // `run` already refused OpenMetrics.
+            // `run` has already refused OpenMetrics.
             InspectFormat::Text | InspectFormat::Openmetrics => report::write(self, file, out)?,
         }
         Ok(self.recording.damage().next().is_none())
@@ -144,7 +144,7 @@ impl History {
         first.zip(last).map_or(0, |(first, last)| last.time.saturating_sub(first.time))
     }
 
-    /// Returns whether the recording process lives; `None` if this is unknown.
+    /// Returns whether the process that records is alive; `None` if this is unknown.
     fn is_alive(&self) -> Option<bool> {
         match self.recording.writer() {
             Writer::Lives => Some(true),
@@ -160,7 +160,7 @@ impl History {
         pairs.filter(move |(from, to)| to.time.saturating_sub(from.time) > longest)
     }
 
-    /// Returns the courses of all values.
+    /// Returns the lines to show.
     fn curves(&self) -> Vec<Curve<'_>> {
         let mut curves = Vec::new();
         for (at, sample) in self.samples.iter().enumerate() {
@@ -183,11 +183,11 @@ impl History {
         (self.skipped..self.ticks.len()).map(move |at| (before(at), sample.values[at]))
     }
 
-    /// Returns the growth of a total per second; NaN if it is unknown. A total that fell has
-    /// started again from zero.
+    /// Returns the growth of a total per second; NaN if it is unknown. A total that decreased began
+    /// again from zero.
     fn rates(&self, totals: &Sample) -> Vec<f64> {
         let ticks = self.skipped..self.ticks.len();
-        // If there is no previous tick, the previous value is NaN, and so is the first rate.
+        // Without a previous tick, the previous value is NaN, and so is the first rate.
         let then = |at: usize| at.checked_sub(1).map_or(0, |before| self.ticks[before].time);
         let passed = ticks.map(|at| self.ticks[at].time.saturating_sub(then(at)));
         let rates = passed.zip(self.steps(totals)).map(|(passed, (before, now))| {
@@ -207,7 +207,7 @@ impl History {
     }
 }
 
-/// Adds the values of the wanted families at a tick. `place` is the number of this tick.
+/// Adds the values of the selected families at the tick with this index.
 fn add(
     look: &Look,
     tick: usize,
@@ -263,7 +263,7 @@ fn add(
     }
 }
 
-/// Formats a number in a few digits.
+/// Formats a number with a few digits.
 fn short(n: f64) -> String {
     if n.is_nan() {
         return "-".into();

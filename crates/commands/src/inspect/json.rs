@@ -1,4 +1,4 @@
-//! The output for programs: one JSON object. You can find its fields in `docs/cli/inspect.md`.
+//! The JSON output of `quipu inspect`, a single object. `docs/cli/inspect.md` documents its fields.
 //!
 //! Families and series are serialized while the file is read, because only one series should be in
 //! memory at a time.
@@ -20,7 +20,7 @@ use super::processes;
 use super::text::hex;
 use quipu_process::json;
 
-/// Writes the object. Returns whether the file is sound.
+/// Writes the object. Returns whether the file is undamaged.
 pub(super) fn write(
     inspection: &Inspection,
     file: &Path,
@@ -33,7 +33,7 @@ pub(super) fn write(
     Ok(document.damage.into_inner().is_empty())
 }
 
-/// A float. If JSON cannot represent it, it is serialized as a string.
+/// A float. It is serialized as a string if JSON cannot represent it.
 pub(crate) struct JsonFloat(pub(crate) f64);
 
 impl Serialize for JsonFloat {
@@ -46,7 +46,7 @@ impl Serialize for JsonFloat {
     }
 }
 
-/// A number with all of its digits. If JSON cannot represent it, it is serialized as a string.
+/// A number with all of its digits. It is serialized as a string if JSON cannot represent it.
 pub(crate) struct JsonNumber(pub(crate) Number);
 
 impl Serialize for JsonNumber {
@@ -59,7 +59,7 @@ impl Serialize for JsonNumber {
     }
 }
 
-/// A contradiction in the file.
+/// A damaged place in the file.
 #[derive(Serialize)]
 pub(super) struct DamageEntry<'d> {
     pub(super) at: u64,
@@ -70,7 +70,7 @@ pub(super) struct DamageEntry<'d> {
 struct Document<'a> {
     inspection: &'a Inspection,
     file: &'a Path,
-    /// The damage found so far. It is in a cell because the walk over the series finds more.
+    /// The damage so far. This is a cell, because serializing the series finds more damage.
     damage: RefCell<Vec<Damage>>,
 }
 
@@ -93,7 +93,7 @@ impl Serialize for Document<'_> {
         object.serialize_field("claim_bytes", &report.claim_bytes)?;
         object.serialize_field("other_bytes", &report.other_bytes())?;
         object.serialize_field("families", &Families(self))?;
-        // Both are complete, because the walk over the series is over.
+        // Both are complete now, because all series were serialized.
         object.serialize_field("left_out", &self.inspection.omitted())?;
         let mut damage = self.damage.borrow_mut();
         damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
@@ -278,7 +278,7 @@ impl<'a> Family<'a> {
     }
 }
 
-/// The series of a family. Serializing them adds the damage that the walk finds.
+/// The series of a family. Serializing them can find more damage.
 struct SeriesList<'a> {
     document: &'a Document<'a>,
     family: &'a FamilySeen,
@@ -327,7 +327,7 @@ enum SeriesValue<'a> {
     StateSet(BTreeMap<String, bool>),
     /// Always 1.
     Info(u8),
-    /// The raw cells of a kind from a later version.
+    /// The raw cells, if the kind is from a later version.
     Cells {
         cells: &'a [u64],
     },
@@ -347,7 +347,7 @@ impl<'a> Series<'a> {
 }
 
 impl<'a> SeriesValue<'a> {
-    /// Reads a value from the cells of a series; `None` for a gauge that was never set.
+    /// Decodes a value from the cells of a series; `None` for a gauge that was never set.
     fn read(decoder: &mut Decoder, cells: &'a [u64]) -> Option<Self> {
         if !decoder.is_known() {
             return Some(Self::Cells { cells });

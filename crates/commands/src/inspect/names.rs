@@ -1,4 +1,4 @@
-//! Names, labels and numbers in the syntax of expositions.
+//! Formats names, labels and numbers in the syntax of expositions.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(super) fn series_text<'l, V: AsRef<str>>(
     series_name(name, &text)
 }
 
-/// Returns the same as [`series_text`], for formatted labels.
+/// Works like [`series_text`], for labels that are already formatted.
 pub(crate) fn series_name(name: &str, labels: &str) -> String {
     let name = quoted_name(name);
     match (name.starts_with('"'), labels.is_empty()) {

@@ -1,4 +1,4 @@
-//! The processes that keep the file open now, found in `/proc`, and the processes that gauges refer
+//! Finds the processes that keep the file open, in `/proc`, and the processes that gauges belong
 //! to.
 
 use std::collections::BTreeMap;

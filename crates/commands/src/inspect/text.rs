@@ -1,4 +1,4 @@
-//! The output for people: columns, sizes with units, dates.
+//! The output for people of `quipu inspect`: columns, sizes with units, dates.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use super::names::{exact, number, series_text};
 use super::omitted_message;
 use super::processes;
 
-/// Writes everything. Returns whether the file is sound.
+/// Writes everything. Returns whether the file is undamaged.
 pub(super) fn write(
     inspection: &Inspection,
     file: &Path,
@@ -221,14 +221,14 @@ fn values(
     let mut written = Ok(());
     let mut decoder = Decoder::new(&family.schema);
     let name = decoder.family(&[]).text_name();
-    // Cached, because many series start in the same second.
+    // We cache the last date, because many series start in the same second.
     let mut since = (0, date(0));
     let damage = each_series(inspection, family, |series| {
         if written.is_err() {
             return;
         }
         let text = series_text(&name, decoder.labels(series));
-        // Most names need no escaping, so check this first.
+        // Most strings need no escaping, so check this first.
         let is_plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         let text = if is_plain { text } else { shown(&text) };
         let value = value_text(&mut decoder, series.cells);

@@ -1,4 +1,4 @@
-//! The rules about all families together: repeated or colliding names, and mixed units.
+//! The rules that need all families: repeated or conflicting names, and mixed units.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,17 +8,17 @@ use quipu_wire::remote::exposition::{Family, FamilyType};
 use super::findings::{Findings, Rule};
 use super::units;
 
-/// The names so far.
+/// The names of all families so far.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// The families with a help, and with a type.
+    /// The families with a help.
     helped: HashSet<String>,
     typed: HashSet<String>,
     /// The families, and the lines where they began.
     families: HashMap<String, Option<u64>>,
-    /// The names of samples, and their families.
+    /// The family of each sample name.
     samples: HashMap<String, String>,
-    /// The families by their names in the base unit: the unit, the name of the family, its line.
+    /// The families by their name in the base unit: the unit, the name, and the line of each.
     units: BTreeMap<String, Vec<(String, String, Option<u64>)>>,
 }
 

@@ -1,4 +1,4 @@
-//! The findings of a check.
+//! The rules of `quipu check metrics`, and the findings of a check.
 
 use std::collections::BTreeMap;
 
@@ -88,17 +88,17 @@ impl Serialize for Rule {
     }
 }
 
-/// A fault of a metric.
+/// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// The name of the family or sample; empty if the fault does not belong to a metric.
+    /// The name of the family or sample; empty if the finding concerns no metric.
     pub(super) metric: String,
     pub(super) rule: Rule,
     #[serde(rename = "what")]
     pub(super) message: String,
-    /// The first line with the fault.
+    /// The first line with this finding.
     pub(super) line: Option<u64>,
-    /// The number of lines with the fault.
+    /// The number of lines with this finding.
     pub(super) count: u64,
 }
 
@@ -114,19 +114,20 @@ pub(super) struct Unreadable {
 /// All findings.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// The findings by metric, rule and message.
+    /// The findings, by metric, rule and message.
     found: BTreeMap<(String, Rule, String), (Option<u64>, u64)>,
     unreadable: Vec<Unreadable>,
     ignored: Vec<Rule>,
-    /// The number of unchecked lines, and how many of these have no ignored rule.
+    /// The number of lines that were not checked.
     pub(super) unchecked: u64,
+    /// The number of unchecked lines whose rule is not ignored.
     missing: u64,
     pub(super) more: u64,
     pub(super) families: u64,
     pub(super) series: u64,
 }
 
-/// The maximum number of stored findings, and of stored lines.
+/// The maximum number of findings to store, and of lines.
 const MAX: usize = 10_000;
 
 impl Findings {
@@ -154,7 +155,8 @@ impl Findings {
         *count += 1;
     }
 
-    /// Adds an unchecked line. This is not a fault, because no format defines this limit.
+    /// Adds a line that was not checked. This is not an error, because no format defines this
+    /// limit.
     pub(super) fn unchecked(&mut self, metric: &str, rule: Rule, message: &str, line: u64) {
         self.add(metric, rule, format!("{message}, and was not checked"), Some(line));
         self.unchecked += 1;

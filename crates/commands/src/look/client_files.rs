@@ -1,4 +1,4 @@
-//! Looks at the metrics files of other clients' processes, like `quipu expose`.
+//! Reads the metrics files of other clients' processes into a look, like `quipu expose`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ pub(super) struct ClientFiles {
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
-/// The maximum number of stored warnings. Each one is reported only once.
+/// The maximum number of warnings to store. Each one is reported only once.
 const MAX_WARNINGS: usize = 20;
 
 impl ClientFiles {

@@ -4,11 +4,11 @@
 const SCHEMAS: std::ops::RangeInclusive<i32> = -4..=8;
 
 /// Appends buckets by their upper bounds. If a bucket does not begin at the previous bound, its
-/// lower bound is added before, with an empty bucket. Bucket `i` contains the absolute values up to
-/// `2^(i * 2^-schema)`, starting at the bound of bucket `i - 1`. `zero` is the greatest absolute
-/// value of the zero bucket and its count. `sides` are the indexes and counts of the negative and
-/// the positive buckets, by index. If the bounds are not powers, this appends no bucket and returns
-/// false.
+/// lower bound is added first, with an empty bucket. Bucket `i` contains the absolute values up to
+/// `2^(i * 2^-schema)`, starting at the bound of bucket `i - 1`. `zero` contains the maximum
+/// absolute value of the zero bucket, and its count. `sides` contains the indices and counts of the
+/// negative and of the positive buckets, sorted by index. Returns false, without appending, if the
+/// bounds are not powers of two.
 pub(super) fn append<S>(
     schema: i32,
     zero: (f64, f64),

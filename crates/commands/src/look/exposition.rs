@@ -1,4 +1,4 @@
-//! Looks at expositions in Prometheus' format, OpenMetrics and protobuf.
+//! Reads the series of an exposition in Prometheus' format, OpenMetrics or protobuf into a look.
 
 use quipu::snapshot::{Kind, Number};
 use quipu_wire::remote::exposition::text::{Item, Options, TextFormat, TextReader};
@@ -11,7 +11,7 @@ use quipu_client::Text;
 /// Adds the series of an exposition. Unreadable lines are omitted and reported.
 ///
 /// # Errors
-/// Fails if an exposition contains no readable line.
+/// Fails if no line is readable.
 pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
     let mut reader = TextReader::new(&text.bytes, Options::new(text.format));
     let mut families = Families::new(text.format, Limits::default());
@@ -45,7 +45,7 @@ pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
 /// Adds the series of an exposition in Prometheus' protobuf format.
 ///
 /// # Errors
-/// Fails if a message is unreadable. The rest is omitted.
+/// Fails if a message is unreadable. The messages before it are added.
 pub(super) fn read_protobuf(bytes: &[u8], look: &mut Look) -> Result<(), String> {
     // The names in protobuf are the same as in Prometheus' format.
     let each = |family: wire::Family<'_>| add_family(look, TextFormat::Prometheus, family);
@@ -54,7 +54,7 @@ pub(super) fn read_protobuf(bytes: &[u8], look: &mut Look) -> Result<(), String>
 
 fn add_family(look: &mut Look, format: TextFormat, family: wire::Family<'_>) {
     let kind = type_of(family.kind());
-    // Add the suffix, because OpenMetrics omits it in the name of the family.
+    // We add the suffix, because the family names of OpenMetrics lack it.
     let suffix = match (format, kind) {
         (TextFormat::OpenMetrics, Kind::Counter) => "_total",
         (TextFormat::OpenMetrics, Kind::Info) => "_info",
@@ -99,9 +99,9 @@ fn add_family(look: &mut Look, format: TextFormat, family: wire::Family<'_>) {
     }
 }
 
-/// Fills in the buckets with non-cumulative counts, and adds the bucket without a bound if an
-/// exposition lacks it. Returns whether the buckets are exponential. Exponential buckets are used
-/// only if there are no others, because all formats should show the same.
+/// Fills `buckets` with non-cumulative counts, and adds the bucket without a bound if it is
+/// missing. Returns whether the buckets are exponential. Exponential buckets are used only if there
+/// are no others, because all formats should show the same.
 fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) -> bool {
     buckets.clear();
     let is_classic = histogram.buckets().any(|bucket| bucket.upper_bound.is_finite());

@@ -14,8 +14,8 @@ use quipu_client::Text;
 /// The maximum number of bytes read from a file.
 const HEAD: u64 = 64 << 10;
 
-/// Returns a sentence about a file that does not begin like a segment. `None` if it does, or if it
-/// is unreadable.
+/// Returns a sentence about a file that does not begin like a segment. Returns `None` if it does,
+/// or if it is unreadable.
 pub(crate) fn describe(path: &Path) -> Option<String> {
     let head = open_regular(path).and_then(read_head).ok()?;
     let message = match &head[..] {

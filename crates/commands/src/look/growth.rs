@@ -1,15 +1,15 @@
-//! The growth of sums.
+//! Computes the growth of sums between two looks.
 
 use quipu::snapshot::Number;
 
-/// Returns the growth of a sum, and whether the sum started again from zero. In this case, the
-/// growth is the whole sum, like with `increase` in Prometheus.
+/// Returns the growth of a sum, and whether the sum began again from zero. In this case, the growth
+/// is the whole sum, like in Prometheus' `increase`.
 pub(crate) fn growth(before: Number, now: Number, is_new: bool) -> (f64, bool) {
     let all = now.as_f64();
     if is_new {
         return (all, true);
     }
-    // Subtract as integers, because this is exact for large numbers.
+    // We subtract integers, because this is exact for large numbers.
     if let (Number::Unsigned(before), Number::Unsigned(now)) = (before, now) {
         return now.checked_sub(before).map_or((all, true), |growth| (growth as f64, false));
     }
@@ -17,8 +17,8 @@ pub(crate) fn growth(before: Number, now: Number, is_new: bool) -> (f64, bool) {
     if growth < 0.0 { (all, true) } else { (growth, false) }
 }
 
-/// Returns whether a series started counting later than before, if both times are known. This
-/// allows for formats that round times to milliseconds.
+/// Returns whether a series has a later start time than before, if both are known. The comparison
+/// is tolerant, because some formats round times to milliseconds.
 pub(crate) fn began_again(before: Option<u64>, now: Option<u64>) -> bool {
     const ROUNDED: u64 = 2_000_000;
     before.zip(now).is_some_and(|(before, now)| now > before.saturating_add(ROUNDED))

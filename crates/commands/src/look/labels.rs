@@ -1,9 +1,9 @@
-//! Parses the labels of a series from the string that `Look` stores.
+//! Parses the labels of a series from the string that a [`Look`](super::Look) stores.
 
 use std::borrow::Cow;
 
-/// Returns the names and values in `name="value",name="value"`. Quoted names lose their quotes. The
-/// labels end at the first syntax error.
+/// Returns the names and values in `name="value",name="value"`. Quotes around names are removed.
+/// Parsing stops at the first syntax error.
 pub(crate) fn labels(text: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -23,7 +23,7 @@ pub(crate) fn labels(text: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, 
     })
 }
 
-/// Reads a quoted string at the beginning, and removes its escapes.
+/// Parses a quoted string, and removes its escapes.
 fn quoted<'t>(rest: &mut &'t str) -> Option<Cow<'t, str>> {
     let text = rest.strip_prefix('"')?;
     let mut is_escaped = false;

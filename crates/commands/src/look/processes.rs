@@ -1,7 +1,7 @@
-//! The files that a process has mapped, from `/proc/PID/maps`.
+//! Finds the files that a process has mapped, in `/proc/PID/maps`.
 //!
 //! A path in this list can name another file by now, so we compare the device and the inode number
-//! of each file that we find.
+//! of each file that we open.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
@@ -13,14 +13,13 @@ use quipu_segment::inspect::open_regular;
 use quipu_sources::procfs::{self, Mapping};
 use quipu_sources::segment_file::{FileId, file_id};
 
-/// The maximum number of bytes read from a list. A mapping takes about a hundred.
+/// The maximum number of bytes to read from the list. A mapping takes about a hundred bytes.
 const MAX_BYTES: u64 = 32 << 20;
-/// The suffix that the kernel appends to the path of a removed file.
+/// The suffix that the kernel appends to the path of a deleted file.
 const MARK: &str = " (deleted)";
 
-/// Returns the files that a process has mapped shared, each once: a unique name, derived from the
-/// path in the process, and the file. The file is `None` if it cannot be opened, or is not a
-/// regular file.
+/// Returns the files that a process has mapped shared, without duplicates. Each has a unique name,
+/// derived from its path. The file is `None` if it cannot be opened, or is not a regular file.
 pub(super) fn mapped(
     pid: u32,
 ) -> Result<impl Iterator<Item = (String, Option<File>)> + use<>, String> {
@@ -45,7 +44,7 @@ pub(super) fn mapped(
     let mut open = FileOpener::new(pid);
     Ok(found.into_iter().map(move |((path, id), range)| {
         let file = open.file(&path, id, &range);
-        // Add a number, because several removed files can share a path.
+        // We add a number, because several deleted files can have the same path.
         let name = match names.insert(path.clone()) {
             true => path,
             false => format!("{path}, inode {}", id.1),
@@ -54,14 +53,14 @@ pub(super) fn mapped(
     }))
 }
 
-/// Parses a shared mapping of a file, and the ID of this file.
+/// Parses a shared mapping of a file, and the identity of this file.
 fn parse(line: &str) -> Option<(Mapping<'_>, FileId)> {
     let mapping = Mapping::parse(line)?;
     let is_shared = mapping.permissions.ends_with('s') && mapping.path.starts_with('/');
     mapping.file().filter(|_| is_shared).map(|file| (mapping, file))
 }
 
-/// Returns the path without the suffix for a removed file.
+/// Removes the suffix of a deleted file.
 pub(super) fn without_mark(path: &str) -> &str {
     path.strip_suffix(MARK).unwrap_or(path)
 }
@@ -69,7 +68,7 @@ pub(super) fn without_mark(path: &str) -> &str {
 /// Opens the files of mappings.
 struct FileOpener {
     pid: u32,
-    /// The links of the open files of the process, by their path and inode number.
+    /// The links to the open files of the process, by path and inode number.
     links: Option<HashMap<(String, u64), PathBuf>>,
 }
 
@@ -78,21 +77,21 @@ impl FileOpener {
         Self { pid, links: None }
     }
 
-    /// Opens the mapped file. Its path can name another file now.
+    /// Opens the mapped file, even if its path now names another file.
     fn file(&mut self, path: &str, id: FileId, range: &str) -> Option<File> {
         let pid = self.pid;
         let is_same = |found: FileId| found == id;
         let at = |path: &str| open_if(Path::new(&format!("/proc/{pid}/root{path}")), is_same);
-        // The name of a file can itself end with this suffix, while another link to a removed file
-        // took its place.
+        // The name of a file can itself end with this suffix, while the path without the suffix now
+        // names another file.
         let found = at(path).or_else(|| path.strip_suffix(MARK).and_then(at));
-        // The file was removed, or the list shows another device. This needs more rights.
+        // The file was deleted, or the list contains another device. This needs more privileges.
         let of_range = || open_if(Path::new(&format!("/proc/{pid}/map_files/{range}")), |_| true);
         found.or_else(of_range).or_else(|| self.by_link(path, id.1))
     }
 
-    /// Opens the link of an open file of the process, with the path and the inode number of the
-    /// mapping.
+    /// Opens a file through the link to an open file of the process with this path and inode
+    /// number.
     fn by_link(&mut self, path: &str, inode: u64) -> Option<File> {
         let links = self.links.get_or_insert_with(|| links(self.pid));
         let link = links.get(&(path.to_owned(), inode))?;
@@ -100,20 +99,20 @@ impl FileOpener {
     }
 }
 
-/// Returns the links of the open files of a process, by their path and inode number.
+/// Returns the links to the open files of a process, by path and inode number.
 fn links(pid: u32) -> HashMap<(String, u64), PathBuf> {
     let all = procfs::open_files(pid).filter_map(|open| {
         let (_, inode) = open.id()?;
         let path = fs::read_link(open.link()).ok()?;
-        // Use the spelling of the list of mappings.
+        // We escape line feeds like the list of mappings.
         let path = path.to_string_lossy().replace('\n', "\\012");
         Some(((path, inode), open.link().to_owned()))
     });
     all.collect()
 }
 
-/// Opens a regular file if it is the intended file. Other files are not opened, because opening
-/// them can have effects.
+/// Opens a path if it names the expected regular file. Does not open other files, because opening a
+/// device or a pipe can have effects.
 fn open_if(path: &Path, is_meant: impl Fn(FileId) -> bool) -> Option<File> {
     let before = fs::metadata(path).ok()?;
     if !before.is_file() || !is_meant(file_id(&before)) {

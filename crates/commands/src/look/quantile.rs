@@ -1,11 +1,12 @@
 //! Estimates quantiles from buckets, like `histogram_quantile` in Prometheus.
 
-/// Returns the quantile `q` of observations in buckets, given as upper bounds with non-cumulative
-/// counts, ordered by bound. We assume that the observations are evenly spread within a bucket, or
-/// that their logarithms are, for an exponential bucket. The first bucket begins at zero if its
-/// bound is positive. If all other buckets are on one side of zero, the bucket around zero ends at
-/// zero. Observations beyond the last finite bound count with this bound. Returns `None` if there
-/// are no observations.
+/// Returns the quantile `q` of observations in buckets. The buckets are upper bounds with
+/// non-cumulative counts, sorted by bound. Returns `None` if there are no observations.
+///
+/// We assume that the observations are evenly distributed within a bucket; within an exponential
+/// bucket, that their logarithms are. The first bucket begins at zero if its bound is positive. If
+/// all other buckets are on one side of zero, the bucket around zero ends at zero. Observations
+/// above the last finite bound count as this bound.
 pub(crate) fn quantile(
     q: f64,
     buckets: impl Iterator<Item = (f64, f64)> + Clone,
@@ -28,7 +29,7 @@ pub(crate) fn quantile(
                     false => (lower, bound),
                 };
                 let share = ((rank - below) / count).clamp(0.0, 1.0);
-                // The logarithm is impossible in a bucket around zero.
+                // A bucket around zero contains no logarithms.
                 return Some(match is_exponential && lower * bound > 0.0 {
                     true => lower * (bound / lower).powf(share),
                     false => lower + (bound - lower) * share,
@@ -43,7 +44,7 @@ pub(crate) fn quantile(
 }
 
 /// Returns the bounds of a bucket around zero, if there are other buckets. If these are all on one
-/// side, we assume that its observations are on this side too.
+/// side, we assume that the observations in the bucket are on this side too.
 fn zero_bucket(
     lower: f64,
     bound: f64,

@@ -1,7 +1,8 @@
-//! Looks at the past: the recording of a segment's flight recorder, tick by tick.
+//! Reads the past values of series, tick by tick, from the recording of a segment's flight
+//! recorder.
 //!
-//! The file can be in use, and is not trusted: `quipu_segment` limits the reading. Only the times
-//! of the ticks are stored, and a look reads its tick again.
+//! The file can be in use and is not trusted, so `quipu_segment` limits the reading. Only the times
+//! of the ticks are stored in memory; each look reads its tick again.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
@@ -21,8 +22,7 @@ pub(crate) struct Recording {
     inspection: Inspection,
     families: HashMap<u64, Decoder>,
     moments: Vec<Moment>,
-    /// The series that were shown. If a program removes a series, its labels are still available
-    /// here.
+    /// The series that were shown. If a program removes a series, its labels are still known here.
     series: HashMap<SeriesId, SeriesInfo>,
     info: RecordingInfo,
 }
@@ -30,53 +30,53 @@ pub(crate) struct Recording {
 /// The time of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Moment {
-    /// The segment's time in nanoseconds, which never goes back.
+    /// The time by the segment's clock in nanoseconds, which never goes back.
     pub(crate) time: u64,
-    /// The Unix time of the wall clock in nanoseconds.
+    /// The time by the wall clock, in nanoseconds of Unix time.
     pub(crate) unix: u64,
 }
 
-/// The state of the recording process.
+/// The state of the process that records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writer {
     Lives,
-    /// The process ended in good order.
+    /// The process ended in order.
     Ended,
     Died,
     /// The state is unknown.
     Unknown,
 }
 
-/// The labels and the start of a series.
+/// The labels and the start time of a series.
 #[derive(Default)]
 struct SeriesInfo {
     labels: Vec<(String, String)>,
-    /// Whether the series was not found. Its labels are then invented.
+    /// Whether the series was not found, so we made its labels up.
     is_removed: bool,
     is_overflow: bool,
-    /// The start of the series in nanoseconds of Unix time; 0 if it is unknown.
+    /// The start time of the series in nanoseconds of Unix time; 0 if it is unknown.
     start: u64,
 }
 
-/// The maximum number of cells read from unwanted ticks. This is the size of the largest chunk of a
-/// recorder, which contains 4 words for each tick of 2^14 cells in a sixteenth of 64 MiB.
+/// The maximum number of cells to read from unwanted ticks. This is the size of the largest chunk
+/// of a recorder, which contains 4 words for each tick of 2^14 cells in a sixteenth of 64 MiB.
 const MAX_OTHER_CELLS: u64 = 1 << 31;
 /// The maximum number of cells in a tick.
 const CELLS_PER_TICK: u64 = 1 << 14;
-/// The maximum number of stored series that are missing in the last moments.
+/// The maximum number of stored series that the last moments do not contain.
 const MAX_KNOWN_SERIES: usize = 1 << 12;
 
 /// The limits of a walk over ticks.
 struct Bounds<'s> {
-    /// The number of cells that can still be read.
+    /// The number of cells that may still be read.
     cells: u64,
-    /// Whether the walk should stop, for example because the user ends the program.
+    /// Returns whether to stop, for example because the user ends the program.
     stop: &'s dyn Fn() -> bool,
     is_over: bool,
 }
 
 impl Bounds<'_> {
-    /// Counts the cells of a tick, and ends the walk if it must end.
+    /// Counts the cells of a tick, and ends the walk at a limit.
     fn take(&mut self, tick: &Tick<'_>) -> ControlFlow<()> {
         let left = self.cells.checked_sub(tick.cells() as u64);
         self.cells = left.unwrap_or(0);
@@ -85,15 +85,15 @@ impl Bounds<'_> {
     }
 }
 
-/// The error for a file without a recording.
+/// The error of a file without a recording.
 const NO_RECORDER: &str = "the file has no flight recorder; a program starts it with \
     Registry::record, and quipu record FILE from outside";
 
 impl Recording {
-    /// Opens a file with at least one tick.
+    /// Opens a recording with at least one tick.
     ///
     /// # Errors
-    /// Fails if there is no tick or no recorder. The message contains the name of the file.
+    /// Fails if there is no recorder or no tick. The message contains the name of the file.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let with_name = |message: String| format!("{}: {message}", printable(path));
         let recording = inspect(path).and_then(|inspection| Self::new(path, inspection));
@@ -107,7 +107,7 @@ impl Recording {
         }
     }
 
-    /// Reads the times of the ticks in a file. There can be none.
+    /// Reads the times of all ticks, which can be none.
     ///
     /// # Errors
     /// Fails if the file contains no flight recorder.
@@ -134,7 +134,7 @@ impl Recording {
         &self.moments
     }
 
-    /// Returns the nanoseconds from one tick to the next, in the settings of the last writer.
+    /// Returns the nanoseconds between two ticks, as set by the last recorder.
     pub(crate) fn interval(&self) -> u64 {
         self.info.interval
     }
@@ -173,7 +173,7 @@ impl Recording {
         all.take(MAX_PROBLEMS).collect()
     }
 
-    /// Returns a sentence with the number of series that did not fit into the recorder.
+    /// Returns a sentence about the series that did not fit into the recorder, if any.
     pub(crate) fn dropped(&self) -> Option<String> {
         let count = self.info.dropped;
         let message = "series are not recorded, beyond the recorder's limits";
@@ -183,7 +183,8 @@ impl Recording {
     /// Reads the new ticks in the file, until `stop` returns true.
     ///
     /// # Errors
-    /// Fails if the file is unreadable. The message contains its name. Earlier ticks remain.
+    /// Fails if the file is unreadable. The message contains its name. Earlier ticks stay
+    /// available.
     pub(crate) fn refresh(&mut self, stop: &dyn Fn() -> bool) -> Result<(), String> {
         let failed = |message: String| format!("{}: {message}", printable(&self.path));
         let inspection = inspect(&self.path).map_err(failed)?;
@@ -197,8 +198,8 @@ impl Recording {
         }
         self.families = families(&inspection);
         self.inspection = inspection;
-        // Look them up again, because a series that was created after the last inspection can be
-        // found now.
+        // Look up unknown series again, because a series that was created after the last inspection
+        // can be found now.
         self.series.retain(|_, info| !info.is_removed);
         self.read_moments(stop).map_err(|message| format!("{}: {message}", printable(&self.path)))
     }
@@ -217,7 +218,7 @@ impl Recording {
             bounds.take(tick)
         });
         let mut info = info.ok_or(NO_RECORDER)?;
-        // Keep the damage of earlier chunks, because they are not read again.
+        // We keep the damage of earlier chunks, because these chunks are not read again.
         let is_new = |damage: &(u64, String)| !info.damage.contains(damage);
         let known: Vec<_> = self.info.damage.drain(..).filter(is_new).collect();
         info.damage.extend(known);
@@ -229,9 +230,9 @@ impl Recording {
         Ok(())
     }
 
-    /// Calls `act` with a look at each of these moments, which are given as indexes. Returns false
-    /// if the walk ended early, because `stop` returned true, or because too many cells of other
-    /// ticks precede the moments, which happens only in damaged files.
+    /// Calls `act` with a look at each of these moments, given by index. Returns false if the walk
+    /// ended early, because `stop` returned true or because too many cells of other ticks precede
+    /// the moments. The latter happens only in damaged files.
     pub(crate) fn visit(
         &mut self,
         places: Range<usize>,
@@ -296,7 +297,7 @@ impl Recording {
                 }
             });
         }
-        // The other series were removed, so a number distinguishes them.
+        // The remaining series were removed, so a number distinguishes them.
         self.series.extend(unknown.into_iter().map(|id| {
             let labels = vec![("quipu_removed".to_owned(), format!("{:x}", id.id))];
             (id, SeriesInfo { labels, is_removed: true, ..SeriesInfo::default() })
@@ -304,7 +305,7 @@ impl Recording {
     }
 }
 
-/// Returns the values at a tick.
+/// Returns a look with the values of a tick.
 fn look(
     path: &Path,
     families: &mut HashMap<u64, Decoder>,

@@ -1,5 +1,5 @@
-//! Looks into segment files, without changing, locking or trusting them. A copy of the file is read
-//! like a segment in a scrape. The cells of a damaged file are read as far as possible.
+//! Reads a segment file into a look, without changing, locking or trusting the file. We read a
+//! copy, like a scrape. A damaged file is read as far as possible.
 
 use std::fs::File;
 use std::io;
@@ -14,8 +14,8 @@ use super::Look;
 use super::sink::LookSink;
 use crate::inspect::{MAX_COPY, omitted_message};
 
-/// Passes on the series of a segment file that scrapes show. Returns the number of omitted series,
-/// and the damage.
+/// Passes the series of a segment file to a sink, like a scrape. Returns the number of omitted
+/// series, and the damage.
 pub(crate) fn visit(
     file: File,
     name: &Path,
@@ -29,7 +29,8 @@ pub(crate) fn visit(
     Ok((inspection.omitted(), damage))
 }
 
-/// Adds the series of a segment file. Damaged series are omitted, and reported with the name.
+/// Adds the series of a segment file. Damaged series are omitted, and reported with the name of the
+/// file.
 pub(super) fn read(file: File, name: &Path, look: &mut Look) -> Result<(), String> {
     let visited = visit(file, name, &mut LookSink::new(look));
     let (count, damage) = visited.map_err(|error| error.to_string())?;
@@ -42,7 +43,7 @@ pub(super) fn read(file: File, name: &Path, look: &mut Look) -> Result<(), Strin
             1 => String::new(),
             count => format!(", and {} more: see quipu inspect", count - 1),
         };
-        // A truncated file ends somewhere else than at the byte that reveals it.
+        // A truncated file ends somewhere else than at the byte that reveals this.
         let place = match first.message.starts_with("truncated: ") {
             true => String::new(),
             false => format!("damaged at byte {}: ", first.at),

@@ -1,4 +1,4 @@
-//! The sink that adds the series of a scrape to a look.
+//! A sink that adds the series of a segment to a look.
 
 use quipu::snapshot::{self, FamilyHeader, HistogramValue, Number, Series, Sink};
 
@@ -9,7 +9,7 @@ pub(super) struct LookSink<'l> {
     look: &'l mut Look,
     family: u32,
     points: Vec<(f64, f64)>,
-    /// Whether the series are from a recording, which contains no exponential buckets and no
+    /// Whether the series are from a recording, which contains neither exponential buckets nor
     /// quantiles.
     is_recorded: bool,
 }
@@ -33,7 +33,7 @@ fn histogram<'p>(
     points.clear();
     points.extend(buckets.iter().map(|bucket| (bucket.bound, bucket.count as f64)));
     let native = native.filter(|_| buckets.is_empty());
-    // If exponential buckets are unknown, their count is unknown too.
+    // The count of unknown exponential buckets is unknown too.
     let count = if is_recorded && native.is_some() { f64::NAN } else { count as f64 };
     let native = native.filter(|_| !is_recorded);
     if let Some(native) = native {

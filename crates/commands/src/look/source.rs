@@ -1,4 +1,4 @@
-//! The targets of a look: files, directories, processes and URLs.
+//! The targets that `quipu top`, `diff` and `get` can read: files, directories, processes and URLs.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use quipu_client::url_text::without_password;
 use quipu_sources::places::{self, Kind, SourceEntry};
 use quipu_sources::segment_file::{SegmentFile, begins_like_one};
 
-/// A target of the command line.
+/// A target on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A segment, or a saved exposition.
@@ -30,21 +30,21 @@ pub(crate) enum Target {
     Process(u32),
 }
 
-/// A target for repeated looks, with the state between the looks.
+/// A target that is read repeatedly, with the state between two looks.
 pub(crate) struct Source {
     target: Target,
-    /// The known directories with files of other clients.
+    /// The readers of directories with files of other clients.
     files: HashMap<PathBuf, ClientFiles>,
-    /// Whether the file was a segment before. A damaged segment is still read like a segment.
+    /// Whether the file was ever a segment. A damaged segment is still read like a segment.
     was_segment: bool,
     protobuf: Protobuf,
 }
 
-/// Whether a server shows more in protobuf than elsewhere, for example the buckets of native
-/// histograms.
+/// Whether a server shows more in protobuf than in the text formats, for example the buckets of
+/// native histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protobuf {
-    /// The server showed no histogram without buckets so far.
+    /// Unknown, because no histogram without buckets was seen yet.
     Unknown,
     ShowsMore,
     ShowsNoMore,
@@ -52,21 +52,21 @@ enum Protobuf {
 
 /// The daemon's default address.
 const DAEMON: &str = "http://127.0.0.1:8081";
-/// The time limit for a response of a server.
+/// The time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum size of an exposition in a file, in bytes.
+/// The maximum size of a saved exposition in bytes.
 const MAX_TEXT: u64 = 256 << 20;
 /// The maximum number of segments, and of directories with files of other clients.
 const MAX_SOURCES: usize = 1000;
 
 impl Target {
-    /// Reads an argument, or chooses the daemon's default address if there is none.
+    /// Parses an argument. Without an argument, this is the daemon at its default address.
     pub(crate) fn parse_or_daemon(argument: Option<&OsStr>) -> Self {
         argument.map_or_else(|| Self::Url(with_path(DAEMON)), Self::parse)
     }
 
-    /// Reads an argument. A URL without a path gets the path `/metrics`. A number names a process,
-    /// and `HOST:PORT` a server, unless a file has that name. Anything else is a path.
+    /// Parses an argument. A URL without a path gets the path `/metrics`. A number means a process,
+    /// and `HOST:PORT` a server, unless there is a file with this name. Anything else is a path.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let path = PathBuf::from(argument);
         let text = argument.to_str().unwrap_or_default();
@@ -102,10 +102,10 @@ impl Source {
         Self { target, files, was_segment: false, protobuf: Protobuf::Unknown }
     }
 
-    /// Takes a look.
+    /// Reads all series of the target.
     ///
     /// # Errors
-    /// Returns a failure with the name of the target. The next look can succeed.
+    /// Returns an error that begins with the name of the target. The next look can succeed.
     pub(crate) fn look(&mut self) -> Result<Look, String> {
         let mut look = Look::at(self.target.name());
         let result = match &self.target {
@@ -157,7 +157,7 @@ fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(),
     exposition::read(&Text::of_bytes(bytes), look)
 }
 
-/// Returns whether an argument is the address of a server without a scheme, with or without a path.
+/// Returns whether an argument is the address of a server without a scheme; a path may follow.
 fn is_host_and_port(text: &str) -> bool {
     let authority = text.split('/').next().unwrap_or_default();
     authority
@@ -195,7 +195,7 @@ fn read_directory(
     }
     let mut names = HashSet::new();
     for SourceEntry { path, root, name, kind, .. } in found {
-        // Add a number, because a segment and a directory can share a name.
+        // We add a number, because a segment and a directory can share a name.
         let name = match names.insert(name.clone()) {
             true => name,
             false => path.to_string_lossy().into_owned(),
@@ -215,7 +215,7 @@ fn read_directory(
     }
     look.set_source(None);
     match look.problems.first() {
-        // None of the files could be read.
+        // No file was readable.
         Some(problem) if look.families.is_empty() => Err(problem.clone()),
         _ => Ok(()),
     }
@@ -233,7 +233,7 @@ fn read_found_segment(root: &Path, path: &Path, look: &mut Look) -> Result<(), S
 /// Reads a segment from its open file.
 fn read_open_file(file: SegmentFile, path: &Path, look: &mut Look) -> Result<(), String> {
     match file.is_segment() {
-        // Use the open file, because its path can name another file by now.
+        // We use the open file, because its path may name another file by now.
         Ok(true) => segment::read(file.into_file(), path, look),
         // An empty file is normal, because its process has only just created it.
         Ok(false) if file.is_empty() => Ok(()),

@@ -1,5 +1,5 @@
-//! The files that `quipu record` knows, and the threads that look for files and join their
-//! programs, one thread for each place.
+//! Finds the files to record, and joins the processes of their programs. There is a thread for each
+//! configured path, because a file system can hang. All threads share a table of the files' states.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -28,25 +28,25 @@ use quipu_sources::watcher::Watcher;
 #[derive(Debug, Default)]
 pub(super) struct Files(Mutex<Table>);
 
-/// The status of each file.
+/// The state of each file.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Whether a file was recorded at any time.
+    /// Whether any file was ever recorded.
     pub(super) has_recorded: bool,
     files: HashMap<PathBuf, FileStatus>,
     /// The changes that were not reported yet.
     changes: Vec<StateChange>,
 }
 
-/// The state of a file, and the time when a thread found it.
+/// The state of a file, and the thread that found it.
 #[derive(Debug)]
 struct FileStatus {
     id: FileId,
     state: State,
     reason: String,
-    /// The time since when the file is in this state.
+    /// The time since which the file is in this state.
     since: Instant,
-    /// The number of the thread that last looked at the file.
+    /// The number of the thread that last examined the file.
     thread: usize,
 }
 
@@ -64,7 +64,7 @@ impl Files {
 }
 
 impl Table {
-    /// Records that a file is no longer recorded.
+    /// Records that the recording of a file has ended.
     pub(super) fn end_recording(&mut self, path: &Path, refusal: Refusal) {
         if let Some((id, thread)) = self.files.get(path).map(|status| (status.id, status.thread)) {
             self.note(path, id, thread, refusal);
@@ -102,7 +102,7 @@ impl Table {
         self.files.values().filter(|status| status.state == State::Recorded).count()
     }
 
-    /// Returns whether a file should be looked at again.
+    /// Returns whether to examine a file again.
     fn is_due(&self, entry: &SourceEntry, now: Instant) -> bool {
         let Some(status) = self.files.get(&entry.path) else { return true };
         match status.state {
@@ -113,8 +113,8 @@ impl Table {
     }
 }
 
-/// A thread that looks for files. Each place uses a separate thread, because a file system that
-/// hangs should not stop other places.
+/// A thread that finds files below one configured path. The threads are separate, because a file
+/// system that hangs must not stop the others.
 #[derive(Debug)]
 pub(super) struct Finder {
     /// The number of this thread.
@@ -123,30 +123,31 @@ pub(super) struct Finder {
     arguments: Record,
     files: Arc<Files>,
     sender: Sender<Event>,
-    /// The number of threads that have not finished their first look, or found a file.
+    /// The number of threads that have neither finished a scan nor found a file.
     empty: Arc<AtomicUsize>,
-    /// The times when unrecorded files were first seen open.
+    /// The time when each unrecorded file was first seen open.
     opened: HashMap<FileId, Instant>,
 }
 
-/// The minimum time that a file must be open, because a command that counts and ends should not
-/// start a recording.
+/// The minimum time for which a file must be open. A command that opens the file only to count must
+/// not start a recording.
 const LEAST_OPEN: Duration = Duration::from_millis(500);
-/// The minimum time between two looks, and the minimum pause in multiples of a look's duration.
+/// The minimum time between two scans.
 const PERIOD: Duration = Duration::from_secs(1);
+/// The minimum pause after a scan, as a multiple of its duration.
 const SHARE: u32 = 20;
-/// The maximum pause between looks, even after a look during which a file system hung.
+/// The maximum pause after a scan, even if a file system hung during the scan.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The maximum used bytes of a recorded segment. This is limited because its series are visited
-/// once a second.
+/// The maximum number of used bytes of a recorded segment. This is limited because its series are
+/// visited once a second.
 const MOST_USED: u64 = 1 << 30;
-/// The maximum share of the free space for a recording: a fourth.
+/// A recording takes at most one part in `PART` of the free space.
 const PART: u64 = 4;
 /// The kind of the record that contains a recording.
 const RECORD: Kind = Kind::new(*b"FREC", 1);
 
 impl Finder {
-    /// Creates a finder for each thread that looks.
+    /// Creates the finders of all threads.
     pub(super) fn for_places(
         arguments: &Record,
         files: &Arc<Files>,
@@ -167,7 +168,7 @@ impl Finder {
         watchers.into_iter().enumerate().map(each).collect()
     }
 
-    /// Looks until the recording thread has ended.
+    /// Scans until the recording thread has ended.
     pub(super) fn run(mut self) {
         let mut is_first = true;
         loop {
@@ -180,7 +181,7 @@ impl Finder {
             }
             is_first = false;
             for (path, reason) in self.watcher.new_faults(&look) {
-                // Say nothing, because the daemon reports this itself.
+                // The daemon reports the same error itself.
                 if !self.arguments.child {
                     warn(&format_args!("{}: {reason}", printable(path)));
                 }
@@ -207,19 +208,19 @@ impl Finder {
                 }
                 table.recorded()
             };
-            // Catch panics, because others wrote the file: a bug in a reader must not end the
-            // looks.
+            // We catch panics, because the file is from another program, and a bug in a reader must
+            // not end the scans.
             let outcome = catch_unwind(AssertUnwindSafe(|| self.join(entry, recorded)));
             let outcome = outcome.unwrap_or_else(|_| Err((State::Unusable, FLAW.to_owned())));
             if !self.note(entry, outcome) {
                 return false;
             }
         }
-        // Most of the time, this is the only event.
+        // In most scans, this is the only event.
         self.sender.send(Event::Looked).is_ok()
     }
 
-    /// Removes the missing files of this thread from the table.
+    /// Removes files that this thread no longer finds from the table.
     fn forget(&self, entries: &[SourceEntry], is_incomplete: bool) {
         let paths: HashSet<&PathBuf> = entries.iter().map(|entry| &entry.path).collect();
         let is_gone = |path: &PathBuf, status: &FileStatus| {
@@ -230,7 +231,7 @@ impl Finder {
             let paths = table.files.iter().filter(|(path, status)| is_gone(path, status));
             paths.map(|(path, _)| path.clone()).collect()
         };
-        // An incomplete look can miss a file, so check each path. No thread waits for these calls.
+        // An incomplete scan can miss a file, so check each path. No thread waits for these calls.
         gone.retain(|path| !is_incomplete || places::is_missing(path));
         let mut table = self.files.table();
         for path in gone {
@@ -240,11 +241,11 @@ impl Finder {
         }
     }
 
-    /// Stores the outcome of a join, and sends the segment to the recording thread. Returns false
-    /// if this thread has ended.
+    /// Stores the result of a join, and sends the segment to the recording thread. Returns false if
+    /// this thread has ended.
     fn note(&self, entry: &SourceEntry, outcome: Result<Option<RecordedSegment>, Refusal>) -> bool {
         let mut table = self.files.table();
-        // Another thread, whose place contains the same file, may have been faster.
+        // Another thread whose path contains the same file may have joined it first.
         let is_recorded =
             table.files.get(&entry.path).is_some_and(|status| status.state == State::Recorded);
         let refusal = match outcome {
@@ -257,8 +258,7 @@ impl Finder {
                 return self.sender.send(Event::Joined(Box::new(segment))).is_ok();
             }
             Ok(Some(segment)) => {
-                // Another thread was faster. Close the segment after unlocking the table, because
-                // other threads should not wait.
+                // Close the segment after unlocking the table, because other threads must not wait.
                 drop(table);
                 drop(segment);
                 table = self.files.table();
@@ -269,8 +269,8 @@ impl Finder {
         true
     }
 
-    /// Joins the program of a file, unless the program has opened the file only just now.
-    /// `recorded` is the number of recorded files.
+    /// Joins the program of a file, unless the program has only just opened it. `recorded` is the
+    /// number of recorded files.
     fn join(
         &mut self,
         entry: &SourceEntry,
@@ -315,7 +315,7 @@ impl Finder {
         let options = history::Options::new().bytes(bytes).series(self.arguments.series.into());
         let recorder = Registry::from_segment(segment.clone()).recorder(&options.give_way());
         let recorder = recorder.map_err(|error| refusal(&error))?;
-        // Make the first tick here, because a slow file or a hanging file system should not delay
+        // Make the first tick here, because a slow file or a file system that hangs must not delay
         // the recording thread.
         let mut segment = RecordedSegment::new(entry.path.clone(), segment, recorder);
         segment.tick()?;
@@ -332,19 +332,19 @@ impl Finder {
         let room = free.map_or(within_limit, |free| free.min(within_limit));
         match bytes.min(room / PART) / 64 * 64 {
             bytes if bytes >= LEAST_BYTES => Ok(bytes),
-            // The message contains no number of bytes, because a changing reason would be reported
-            // repeatedly.
+            // The reason contains no number of bytes, because a changing reason would be reported
+            // again and again.
             _ => Err((State::NoRoom, "its program may need all of the room that is left".into())),
         }
     }
 }
 
-/// Returns the refusal of a file beyond the limit on their number.
+/// Returns the refusal of a file beyond the maximum number of files.
 fn too_many_files() -> Refusal {
     (State::LeftOut, "more files are recorded than may be".to_owned())
 }
 
-/// Returns the pause after a look with this duration.
+/// Returns the pause after a scan with this duration.
 fn pause(took: Duration) -> Duration {
     PERIOD.max(took.saturating_mul(SHARE)).min(LONGEST)
 }
@@ -354,7 +354,7 @@ pub(super) const FLAW: &str = "its reader failed: report that";
 pub(super) const CLOSED: &str = "no process has it open";
 
 /// Checks that the path still names the open file, and that the file was not truncated. Call this
-/// before every reading.
+/// before each reading.
 pub(super) fn check(segment: &Segment) -> Result<(), Refusal> {
     segment.check_file().map_err(|error| refusal(&error))?;
     #[cfg(target_os = "linux")]
@@ -364,7 +364,7 @@ pub(super) fn check(segment: &Segment) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that a program still keeps the file open.
+/// Checks that any program still keeps the file open.
 pub(super) fn check_program(segment: &Segment) -> Result<(), Refusal> {
     match segment.is_last() {
         Some(false) => Ok(()),
@@ -373,13 +373,13 @@ pub(super) fn check_program(segment: &Segment) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the free bytes of a file's file system; `None` if they are unknown.
+/// Returns the free bytes of the file system of a file; `None` if they are unknown.
 fn free_on_disk(file: &File) -> Option<u64> {
     let system = fstatvfs(file).ok().filter(|system| system.f_blocks > 0)?;
     Some(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
-/// Converts an error of a segment.
+/// Converts an error of a segment to a state and a reason.
 fn refusal(error: &quipu_segment::Error) -> Refusal {
     let state = match error.kind() {
         ErrorKind::NotOpen | ErrorKind::Moved => State::Closed,
@@ -396,7 +396,7 @@ fn refusal(error: &quipu_segment::Error) -> Refusal {
         ErrorKind::Moved => "it was removed or replaced".to_owned(),
         ErrorKind::Locked => "its program has it open for itself alone".to_owned(),
         ErrorKind::Joined => "another quipu record records it".to_owned(),
-        // The path is shown before this.
+        // The caller prints the path before this.
         kind => kind.to_string(),
     };
     (state, reason)

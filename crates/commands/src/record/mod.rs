@@ -1,15 +1,15 @@
 //! `quipu record`: runs a flight recorder in the segments of other programs, without changing these
 //! programs. `quipu serve --segments-record` runs this command in a separate process.
 //!
-//! The command joins the processes of a file as their guest. The program opens, repairs and closes
-//! its file, and the command does not touch a file that no program keeps open. A thread for each
-//! place looks for files and joins them (`files.rs`), because these steps can wait for a disk.
-//! Another thread records (`rounds.rs`). This thread uses only files that responded recently, and
-//! gives up slow files, but it stops if the file system under a file hangs. If a file is truncated,
-//! only its own recording ends.
+//! The command joins the processes of a file as a guest: the program opens, repairs and closes its
+//! file, and the command does not touch a file that no program keeps open. There are two kinds of
+//! threads. For each configured path, one thread finds files and joins them (`files.rs`), because
+//! these steps can wait for a disk. A single thread records (`rounds.rs`). It uses only files that
+//! responded recently and gives up slow files, but hangs if the file system of a file hangs. A
+//! truncated file ends only its own recording.
 //!
-//! The daemon starts this command as a process, reads its reports (`report.rs`), and ends a process
-//! that is stuck.
+//! The daemon starts this command as a process, reads its reports (`report.rs`), and kills a
+//! process that hangs.
 
 mod files;
 pub mod report;
@@ -87,20 +87,19 @@ pub struct Record {
 
 /// The minimum size of a recording in bytes.
 const LEAST_BYTES: u64 = 256 << 10;
-/// The default maximum number of recorded segments. This is limited because each segment needs a
-/// few open files.
+/// The default maximum number of recorded segments, because each one needs a few open files.
 pub const DEFAULT_COUNT: u16 = 100;
-/// The greatest number that you can set instead of [`DEFAULT_COUNT`].
+/// The maximum value for this number.
 pub const MOST_COUNT: u16 = 1000;
 
 /// The signals that end the process, unless the daemon started it.
 const END: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
-/// Records until a signal arrives, or for the time in the arguments.
+/// Records until a signal arrives, or for the given time.
 ///
 /// # Errors
-/// Fails if the system refuses a thread, signals, or the handler for truncated files, if standard
-/// output cannot be written, or if the end is before any file was recorded.
+/// Fails if the system refuses a thread, a signal handler, or the handler for truncated files, if
+/// standard output cannot be written, or if the time ends before any file was recorded.
 pub fn run(arguments: &Record) -> Result<(), Error> {
     let refused = |action: &'static str| {
         move |error: io::Error| {
@@ -122,7 +121,7 @@ pub fn run(arguments: &Record) -> Result<(), Error> {
             .spawn(move || finder.run())
             .map_err(refused("start a thread"))?;
     }
-    // Drop this, because the recording must end when no thread looks any more.
+    // We drop this sender, because the recording must end after the last scanning thread.
     drop(sender);
     let until = arguments.time.and_then(|time| Instant::now().checked_add(time.0));
     let reporter = match arguments.child {
@@ -148,15 +147,15 @@ fn survive_cuts() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Sets the name of the process for `ps` and `quipu inspect`. This is necessary because the daemon
-/// starts it by the link `/proc/self/exe`, so its name would be `exe`.
+/// Sets the name of the process for `ps` and `quipu inspect`. The daemon starts it through the link
+/// `/proc/self/exe`, so its name would otherwise be `exe`.
 fn set_name() {
-    // Ignore the error, because a system without this file only shows another name.
+    // We ignore the error, because a system without this file only shows another name.
     let _ = std::fs::write("/proc/self/comm", "quipu");
 }
 
-/// Sends an event when the daemon closes standard input. Also makes the system end this process
-/// when the daemon dies, even if this process is stopped.
+/// Sends the stop event when the daemon closes standard input. Also makes the kernel end this
+/// process when the daemon dies, even if this process is stopped.
 fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -172,7 +171,7 @@ fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
     let watch = move || {
         let mut bytes = [0; 64];
         let mut input = io::stdin();
-        // An interrupted read is repeated. After any other end, the daemon is gone.
+        // We repeat an interrupted read. After any other end, the daemon is gone.
         while match input.read(&mut bytes) {
             Ok(count) => count > 0,
             Err(error) => error.kind() == io::ErrorKind::Interrupted,
@@ -182,7 +181,7 @@ fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
     thread::Builder::new().name("parent".into()).spawn(watch).map(drop)
 }
 
-/// Sends an event on the first signal. The second one ends the process immediately.
+/// Sends the stop event on the first signal. The second one ends the process at once.
 fn end_by_signal(sender: Sender<Event>) -> io::Result<()> {
     exit_at_second(&END)?;
     let mut signals = iterator::Signals::new(END)?;

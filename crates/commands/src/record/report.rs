@@ -1,4 +1,4 @@
-//! The reports of `quipu record`: lines for people, or JSON objects for the daemon.
+//! Writes the reports of `quipu record`: lines for people, or JSON objects for the daemon.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::files::{CLOSED, Files};
 
-/// The state of a file.
+/// The state of a file that `quipu record` found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// The file is recorded.
     Recorded,
-    /// The program of the file records the file itself.
+    /// Its program already records the file.
     ByProgram,
     /// No process keeps the file open.
     Closed,
@@ -27,9 +27,9 @@ pub enum State {
     Joined,
     /// This user cannot write to the file.
     NotWritable,
-    /// The limit of the file, its disk or a limit of the process leaves no space for a recording.
+    /// The limit of the file, its disk, or a limit of the process leaves no space for a recording.
     NoRoom,
-    /// There are more files than the limit allows.
+    /// The maximum number of recorded files is reached.
     LeftOut,
     /// The file is unusable, for example because it is not a segment of this version, or because it
     /// is damaged, truncated, or too large.
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// Returns the time until the next look at a file in this state.
+    /// Returns the time until a file in this state is examined again.
     pub fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Recorded | Self::Closed => 0,
@@ -78,11 +78,11 @@ impl State {
 /// A change of a file's state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StateChange {
-    /// The path of the file, for people.
+    /// The path of the file, in printable form.
     pub path: String,
-    /// The state before; `None` if the file is new.
+    /// The previous state; `None` if the file is new.
     pub before: Option<State>,
-    /// The state from now on.
+    /// The new state.
     pub state: State,
     /// The reason, if the file is not recorded.
     pub reason: String,
@@ -102,7 +102,7 @@ impl fmt::Display for StateChange {
     }
 }
 
-/// A line for the daemon.
+/// A report to the daemon, written as a line of JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Line {
     /// The number of files in each state, in the order of [`State::ALL`].
@@ -111,18 +111,18 @@ pub struct Line {
     pub changes: Vec<StateChange>,
 }
 
-/// Writes the changes to standard output.
+/// A writer of reports to standard output.
 pub(super) struct Reporter {
     is_for_daemon: bool,
     /// The time of the last line.
     written: Option<Instant>,
-    /// The unwritten part of the last line.
+    /// The unwritten rest of the last line.
     pending: Vec<u8>,
 }
 
-/// The time between two lines for the daemon if no state changes.
+/// The time between two lines for the daemon if no state changes. They serve as a heartbeat.
 const BEAT: Duration = Duration::from_millis(900);
-/// The maximum number of changes in a line for the daemon.
+/// The maximum number of changes in one line.
 const MOST_CHANGES: usize = 100;
 
 impl Reporter {
@@ -130,17 +130,17 @@ impl Reporter {
         Self { is_for_daemon: false, written: None, pending: Vec::new() }
     }
 
-    /// Creates a reporter whose writes to the daemon's pipe never block.
+    /// Creates a reporter for the daemon. Its writes to the pipe never block.
     ///
     /// # Errors
-    /// Returns the system's error if standard output is closed.
+    /// Fails if standard output is closed.
     pub(super) fn for_daemon() -> io::Result<Self> {
         rustix::io::ioctl_fionbio(io::stdout(), true)?;
         Ok(Self { is_for_daemon: true, written: None, pending: Vec::new() })
     }
 
-    /// Writes the changes that the reader accepts at this moment. We never wait, because a stopped
-    /// reader must not stop the recording. Returns false if the reader is gone.
+    /// Writes as much as the reader accepts now. We never wait, because a stopped reader must not
+    /// stop the recording. Returns false if the reader is gone.
     ///
     /// # Errors
     /// Fails if the output cannot be written.

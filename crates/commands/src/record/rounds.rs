@@ -1,4 +1,4 @@
-//! The recording thread, which makes a tick of each segment once a second.
+//! The recording thread of `quipu record`. It records a tick of each segment once a second.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +16,11 @@ use super::report::{Reporter, State};
 
 /// A message from another thread.
 pub(super) enum Event {
-    /// A joined segment that must be recorded.
+    /// A segment to record, whose processes were joined.
     Joined(Box<RecordedSegment>),
-    /// All files were looked at.
+    /// A scan has ended.
     Looked,
-    /// Ends the recording.
+    /// End the recording.
     Stop,
 }
 
@@ -30,11 +30,11 @@ pub(super) struct RecordedSegment {
     path: PathBuf,
     segment: Segment,
     recorder: Recorder,
-    /// The time of the next tick.
+    /// The time when the next tick is due.
     due: Instant,
 }
 
-/// The segments that are being recorded.
+/// The recording thread's state.
 pub(super) struct Rounds {
     events: Receiver<Event>,
     files: Arc<Files>,
@@ -42,16 +42,16 @@ pub(super) struct Rounds {
     segments: Vec<RecordedSegment>,
 }
 
-/// The maximum processor time of a tick. After a longer tick, its recording ends.
+/// The maximum processor time of a tick. A longer tick ends the recording of its segment.
 const MOST_TIME: Duration = Duration::from_millis(100);
-/// The maximum real time of a check and a tick together. After a longer time, the recording of the
-/// segment ends, because its disk is slow and the other segments wait.
+/// The maximum time of a check and a tick together. A longer time ends the recording of the
+/// segment, because its disk is slow and the other segments wait.
 const MOST_WAIT: Duration = Duration::from_secs(1);
-/// The minimum pause between ticks, in multiples of the duration of the last ticks, and the maximum
-/// pause.
+/// The minimum pause after some ticks, as a multiple of their duration.
 const PAUSE: u32 = 3;
+/// The maximum pause.
 const LONGEST: Duration = Duration::from_secs(10);
-/// The maximum sleep, because the daemon expects a heartbeat from this thread.
+/// The maximum sleep, because the daemon expects a heartbeat.
 const BEAT: Duration = Duration::from_secs(1);
 
 impl RecordedSegment {
@@ -77,8 +77,8 @@ impl RecordedSegment {
     fn record(&mut self) -> Result<(), Refusal> {
         check(&self.segment)?;
         let began = processor_time();
-        // If a family is unreadable, the others are still recorded. We catch panics, because others
-        // wrote the file: a bug in a reader must not end the recording of other files.
+        // An unreadable family does not affect the others. We catch panics, because the file is
+        // from another program, and a bug in a reader must not end the recording of other files.
         let result = catch_unwind(AssertUnwindSafe(|| self.recorder.tick()));
         let took = processor_time().saturating_sub(began);
         let unusable = |reason: String| Err((State::Unusable, reason));
@@ -92,7 +92,7 @@ impl RecordedSegment {
             Ok(_) => return Err((State::ByProgram, "its program records it itself".to_owned())),
             Err(error) => return unusable(error.to_string()),
         }
-        // We check this after the tick, because the last tick should show how the program ended.
+        // We check this after the tick, because the last tick must show how the program ended.
         check_program(&self.segment)?;
         if took > MOST_TIME {
             return unusable(format!("reading its series takes too long, {took:?}"));
@@ -106,7 +106,7 @@ impl Rounds {
         Self { events, files, reporter, segments: Vec::new() }
     }
 
-    /// Records until another thread ends the recording, or until `until`.
+    /// Records until the stop event, or until this time.
     ///
     /// # Errors
     /// Fails if a report cannot be written.
@@ -142,8 +142,8 @@ impl Rounds {
         due.map(|due| due.saturating_duration_since(now)).fold(BEAT, Duration::min)
     }
 
-    /// Ticks the segments that are due, and reports. Returns false if the reader of the report is
-    /// gone, and the duration of the ticks.
+    /// Records the due ticks, and reports. Returns false if the reader of the reports is gone, and
+    /// the duration of the ticks.
     fn round(&mut self, now: Instant) -> io::Result<(bool, Duration)> {
         let (mut at, mut took) = (0, Duration::ZERO);
         while let Some(segment) = self.segments.get_mut(at) {
@@ -157,12 +157,12 @@ impl Rounds {
             match result {
                 Ok(()) => at += 1,
                 Err(refusal) => {
-                    // Close the segment before reporting this.
+                    // We close the segment before reporting the change.
                     let path = self.segments.swap_remove(at).path;
                     self.files.table().end_recording(&path, refusal);
                 }
             }
-            // Report after each segment, because a round can be long, and the daemon waits for a
+            // We report after each segment, because a round can be long, and the daemon waits for a
             // heartbeat.
             if !self.reporter.write(&self.files)? {
                 return Ok((false, took));

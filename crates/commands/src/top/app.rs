@@ -1,5 +1,5 @@
-//! The state of the program: the user's place, the selection, the prompt. Keys and looks change
-//! this state, and `view` draws it.
+//! The state of `quipu top` on the screen: which list or series the user sees, the selected item,
+//! and the open prompt. Keys and looks change this state, and `view` draws it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -21,7 +21,7 @@ pub(super) struct App {
     /// The name of the target.
     pub(super) target: String,
     pub(super) model: Model,
-    /// The user's places, the current one last. This list is never empty.
+    /// The lists that the user opened, the current one last; never empty.
     places: Vec<Visit>,
     pub(super) sort: Sort,
     pub(super) is_reversed: bool,
@@ -30,11 +30,11 @@ pub(super) struct App {
     /// The words of the last search.
     search: String,
     pub(super) items: Vec<Item>,
-    /// The first item or line on the screen.
+    /// The index of the first item or line on the screen.
     pub(super) offset: usize,
     /// The number of items or lines that fit on the screen.
     room: usize,
-    /// The prompt, while the user types.
+    /// The open prompt, if any.
     pub(super) prompt: Option<Prompt>,
     /// The unreadable files and lines of the last look.
     pub(super) problems: Vec<String>,
@@ -47,23 +47,23 @@ pub(super) struct App {
     /// Whether the families of quipu itself are listed.
     pub(super) has_own: bool,
     pub(super) is_colored: bool,
-    /// The moment of a recording, if one is shown.
+    /// The moment of the recording, in a replay.
     pub(super) replay: Option<Playback>,
-    /// The signal that ends the program; 0 if there was none.
+    /// The number of the signal that ends the program; 0 if there was none.
     pub(super) signal: Arc<AtomicUsize>,
 }
 
-/// A place and the selection there.
+/// An opened list or series, and the selected item in it.
 #[derive(Debug)]
 struct Visit {
     place: Place,
     selected: usize,
-    /// The item that the user selected. The key is needed to find this item again when the list
-    /// changes. Without a key, the first item is selected.
+    /// The key of the item that the user selected, which finds this item again after the list has
+    /// changed. Without a key, the first item is selected.
     key: Option<ItemKey>,
 }
 
-/// The key of an item. It stays the same when the numbers of items change.
+/// The identity of an item. It stays the same when the indices of items change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ItemKey {
     Family(FamilyKey),
@@ -92,9 +92,9 @@ pub(super) enum Purpose {
 pub(super) enum Action {
     Nothing,
     Quit,
-    /// The interval or the pause has changed.
+    /// The user changed the interval, or paused.
     Pace,
-    /// A step to another moment of the recording.
+    /// Go to another moment of the recording.
     Step(Step),
 }
 
@@ -130,7 +130,7 @@ impl App {
         }
     }
 
-    /// Shows a look that was taken at this time. After an error, the rows do not change.
+    /// Shows the result of a look at this time. After an error, the rows stay unchanged.
     pub(super) fn look(&mut self, look: &Result<Look, String>, at: Duration) {
         match look {
             Ok(look) => {
@@ -145,7 +145,7 @@ impl App {
         }
     }
 
-    /// Goes to a first place, and removes the others.
+    /// Opens a list, and forgets the earlier ones.
     pub(super) fn start_at(&mut self, place: Place) {
         self.places.clear();
         self.go(place);
@@ -168,14 +168,14 @@ impl App {
         self.places.last().map_or(0, |visit| visit.selected)
     }
 
-    /// Returns the series of a series' page, if it still exists.
+    /// Returns the series whose page is open, if it still exists.
     pub(super) fn row(&self) -> Option<&Row> {
         let Place::Series { family, labels } = self.place() else { return None };
         let row = self.model.find(self.model.number(family)?, labels)?;
         self.model.rows().get(row as usize)
     }
 
-    /// Creates the list again, and keeps the selection.
+    /// Rebuilds the list, and keeps the selection.
     pub(super) fn list(&mut self) {
         let (sort, is_reversed) = (self.sort, self.is_reversed);
         self.items = list(&self.model, self.place(), &self.filter.1, sort, is_reversed);
@@ -193,7 +193,7 @@ impl App {
         self.fit(self.room);
     }
 
-    /// Returns whether the list hides the families of quipu itself. A filter finds them as well.
+    /// Returns whether the list hides quipu's own families. A filter finds them anyway.
     fn hides_own(&self) -> bool {
         let is_of_all = matches!(self.place(), Place::Families | Place::All);
         is_of_all && !self.has_own && self.filter.0.is_empty()
@@ -259,7 +259,7 @@ impl App {
         self.offset = self.offset.min(last);
     }
 
-    /// Moves the selection, or scrolls.
+    /// Moves the selection, or scrolls a page.
     fn step(&mut self, lines: isize) {
         if matches!(self.place(), Place::Series { .. }) {
             self.offset = self.offset.saturating_add_signed(lines).min(MAX_SCROLL);
@@ -305,7 +305,7 @@ impl App {
         self.go(place);
     }
 
-    /// Groups the series of a family by the next label, and after the last label, by no label.
+    /// Groups the series of a family by the next label. After the last label, removes the groups.
     fn group(&mut self) {
         let Place::Family { family, chosen, by } = self.place() else { return };
         let names = label_names(&self.model, family, chosen);
@@ -468,7 +468,7 @@ impl App {
         }
     }
 
-    /// Returns the user's place as a string.
+    /// Returns the path from the list of families to the current list.
     pub(super) fn path(&self) -> String {
         let text = match self.place() {
             Place::Families => "families".to_owned(),
@@ -489,16 +489,16 @@ impl App {
     }
 }
 
-/// Returns whether an item is a family, or a series of a family, of quipu itself.
+/// Returns whether an item belongs to quipu's own families.
 fn is_own(model: &Model, item: &Item) -> bool {
     let row = &model.rows()[item.row as usize];
     model.family(row).name.starts_with(OWN)
 }
 
-/// The prefix of the families of quipu itself.
+/// The prefix of quipu's own families.
 const OWN: &str = "quipu_";
 
-/// Returns the step of a key that acts differently while a recording is shown.
+/// Returns the step for a key that acts differently in a replay.
 fn step(code: KeyCode) -> Option<Step> {
     match code {
         KeyCode::Char('p' | ' ') => Some(Step::Play),
@@ -514,5 +514,5 @@ fn step(code: KeyCode) -> Option<Step> {
     }
 }
 
-/// How many lines you can scroll the page of a series.
+/// The maximum number of lines to scroll the page of a series.
 const MAX_SCROLL: usize = 10_000;

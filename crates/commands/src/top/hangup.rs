@@ -1,6 +1,6 @@
-//! Detects the end of the terminal. After a hangup, crossterm reads the end again and again while
-//! it waits for keys, and never returns for a signal. A separate thread therefore waits for the
-//! end, and ends the program.
+//! Ends `quipu top` after its terminal hangs up. After a hangup, crossterm reads the end again and
+//! again while it waits for keys, and never returns for a signal. A separate thread therefore waits
+//! for the hangup.
 
 use std::time::Duration;
 use std::{io, process, thread};
@@ -11,10 +11,11 @@ use signal_hook::consts::SIGHUP;
 
 use super::screen::End;
 
-/// The time for the program to end by itself, for example after a signal that arrived in time.
+/// The time for the program to end by itself, for example because of a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Ends the program soon after its terminal, which is standard output.
+/// Starts a thread that ends the program soon after its terminal, which is standard output, hangs
+/// up.
 ///
 /// # Errors
 /// Fails if the system cannot start a thread.
@@ -32,7 +33,7 @@ pub(super) fn watch() -> io::Result<()> {
 fn has_ended() -> bool {
     let terminal = io::stdout();
     loop {
-        // Request no events, because the end and errors are always reported.
+        // We request no events, because hangups and errors are always reported.
         let mut polled = [PollFd::new(&terminal, PollFlags::empty())];
         match poll(&mut polled, None) {
             Err(Errno::INTR) => {}

@@ -1,4 +1,4 @@
-//! One frame as JSON, for programs: the items of the list, in its order.
+//! The JSON output of `quipu top --once`: the items of the list, in order.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,5 @@
-//! The items of a list: families, groups of series by the value of a label, or series.
+//! Builds the items of a list in `quipu top`: families, groups of series by the value of a label,
+//! or series.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use crate::look::{labels, quantile};
 /// The key of a family: its name and its type.
 pub(super) type FamilyKey = (String, Kind);
 
-/// A place where the user can be.
+/// A list or a page that the user can open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     /// All families.
@@ -43,18 +44,18 @@ pub enum Sort {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) subject: Subject,
-    /// The number of the item's series.
+    /// The number of series in the item.
     pub(super) count: usize,
     pub(super) kind: Kind,
     /// The sum of the series' counts, or the value of a gauge.
     pub(super) total: f64,
-    /// The lowest and the highest value of gauges.
+    /// The minimum and the maximum of the gauges.
     pub(super) range: (f64, f64),
-    /// Events a second.
+    /// The number of events per second.
     pub(super) rate: Option<f64>,
-    /// The first of the item's rows.
+    /// The index of the item's first row.
     pub(super) row: u32,
-    /// Boxed, because most items of a list of series need none.
+    /// The merged buckets; boxed, because most items of a list of series contain none.
     buckets: Option<Box<MergedBuckets>>,
 }
 
@@ -73,7 +74,7 @@ pub(super) enum Subject {
 #[derive(Debug)]
 struct MergedBuckets {
     buckets: Buckets,
-    /// Whether all histograms use the same bounds. Otherwise, we cannot compute common quantiles.
+    /// Whether all histograms use the same bounds. Otherwise, common quantiles are impossible.
     is_uniform: bool,
 }
 
@@ -95,7 +96,7 @@ pub(super) fn list(
         },
         Place::Series { .. } => Vec::new(),
     };
-    // The sort is stable, so items with equal numbers stay ordered by name.
+    // The sort is stable, so items with equal numbers stay sorted by name.
     match sort {
         Sort::Name => {}
         Sort::Rate => items.sort_by(|a, b| descending(a.rate, b.rate)),
@@ -108,7 +109,7 @@ pub(super) fn list(
     items
 }
 
-/// Orders the greatest number first, and items without a number last.
+/// Compares numbers, the greatest first. Items without a number are last.
 fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
     let number = |n: Option<f64>| n.filter(|n| !n.is_nan());
     match (number(a), number(b)) {

@@ -1,7 +1,9 @@
-//! The model: a row for each series, with its rate, its resets, and its last values.
+//! The data of `quipu top`: a row for each series, with its rate, its resets, and its last
+//! values.
 //!
-//! Rows are stored by family and labels. If a series is missing in a look, its row is removed.
-//! Values are formatted elsewhere.
+//! Each [`Look`] (a reading of all series) updates the rows. A row is identified by its family and
+//! labels, and is removed if its series is missing. The rows contain numbers; other modules format
+//! them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,25 +15,24 @@ use quipu::snapshot::{Kind, Number};
 use super::trend::Trend;
 use crate::look::{Family, Look, Points, Series, Value, began_again, growth};
 
-/// All rows and their families.
+/// All rows, and their families.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     families: Vec<Family>,
-    /// The trend of each family: the sum of its series' points, for each look since the first look
-    /// with points.
+    /// The trend of each family: the sum over its series in each look. A trend begins with the
+    /// first look that contains points.
     trends: Vec<Option<Trend>>,
     numbers: HashMap<(String, Kind), u32>,
     rows: Vec<Row>,
-    /// The rows by name and labels.
+    /// The indices of the rows, sorted by name and labels.
     order: Vec<u32>,
     is_ordered: bool,
-    /// The rows by family and labels.
+    /// A hash table of the rows, by family and labels.
     index: HashTable<u32>,
     hasher: RandomState,
-    /// The number of looks.
+    /// The number of looks so far.
     looks: u32,
-    /// The number of repeated series in the last look, with the name and the labels of an earlier
-    /// series.
+    /// The number of repeated series in the last look.
     duplicates: usize,
     /// The number of families with series.
     used: usize,
@@ -41,24 +42,25 @@ pub(super) struct Model {
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) family: u32,
-    /// The labels, in the form of [`Series::labels`].
+    /// The labels, formatted like [`Series::labels`].
     pub(super) labels: Box<str>,
     pub(super) value: RowValue,
-    /// The events or observations per second since the previous look. `None` if the rate is
-    /// unknown, or if the value does not count events.
+    /// The number of events or observations per second since the previous look. `None` if the rate
+    /// is unknown, or if the series does not count events.
     pub(super) rate: Option<f64>,
-    /// How many times the series started again from zero.
+    /// The number of times that the series began again from zero.
     pub(super) resets: u32,
-    /// The start of the series in nanoseconds of Unix time.
+    /// The start time of the series in nanoseconds of Unix time.
     pub start: Option<u64>,
-    /// The last points. `None` if all of them are equal.
+    /// The last points. `None` while all points are equal.
     trend: Option<Trend>,
-    /// The number of points: one for each look since the first look with a point.
+    /// The number of points, one for each look since the first one with a point.
     points: usize,
-    /// Whether the value counts events. Its points are then rates, otherwise values.
+    /// Whether the series counts events. Its points are then rates, otherwise values.
     is_sum: bool,
-    /// The time and the number of the last look with this series.
+    /// The time of the last look that contained this series.
     at: Duration,
+    /// The number of this look.
     look: u32,
 }
 
@@ -77,9 +79,10 @@ pub(super) struct Buckets {
     pub(super) sum: f64,
     /// The upper bounds, each with the number of observations in only this bucket.
     pub(super) now: Vec<(f64, f64)>,
-    /// The number of observations in each bucket since the previous look; empty if it is unknown.
+    /// The number of observations in each bucket since the previous look; empty if this is unknown.
     pub(super) recent: Vec<f64>,
-    /// Whether the bounds are the exponential buckets in use of a native histogram.
+    /// Whether the bounds are the exponential buckets of a native histogram. Only buckets in use
+    /// exist.
     pub(super) is_exponential: bool,
 }
 
@@ -87,12 +90,12 @@ pub(super) struct Buckets {
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     has_rows: bool,
-    /// The sum of the points, if a row contains a point.
+    /// The sum of the points; `None` if no row contains a point.
     points: Option<f64>,
 }
 
-/// The maximum number of families without rows that are kept. They are kept because their numbers
-/// should not change.
+/// The maximum number of families without rows. They are kept because a family's number must not
+/// change.
 const MAX_EMPTY: usize = 10_000;
 
 impl Model {
@@ -132,17 +135,17 @@ impl Model {
         &self.rows
     }
 
-    /// Returns the numbers of the rows, sorted by name and labels.
+    /// Returns the indices of the rows, sorted by name and labels.
     pub(super) fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// Returns the number of a family, if it contained series before.
+    /// Returns the number of a family, if it was ever in a look.
     pub(super) fn number(&self, key: &(String, Kind)) -> Option<u32> {
         self.numbers.get(key).copied()
     }
 
-    /// Returns the values for a sparkline of a family: the sums over its series.
+    /// Returns the points for a sparkline of a family: the sums over its series.
     pub(super) fn trend(&self, family: u32) -> Vec<f32> {
         let trend = self.trends[family as usize].as_ref();
         trend.map_or_else(Vec::new, |trend| trend.values().collect())
@@ -165,7 +168,7 @@ impl Model {
         self.used
     }
 
-    /// Returns the number of families with series and with names that begin like this.
+    /// Returns the number of families that contain series and whose names begin with `prefix`.
     pub(super) fn used_with_prefix(&self, prefix: &str) -> usize {
         let mut found: Vec<u32> = (self.rows.iter().map(|row| row.family))
             .filter(|&family| self.families[family as usize].name.starts_with(prefix))
@@ -175,7 +178,7 @@ impl Model {
         found.len()
     }
 
-    /// Returns the number of a series' row.
+    /// Returns the index of the row with this family and these labels.
     pub(super) fn find(&self, family: u32, labels: &str) -> Option<u32> {
         let matches = |row: &u32| self.rows[*row as usize].is(family, labels);
         self.index.find(self.hasher.hash_one((family, labels)), matches).copied()
@@ -184,7 +187,7 @@ impl Model {
     fn family_number(&mut self, family: &Family) -> u32 {
         let key = (family.name.clone(), family.kind);
         if let Some(&number) = self.numbers.get(&key) {
-            // We update this, because the help can arrive later.
+            // We update the metadata, because the help can appear in a later look.
             self.families[number as usize].clone_from(family);
             return number;
         }
@@ -195,8 +198,8 @@ impl Model {
         number
     }
 
-    /// Updates the row of a series, and returns the row's number; `None` if the look repeats the
-    /// series. Most looks use the same order as the previous one, so the row is probably `next`.
+    /// Updates the row of a series, and returns the row's index; `None` if the look repeats the
+    /// series. Most looks use the order of the previous one, so the row is probably `next`.
     fn take(
         &mut self,
         family: u32,
@@ -235,7 +238,7 @@ impl Model {
         Some(number)
     }
 
-    /// Removes the rows of series that are missing in the last look.
+    /// Removes the rows whose series are missing in the last look.
     fn drop_gone(&mut self) {
         self.rows.retain(|row| row.look == self.looks);
         self.is_ordered = false;
@@ -251,7 +254,7 @@ impl Model {
         }
     }
 
-    /// Removes the families without rows. The others get new numbers.
+    /// Removes the families without rows, and renumbers the others.
     fn drop_families(&mut self, sums: &[Sum]) {
         let mut numbers = Vec::with_capacity(sums.len());
         let mut next = 0;
@@ -282,7 +285,7 @@ impl Model {
         }
     }
 
-    /// Sorts the rows by name, type and labels. The names are compared only once per family.
+    /// Sorts the rows by name, type and labels. Compares the names only once per family.
     fn sort(&mut self) {
         let Self { families, rows, order, .. } = self;
         let mut by_name: Vec<usize> = (0..families.len()).collect();
@@ -321,7 +324,7 @@ impl Row {
             resets: 0,
             start: series.start,
             trend: None,
-            // The rate is unknown at the first look.
+            // A rate is unknown at the first look.
             points: usize::from(!is_sum),
             is_sum,
             at,
@@ -345,7 +348,7 @@ impl Row {
 
     fn update(&mut self, kind: Kind, series: &Series<'_>, at: Duration, look: u32) {
         let seconds = at.saturating_sub(self.at).as_secs_f64();
-        // A series with a later start is a new series with old labels.
+        // A series with a later start time is a new series with old labels.
         let is_restarted = began_again(self.start, series.start);
         let before = self.point();
         let growth = self.value.replace(kind, &series.value, is_restarted);
@@ -360,7 +363,7 @@ impl Row {
         self.remember(before);
     }
 
-    /// Returns the current point of the trend.
+    /// Returns the current point of the trend: the rate, or the value of a gauge.
     fn point(&self) -> Option<f64> {
         match (self.is_sum, &self.value) {
             (false, RowValue::Number(number)) => Some(number.as_f64()),
@@ -368,9 +371,9 @@ impl Row {
         }
     }
 
-    /// Adds the new point to the trend. The trend begins when the points change for the first time.
-    /// A look without a point leaves a gap, because the points of all rows must belong to the same
-    /// looks.
+    /// Adds the current point to the trend. The trend begins when the points change for the first
+    /// time. A look without a point leaves a gap, because the points of all rows must belong to the
+    /// same looks.
     fn remember(&mut self, before: Option<f64>) {
         let point = self.point();
         if self.points == 0 && point.is_none() {
@@ -389,7 +392,7 @@ impl Row {
         self.points = self.points.saturating_add(1);
     }
 
-    /// Returns the values for a sparkline, oldest first: rates, or values if there are no rates.
+    /// Returns the points for a sparkline, oldest first: rates, or values if there are no rates.
     pub(super) fn points(&self) -> Vec<f32> {
         match (&self.trend, self.point()) {
             (Some(trend), _) => trend.values().collect(),
@@ -421,8 +424,8 @@ impl RowValue {
         }
     }
 
-    /// Replaces the value. Returns the growth, and whether the value started again from zero;
-    /// `None` if it is not a sum.
+    /// Replaces the value. Returns the growth, and whether the value began again from zero; `None`
+    /// if it is not a sum.
     fn replace(
         &mut self,
         kind: Kind,
@@ -490,13 +493,13 @@ impl Buckets {
         (growth, is_reset)
     }
 
-    /// Adds the missing bounds of `now`, with empty buckets, and removes empty buckets whose bounds
-    /// are not in `now`.
+    /// Adopts the bounds of `now`: adds missing bounds with empty buckets, and removes empty
+    /// buckets with other bounds.
     fn use_bounds(&mut self, now: &[(f64, f64)]) {
         let mut before = std::mem::take(&mut self.now).into_iter().peekable();
         for &(bound, _) in now {
             while let Some(gone) = before.next_if(|(other, _)| *other < bound) {
-                // We cannot compare its observations, because they are in a wider bucket now.
+                // Its observations cannot be compared, because they are now in a wider bucket.
                 if gone.1 > 0.0 {
                     self.now.push(gone);
                 }
@@ -532,8 +535,8 @@ impl Buckets {
         self.recent.extend(buckets.iter().map(|(_, _, recent)| *recent));
     }
 
-    /// Returns the buckets for computing quantiles. The flag is true if they contain the recent
-    /// observations. If there were none since the previous look, they contain all observations.
+    /// Returns the buckets for computing quantiles. The flag is true if they contain only the
+    /// observations since the previous look. If there were none, they contain all observations.
     pub(super) fn latest(&self) -> (impl Iterator<Item = (f64, f64)> + Clone, bool) {
         let is_recent = self.recent.iter().any(|count| *count > 0.0);
         let counts = (0..self.now.len()).map(move |i| {

@@ -1,4 +1,4 @@
-//! Formats numbers in few characters.
+//! Formats numbers with few characters.
 
 /// Formats a number in at most ten characters: whole numbers below 10^9 in full, others with four
 /// digits and a letter for thousands.
@@ -48,7 +48,7 @@ fn digits(n: f64) -> String {
     }
 }
 
-/// Formats a number of things, with a comma between thousands.
+/// Formats a count, with a comma between thousands.
 pub(super) fn count(n: usize) -> String {
     let text = n.to_string();
     let mut grouped = String::new();

@@ -1,4 +1,4 @@
-//! The page of one series: its labels, its numbers, its buckets.
+//! The page of a single series in `quipu top`: its labels, its numbers, its buckets.
 
 use quipu_segment::printable;
 use ratatui::style::{Modifier, Style};
@@ -52,7 +52,7 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     page.0
 }
 
-/// The column of the values.
+/// The column where values begin.
 const INDENT: usize = 10;
 
 /// The lines of the page so far.
@@ -112,7 +112,7 @@ impl Page {
         for (i, (bound, count)) in all.filter(shown).take(MAX_LINES) {
             let recent = buckets.recent.get(i).map_or_else(String::new, |n| short(*n));
             let share = if most > 0.0 { count.max(0.0) / most } else { 0.0 };
-            // At most the whole space.
+            // We limit the bar to the available width.
             let bar = "#".repeat((share * room as f64).round() as usize);
             let (bound, count) = (number(*bound), short(*count));
             let text = format!("{:<INDENT$}{bound:>12}{count:>14}{recent:>12} {bar}", "");

@@ -1,5 +1,5 @@
-//! The looking thread. It is separate because a slow file or a hanging server should not stop the
-//! screen.
+//! Reads the target of `quipu top` repeatedly, in a separate thread, because a slow file or a
+//! hanging server must not block the screen.
 
 use std::io;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use super::app::{Action, App};
 use super::screen::Feed;
 use crate::look::{Look, Source};
 
-/// A look or an error, and its time.
+/// The time and the result of a reading.
 type TimedLook = (Instant, Result<Look, String>);
 
-/// The looking thread. It ends with the process, or when you drop this handle.
+/// The handle of the thread. The thread ends with the process, or when this value is dropped.
 pub(super) struct Reader {
     looks: Receiver<TimedLook>,
-    /// The time zero of the model.
+    /// The time from which the model counts.
     begun: Instant,
     thread: Thread,
-    /// The milliseconds between two looks; 0 is a pause.
+    /// The milliseconds between two readings; 0 means a pause.
     interval: Arc<AtomicU64>,
 }
 
 impl Reader {
-    /// Begins to look after a delay. Times are relative to `begun`, the time of the program's first
-    /// look.
+    /// Starts the thread, which begins after a delay. `begun` is the time of the first reading,
+    /// from which the model counts.
     ///
     /// # Errors
     /// Fails if the system cannot start a thread.
@@ -50,7 +50,7 @@ impl Reader {
                 }
                 let begun = Instant::now();
                 let look = source.look();
-                // We use the time of the response, because a server can take long.
+                // We use the time of the response, because a server can be slow.
                 if sender.send((Instant::now(), look)).is_err() {
                     return;
                 }
@@ -64,7 +64,7 @@ impl Reader {
         Ok(Self { looks, begun, thread: thread.thread().clone(), interval })
     }
 
-    /// Changes the interval from now on; `None` means a pause.
+    /// Sets the interval; `None` means a pause.
     fn set_interval(&self, interval: Option<Duration>) {
         self.interval.store(interval.map_or(0, millis), Ordering::Relaxed);
         self.thread.unpark();

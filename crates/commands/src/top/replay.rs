@@ -1,6 +1,6 @@
 //! `quipu top --replay`: shows the recording of a segment's flight recorder, moment by moment, on
-//! the screen of `quipu top`. Each moment is shown together with the looks before it, because rates
-//! and sparklines need them.
+//! the screen of `quipu top`. Each moment is shown with the looks before it, because rates and
+//! sparklines are computed from them.
 
 mod playback;
 mod start;
@@ -20,28 +20,30 @@ use crate::look::{Look, Moment, Recording, Writer};
 pub(super) use playback::Playback;
 pub(super) use start::ReplayStart;
 
-/// A recording, and the shown moment.
+/// A replay: the recording, and the current position in it.
 pub(super) struct Replay {
     recording: Recording,
-    /// The current position in the recording, as the segment's time.
+    /// The current position, by the segment's clock.
     time: u64,
     /// The time of the shown tick.
     shown: Option<u64>,
     is_playing: bool,
-    /// The index in `SPEEDS`.
+    /// The index of the speed in `SPEEDS`.
     speed: usize,
-    /// The problems of the moment, and the error of the last refresh.
+    /// The problems of the shown moment.
     problems: Vec<String>,
+    /// The error of the last refresh.
     error: Option<String>,
-    /// The times of the last play and of the last refresh.
+    /// The time of the last call of [`Replay::play`].
     played: Instant,
+    /// The time of the last refresh.
     refreshed: Instant,
 }
 
 /// A step in the recording, requested by a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Goes this number of seconds forward, or back.
+    /// Go this number of seconds forward, or back.
     Seconds(i64),
     First,
     Last,
@@ -51,13 +53,13 @@ pub(super) enum Step {
     Slower,
 }
 
-/// The available speeds, as factors.
+/// The speeds, as factors of real time.
 const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 60];
-/// The time between two refreshes, because a process can write to the file.
+/// The time between two refreshes of the recording, because a process may still be writing.
 const REFRESH: Duration = Duration::from_secs(1);
 
 impl Replay {
-    /// Opens a recording at its last tick, or at a moment.
+    /// Opens a recording at its last tick, or at a given moment.
     ///
     /// # Errors
     /// Fails if there is no recording, or if it does not contain the moment. The message contains
@@ -138,7 +140,7 @@ impl Replay {
             Step::Play => {
                 self.is_playing = !self.is_playing;
                 self.played = Instant::now();
-                // A recording at its end begins again.
+                // A recording at its end starts again.
                 if self.is_playing && self.time >= self.last() && !self.is_live() {
                     self.time = moments[0].time;
                 }
@@ -166,7 +168,7 @@ impl Replay {
         self.is_playing = self.time < last || self.is_live();
     }
 
-    /// Returns whether the recording process lives.
+    /// Returns whether the process that records is alive.
     fn is_live(&self) -> bool {
         self.recording.writer() == Writer::Lives
     }
@@ -175,7 +177,7 @@ impl Replay {
         self.recording.moments().last().map_or(0, |last| last.time)
     }
 
-    /// Returns the index of the last tick up to the current time.
+    /// Returns the index of the last tick up to the current position.
     fn place(&self) -> usize {
         let after = self.recording.moments().partition_point(|moment| moment.time <= self.time);
         after.saturating_sub(1)
@@ -185,7 +187,7 @@ impl Replay {
         self.recording.moments()[self.place()]
     }
 
-    /// Shows the moment with the looks before it.
+    /// Shows the current moment, with the looks before it.
     fn show(&mut self, app: &mut App) {
         let place = self.place();
         let first = place.saturating_sub(LENGTH);
@@ -242,9 +244,9 @@ fn stop(app: &App) -> impl Fn() -> bool + use<> {
     move || signal.load(Ordering::SeqCst) != 0
 }
 
-/// Returns the index of the tick nearest to this number of seconds after, or before, the tick at
-/// `place`. If there is a tick on this side, the result differs from `place`, so a step never gets
-/// stuck in a gap.
+/// Returns the index of the tick nearest to this number of seconds after (or before) the tick at
+/// index `place`. If there is any tick on this side, the result differs from `place`, so a step
+/// never gets stuck in a gap.
 fn find_tick(moments: &[Moment], place: usize, seconds: i64) -> usize {
     let time = moments[place].time;
     let by = seconds.unsigned_abs().saturating_mul(1_000_000_000);

@@ -1,5 +1,5 @@
-//! The terminal. It is drawn after each change, and always restored, even after a signal or a
-//! panic.
+//! Runs the terminal of `quipu top`: draws it after each change, handles keys and signals, and
+//! always restores it, even after a signal or a panic.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::app::{Action, App};
 use super::view;
 use crate::output::Coverage;
 
-/// The reason why the program ended.
+/// The reason why `quipu top` ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The user quit.
@@ -26,7 +26,7 @@ pub enum End {
     Signal(i32),
 }
 
-/// How long the screen waits for a key before it checks for a look or a signal.
+/// The time that the screen waits for a key, before it checks for a look or a signal.
 const WAIT: Duration = Duration::from_millis(50);
 
 impl End {
@@ -35,22 +35,22 @@ impl End {
         match self {
             Self::Quit => 0,
             Self::Frame(coverage) => coverage.code(),
-            // This is the exit code of shells.
+            // Shells use the same exit code.
             Self::Signal(number) => u8::try_from(128 + number).unwrap_or(u8::MAX),
         }
     }
 }
 
-/// A source of looks for the program.
+/// A provider of looks: a live target, or a recording.
 pub(super) trait Feed {
-    /// Passes a new look to the program. Returns whether there was one.
+    /// Passes a new look to the state of the screen. Returns whether there was one.
     fn poll(&mut self, app: &mut App) -> io::Result<bool>;
 
     /// Performs the action of a key.
     fn act(&mut self, app: &mut App, action: Action);
 }
 
-/// Shows looks until the user or a signal ends it.
+/// Shows looks until the user quits or a signal arrives.
 pub(super) fn run(app: &mut App, feed: &mut dyn Feed) -> io::Result<End> {
     let signal = Arc::clone(&app.signal);
     for number in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
@@ -62,8 +62,8 @@ pub(super) fn run(app: &mut App, feed: &mut dyn Feed) -> io::Result<End> {
     end(shown, signal.load(Ordering::SeqCst))
 }
 
-/// Returns the reason for the end. `signal` is the number of the signal that arrived; 0 if there
-/// was none. After a hangup, the terminal can fail before or after the signal arrives.
+/// Returns the reason for the end. `signal` is the number of the signal that arrived, or 0. After a
+/// hangup, the terminal can fail before or after the signal arrives.
 fn end(shown: io::Result<End>, signal: usize) -> io::Result<End> {
     match shown {
         Err(_) if signal != 0 => Ok(End::Signal(signal as i32)),
@@ -76,7 +76,7 @@ fn end(shown: io::Result<End>, signal: usize) -> io::Result<End> {
 
 fn show(app: &mut App, feed: &mut dyn Feed, signal: &AtomicUsize) -> io::Result<End> {
     let _guard = TerminalGuard;
-    // This also sets a hook, because a panic should restore the terminal before its message is
+    // This also sets a panic hook, because the terminal must be restored before the message is
     // written.
     let mut terminal = ratatui::try_init()?;
     let mut is_stale = true;
@@ -108,12 +108,12 @@ fn show(app: &mut App, feed: &mut dyn Feed, signal: &AtomicUsize) -> io::Result<
     }
 }
 
-/// Restores the terminal when dropped.
+/// Restores the terminal when it is dropped.
 struct TerminalGuard;
 
 impl Drop for TerminalGuard {
     fn drop(&mut self) {
-        // Ignore the error, because it means that the terminal is gone.
+        // We ignore the error, because it means that the terminal is gone.
         let _ = ratatui::try_restore();
     }
 }

@@ -1,4 +1,4 @@
-//! The last values of a series, for its sparkline.
+//! A ring buffer with the last values of a series, and sparklines.
 
 /// The number of values in a trend.
 pub(super) const LENGTH: usize = 60;
@@ -12,7 +12,7 @@ pub(super) struct Trend {
 }
 
 impl Trend {
-    /// Creates a trend with this value, repeated `count` times.
+    /// Creates a trend with `count` copies of this value.
     pub(super) fn repeat(value: f64, count: usize) -> Self {
         let length = count.min(LENGTH);
         let values = Box::new([value as f32; LENGTH]);
@@ -33,22 +33,22 @@ impl Trend {
     }
 }
 
-/// The characters of a sparkline, lowest first.
+/// The characters of a sparkline, from lowest to highest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Levels([char; 8]);
 
 impl Levels {
-    /// Blocks of an eighth to eight eighths.
+    /// Block characters, from one eighth to a full block.
     pub(crate) const BLOCKS: Self = Self([
         '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
         '\u{2588}',
     ]);
-    /// The characters for terminals that show only ASCII.
+    /// ASCII characters, for terminals that show no others.
     pub(super) const ASCII: Self = Self(['_', '.', ':', '-', '=', '+', '*', '#']);
 
-    /// Returns the last values as a string of at most `width` characters. The lowest value becomes
-    /// the lowest character, and the highest value the highest one. If all values are equal, they
-    /// become the lowest one.
+    /// Formats the last values as a string of at most `width` characters. The minimum becomes the
+    /// lowest character, and the maximum the highest one. If all values are equal, they become the
+    /// lowest one.
     pub(crate) fn draw(self, values: impl ExactSizeIterator<Item = f32>, width: usize) -> String {
         let skipped = values.len().saturating_sub(width);
         let values: Vec<f32> = values.skip(skipped).collect();

@@ -1,4 +1,4 @@
-//! Draws the state of the program as lines: a title, the user's place, problems, a list or a
+//! Draws the screen of `quipu top` as lines: a title, the current list, problems, the list or a
 //! series, and the keys. Only the lines that fit on the screen are formatted.
 
 use quipu::snapshot::Kind;
@@ -22,8 +22,8 @@ pub(super) struct Screen {
     pub(super) foot: Line<'static>,
 }
 
-/// Returns the number of lines in the head: title, place, problem, names of the columns. For a
-/// recording, there is also a line for the moment.
+/// Returns the number of lines in the head: the title, the path, problems, and the names of the
+/// columns. In a replay, another line shows the moment.
 fn head(app: &App) -> usize {
     if app.replay.is_some() { 5 } else { 4 }
 }
@@ -44,7 +44,7 @@ fn type_style(kind: Kind) -> Style {
     })
 }
 
-/// Removes the colors of a screen, but keeps what is bold, dim or reversed.
+/// Removes the colors of a screen, but keeps bold, dim and reversed styles.
 fn without_colors(screen: &mut Screen) {
     let lines = screen.head.iter_mut().chain(&mut screen.body).chain([&mut screen.foot]);
     for line in lines {
@@ -83,8 +83,8 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     }
 }
 
-/// Returns a screen of this width, whose body contains at most this number of lines. Without a
-/// width, the lines are as long as their names.
+/// Formats a screen of this width, with at most `room` lines in its body. Without a width, the
+/// lines are as long as their names.
 pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
     let (columns, body) = match app.place() {
         _ if app.is_help => (Line::default(), help(app)),
@@ -104,7 +104,7 @@ pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
     Screen { head, body, foot: foot(app) }
 }
 
-/// Returns the problems and notes of the last look, in one line.
+/// Returns the problems and notes of the last look as one line.
 fn problem(app: &App) -> Line<'static> {
     let problems: Vec<&String> = app.problems.iter().chain(&app.notes).collect();
     let text = match problems[..] {
@@ -219,7 +219,7 @@ q                  quit
 A gap, in which no process recorded, is skipped. RATE, P50 and P99 are of the time since the
 tick before.";
 
-/// The columns that fit on the screen.
+/// The widths of the columns; a column that does not fit is omitted.
 struct Columns {
     name: usize,
     has_type: bool,
@@ -235,10 +235,11 @@ const COUNT: usize = 8;
 const RATE: usize = 11;
 const VALUE: usize = 17;
 const QUANTILE: usize = 11;
-/// The minimum and the maximum width of names before another column is shown.
+/// The minimum width of names, before another column is shown.
 const MIN_NAME: usize = 24;
+/// The maximum width of names, before another column is shown.
 const MAX_NAME: usize = 100;
-/// The width of long names in a narrow terminal, before other columns than the trend are dropped.
+/// The width of long names in a narrow terminal, before columns other than the trend are omitted.
 const NARROW_NAME: usize = 32;
 /// The minimum width of a sparkline.
 const MIN_TREND: usize = 8;
@@ -261,10 +262,10 @@ impl Columns {
         };
         let mut has_rate = has_rates;
         rest = rest.saturating_sub(if has_rate { RATE } else { 0 });
-        // One space is before it. There is no sparkline in plain output of two looks, because they
+        // A space precedes it. Plain output of two looks contains no sparkline, because two looks
         // are not a trend, unless they are from a recording.
         let has_trend = width.is_some() || app.replay.is_some();
-        // In a narrow terminal, a trend shows more than the other columns.
+        // In a narrow terminal, a trend is more useful than the other columns.
         let kept = match has_trend && rest > MIN_NAME + MIN_TREND {
             true => wanted.min(NARROW_NAME) + 1 + MIN_TREND,
             false => MIN_NAME,
@@ -314,7 +315,7 @@ impl Columns {
         }
         if self.has_rate {
             let rate = item.rate.map_or_else(|| "-".to_owned(), short);
-            // The rate of a series without events is dim, so the other rates are easier to find.
+            // The rate of a series without events is dim, so the other rates are easier to see.
             let style = if item.rate.is_some_and(|rate| rate != 0.0) { RATE_STYLE } else { DIM };
             spans.push(Span::styled(format!("{rate:>RATE$}"), style));
         }
@@ -357,7 +358,7 @@ fn aligned(points: Vec<f32>, looks: u32) -> Vec<f32> {
     all
 }
 
-/// Returns the name of an item at the current place.
+/// Returns the name of an item in the current list.
 fn name(app: &App, item: &Item) -> String {
     let text = match (&item.subject, app.place()) {
         (Subject::Family(number), _) => app.model.families()[*number as usize].name.clone(),
@@ -387,7 +388,7 @@ fn value(item: &Item) -> String {
 
 /// Truncates or pads a string to this number of terminal columns.
 pub(super) fn padded(text: &str, width: usize) -> String {
-    // Most characters take one column, and none takes less than a part of a column.
+    // Most characters take one column, and only combining characters take less.
     let mut cut: String = text.chars().take(width + 1).collect();
     let mut is_cut = cut.len() < text.len();
     while Span::raw(&cut).width() + usize::from(is_cut) > width && cut.pop().is_some() {

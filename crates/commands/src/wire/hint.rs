@@ -1,7 +1,8 @@
 //! Suggests how to read an input that is unreadable with the given arguments.
 //!
-//! We read the first bytes of the input with every other format, kind and framing. Choices that
-//! read all bytes without an error are suggested, because wrong choices fail within a few messages.
+//! We read the first bytes of the input with every other format, kind and framing. A combination
+//! that reads all of them without an error is suggested, because wrong ones fail within a few
+//! messages.
 
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Framing, Kind};
@@ -9,7 +10,7 @@ use quipu_wire::{AnyFormat, Framing, Kind};
 use super::{FramingName, MessageKind, input};
 use clap::ValueEnum;
 
-/// The arguments for reading an input.
+/// The format, kind and framing for reading an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) format: AnyFormat,
@@ -38,7 +39,7 @@ impl Head {
         self.has_ended = true;
     }
 
-    /// Returns how many more bytes the head can store.
+    /// Returns the number of bytes that the head can still store.
     pub(crate) fn room(&self) -> usize {
         input::CHUNK - self.bytes.len()
     }
@@ -47,7 +48,7 @@ impl Head {
         &self.bytes
     }
 
-    /// Returns whether the head is the whole input.
+    /// Returns whether the head contains the whole input.
     pub(crate) fn is_all(&self) -> bool {
         self.has_ended && !self.has_more
     }
@@ -62,7 +63,7 @@ impl Head {
     /// Returns a question that suggests other arguments, if the head is unreadable with `reading`.
     pub(crate) fn hint(&self, reading: Reading) -> Option<String> {
         if self.can_be_read(reading) {
-            // The head is readable, so the arguments are right and the error is further on.
+            // The arguments are right, and the error is further on.
             return None;
         }
         let framings = || FramingName::value_variants().iter().copied();
@@ -126,7 +127,7 @@ impl Head {
             return false;
         }
         match self.read(format, kind, framing) {
-            // A wrong framing can read bytes as a large length, and wait for the rest.
+            // A wrong framing can parse bytes as a large length, and wait for the rest.
             Some((messages, end)) => messages > 0 && end >= self.bytes.len() as u64 / 2,
             None => false,
         }
@@ -153,7 +154,7 @@ impl Head {
     }
 }
 
-/// Returns the spelling of a value on the command line.
+/// Returns a value as it is written on the command line.
 pub(crate) fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
 }

@@ -36,7 +36,7 @@ impl Input {
         };
         let mut file = opened.map_err(|error| Error::new(format_args!("{name}: {error}")))?;
         let total = match file.metadata() {
-            // Standard input can be a file that was partly read.
+            // Standard input can be a file that was partly read already.
             Ok(metadata) if metadata.is_file() => {
                 let position = file.stream_position().unwrap_or(0);
                 Some(metadata.len().saturating_sub(position))
@@ -69,7 +69,7 @@ impl Input {
         }
     }
 
-    /// Reads what is available, at most `buffer.len()` bytes. Returns 0 at the end of the input.
+    /// Reads the available bytes, at most `buffer.len()`. Returns 0 at the end of the input.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         loop {
             match self.file.read(buffer) {
@@ -78,7 +78,7 @@ impl Input {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let mut wait =
                         [rustix::event::PollFd::new(&self.file, rustix::event::PollFlags::IN)];
-                    // Ignore the result, because the next read reports the error.
+                    // We ignore the result, because the next read reports the error.
                     let _ = rustix::event::poll(&mut wait, None);
                 }
                 Err(error) => return Err(Error::new(format_args!("{}: {error}", self.name))),
