@@ -1,7 +1,7 @@
-//! A background thread that periodically syncs the state to disk.
+//! A background thread that periodically syncs the state file to the disk.
 //!
-//! With checkpoints, a power loss costs only the events since the last sync. If only the process is
-//! killed, no event is lost even without them. While no events are counted, the thread syncs only
+//! Because of these checkpoints, a power loss costs only the events since the last sync. A killed
+//! process loses no event even without them. While no events are counted, the thread syncs only
 //! once a minute. It still checks in every period that the file is in place and complete, because
 //! the counts would be lost with a file that was removed, replaced or truncated.
 
@@ -15,15 +15,15 @@ use crate::metrics::Metrics;
 use crate::state::State;
 use quipu_process::background::Background;
 
-/// The running checkpoint thread. Dropping this value stops the thread, and waits for its end.
+/// The running thread. Dropping this value stops the thread, and waits for its end.
 #[derive(Debug)]
 pub struct Checkpoints(#[expect(dead_code, reason = "it is held to be dropped")] Background);
 
 impl Checkpoints {
-    /// Syncs the state whenever `period` has passed since the last sync began.
+    /// Starts the thread. It syncs whenever `period` has passed since the last sync began.
     ///
     /// # Errors
-    /// Returns the error of the system if it cannot create a thread.
+    /// Fails if the system cannot create a thread.
     pub fn start(
         state: &'static State,
         period: Duration,
@@ -45,14 +45,14 @@ impl Checkpoints {
                 if let Err(error) = &is_there
                     && matches!(error.kind(), ErrorKind::Cut { .. })
                 {
-                    // Exit, because the next count past the truncated end would kill the process
+                    // Exit, because the next count beyond the truncated end would kill the process
                     // with SIGBUS.
                     error!(%error, "the daemon exits: its state file was truncated while in use");
                     std::process::exit(1);
                 }
                 let counted = state.counted();
-                // Sync occasionally even so, because the file also stores the current time, which
-                // the first start after a reboot reads.
+                // Sync occasionally even without events, because the file also stores the current
+                // time, which the first start after a reboot reads.
                 let may_wait = synced == Some(counted) && begun - last_sync < MAX_SPARED;
                 if is_there.is_ok() && may_wait {
                     metrics.checkpoint_spared();
@@ -64,7 +64,8 @@ impl Checkpoints {
                 synced = result.is_ok().then_some(counted);
                 last_sync = begun;
                 match result {
-                    // Log each change of state once, not every failed sync.
+                    // We log each change between success and failure once, instead of every failed
+                    // sync.
                     Err(error) if !failing => {
                         error!(%error, "a checkpoint failed; counting goes on in memory");
                         failing = true;
@@ -81,5 +82,5 @@ impl Checkpoints {
     }
 }
 
-/// The longest time without a sync while no events are counted.
+/// The maximum time without a sync while no events are counted.
 const MAX_SPARED: Duration = Duration::from_secs(60);

@@ -1,8 +1,10 @@
-//! The settings of the daemon. Flags override the environment, which overrides the TOML file.
+//! The settings of the daemon: parses, joins and checks the flags, the environment and the TOML
+//! file. Flags override the environment, which overrides the file.
 //!
-//! Each part declares its settings in its own folder, and [`Flags`] joins them. You can set each
-//! one as a flag, as a `QUIPU_*` variable (both read by clap), or in the TOML file under the name
-//! of the flag (read by serde). [`Settings`] contains the effective settings, checked together.
+//! Each part of the daemon declares its settings in its own folder, and [`Flags`] joins them. You
+//! can give each setting as a flag, as a `QUIPU_*` variable (clap parses both), or in the TOML file
+//! under the name of the flag (serde parses it). [`Settings`] contains the effective settings,
+//! checked together.
 
 mod fault;
 mod flags;
@@ -39,7 +41,7 @@ pub struct Settings {
     pub keys: KeyedOptions,
     /// The state file.
     pub state: PathBuf,
-    /// The treatment of a damaged state file.
+    /// The reaction to a damaged state file.
     pub damaged_state: DamagePolicy,
     /// The interval between syncs of the state file.
     pub checkpoint: Duration,
@@ -51,7 +53,7 @@ pub struct Settings {
     pub inputs: inputs::Options,
     /// The time after which a family is freed, if all of its series have expired.
     pub forget_names: Duration,
-    /// The file of rules for received samples.
+    /// The path of the rules for received samples.
     pub rules: Option<PathBuf>,
     /// The addresses to listen on.
     pub listen: Vec<String>,
@@ -65,9 +67,9 @@ pub struct Settings {
     pub outputs: quipu_outputs::Options,
     /// The format of log lines.
     pub log_format: LogFormat,
-    /// The lowest severity that is logged.
+    /// The lowest severity to log.
     pub log_level: LogLevel,
-    /// All of the above as flags.
+    /// All settings as flags, for display.
     pub flags: Flags,
 }
 
@@ -81,7 +83,7 @@ pub enum Error {
     Parse(PathBuf, String),
     /// TOML cannot represent the value of a setting.
     Write(toml::ser::Error),
-    /// A setting has an unusable value, or values contradict each other.
+    /// A setting is unusable, or settings conflict.
     Value(Unusable),
     /// The mapping file of StatsD or Graphite cannot be used.
     Mapping(mapping::Error),
@@ -89,9 +91,9 @@ pub enum Error {
     Rules(rules::Error),
 }
 
-/// Returns the environment variables that begin with `QUIPU_` but are not settings, sorted. This
-/// omits the variables that the libraries read, and the variables that Kubernetes sets for a
-/// service named quipu.
+/// Returns the environment variables that begin with `QUIPU_` but are not settings, sorted. Omits
+/// the variables that the libraries read, and the variables that Kubernetes sets for a service
+/// named quipu.
 pub fn strange<'n>(
     environment: impl IntoIterator<Item = &'n OsStr>,
     known: &[&OsStr],
@@ -111,15 +113,15 @@ pub fn strange<'n>(
     strange
 }
 
-/// The variables of the Python and Ruby libraries, and of the counting commands.
+/// The variables of the Python and Ruby libraries, and of the commands that count.
 const OTHERS: [&str; 3] =
     ["QUIPU_DIR", quipu_commands::count::FILE_VARIABLE, quipu_commands::count::MODE_VARIABLE];
 
 impl Settings {
-    /// Fills in the defaults and validates the settings together.
+    /// Adds the defaults, and checks all settings together.
     ///
     /// # Errors
-    /// Returns [`Error::Value`] for an unusable or contradictory setting.
+    /// Returns [`Error::Value`] for a setting that is unusable or conflicts with another one.
     pub fn resolve(flags: Flags) -> Result<Self, Error> {
         let mut flags = flags.or(Flags::defaults());
         let (window, keys) = flags.windows.resolve()?;
@@ -153,7 +155,7 @@ impl Settings {
     /// Reads all files that the settings name, including the files with secrets.
     ///
     /// # Errors
-    /// Returns the errors of the files, which name the line and the remedy, but never contain a
+    /// Returns the errors of the files. They name the line and the remedy, but never contain a
     /// secret.
     pub fn check_files(&self) -> Result<(), Error> {
         listeners::check_mappings(&self.inputs).map_err(Error::Mapping)?;
@@ -165,7 +167,7 @@ impl Settings {
         Ok(self.targets.check_secrets()?)
     }
 
-    /// Returns warnings about likely mistakes, which can also be intended.
+    /// Returns warnings about settings that are valid but probably mistakes.
     pub fn warnings(&self) -> Vec<String> {
         self.segments.warnings().chain(self.outputs.warnings()).collect()
     }

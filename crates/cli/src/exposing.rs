@@ -1,4 +1,5 @@
-//! `GET /metrics`: shows the metrics of inputs, of the daemon, and of watched sources, in steps.
+//! `GET /metrics`: writes the metrics of the inputs, of the daemon, and of watched sources, in
+//! steps, because a large page would block the other requests of a thread.
 
 use std::cell::Cell;
 use std::mem;
@@ -39,18 +40,18 @@ pub struct ScrapeSteps {
 
 /// The stage of a scrape.
 enum Stage {
-    /// The watched sources are being read.
+    /// A reading of the watched sources is in progress.
     Reading(ReadingRequest),
-    /// Wait until no group of series is being replaced.
+    /// Waits until no group of series is being replaced.
     Waiting(Arc<MergedFamilies>),
-    /// The wanted series are being shown. The guard delays replacements until the series of inputs
-    /// were shown.
+    /// Writes the selected series. The guard delays replacements until all series of inputs are
+    /// written.
     Showing(Box<PageWalk>, Option<ScrapeGuard<'static>>),
 }
 
 impl ScrapeSteps {
-    /// Creates a scrape in the format and the compression that the request prefers. It shows
-    /// watched sources, if there are any, and the other series unless the filter names a watched
+    /// Creates a scrape, in the format and the compression that the request prefers. It includes
+    /// the watched sources, if any, and also the other series, unless the filter selects a watched
     /// source.
     pub fn new(
         inputs: &Inputs,
@@ -73,7 +74,7 @@ impl ScrapeSteps {
         exposing
     }
 
-    /// Creates a scrape of the inputs without compression.
+    /// Creates an uncompressed scrape of the inputs only.
     fn waiting(inputs: &Inputs, format: Format, escaping: Escaping, filter: Filter) -> Self {
         Self {
             inputs: inputs.clone(),
@@ -105,14 +106,14 @@ impl ScrapeSteps {
         exposing
     }
 
-    /// Continues after a reading.
+    /// Continues with the result of a reading.
     fn begin(&mut self, reading: Reading) -> Option<Response> {
         let merged = match reading {
             Reading::Families(merged) if merged.has(&self.filter) => merged,
             Reading::Families(merged) if !merged.is_part => {
                 return Some(text(StatusCode::NOT_FOUND, unknown(&self.filter)));
             }
-            // The missing sources can include the one in the filter.
+            // The missing sources may include the selected one.
             Reading::Families(_) | Reading::Stale if self.filter.is_part() => {
                 return Some(Refusal::unavailable(STALE, "15").respond());
             }
@@ -126,8 +127,7 @@ impl ScrapeSteps {
         None
     }
 
-    /// Begins to show the series of inputs, unless a group of series is being replaced. Returns
-    /// whether it began.
+    /// Begins to write the series of inputs. Returns false if a group of series is being replaced.
     fn enter(&mut self, merged: &Arc<MergedFamilies>) -> bool {
         let shared = self.inputs.shared();
         let Some(scraping) = shared.gate.scrape(&mut self.place) else {
@@ -136,14 +136,14 @@ impl ScrapeSteps {
         };
         let intake = self.inputs.intake();
         let all = PageWalk::over(intake.registry(), merged, &self.filter.names);
-        // An invalid segment is impossible here, because it would be rejected when it is opened.
+        // This cannot fail, because an invalid segment is already rejected when it is opened.
         let all = all.unwrap_or_else(|_| PageWalk::of_sources(merged, self.filter.clone()));
         self.stage = Stage::Showing(Box::new(all), Some(scraping));
         true
     }
 
-    /// Takes the output of a step, and ends the exposition after the last step. Returns the
-    /// response that ends the scrape, which is an error if there is not enough memory.
+    /// Compresses the output of a step, and ends the page after the last step. Returns the response
+    /// at the end, or an error response if there is not enough memory.
     fn take(&mut self, is_more: bool) -> Option<Response> {
         let Self { encoder, compressor, body, .. } = self;
         if !is_more {
@@ -196,7 +196,7 @@ impl Steps for ScrapeSteps {
             }
             Stage::Waiting(merged) => {
                 let merged = Arc::clone(merged);
-                // The first piece is part of this step.
+                // We write the first series in this step.
                 if self.enter(&merged) { self.step() } else { None }
             }
             Stage::Showing(all, scraping) => {
@@ -227,7 +227,7 @@ impl Steps for ScrapeSteps {
     }
 }
 
-/// Returns the error for a filter that no watched file matches.
+/// Returns the error for a filter that selects no watched file.
 fn unknown(filter: &Filter) -> String {
     let (place, list) = match (&filter.source, &filter.directory) {
         (Some(source), _) => (format!("called {}", printable(source)), "names"),
@@ -237,22 +237,22 @@ fn unknown(filter: &Filter) -> String {
     format!("no watched segment is {place}; quipu_segments_info in /metrics has the {list}\n")
 }
 
-/// The message of a response without values.
+/// The error if all readings are too old.
 const STALE: &str = "the last reading of the watched files is too old to be shown: a file system does \
                      not answer; quipu_segments_last_read_time_seconds in /metrics has the time";
 
-/// The message if there is no memory for the response.
+/// The error if there is not enough memory.
 const NO_MEMORY: &str = "there is no memory for the response: try again, ask for less by name[], or \
                          raise the limit on address space (ulimit -v)";
 
-/// An encoder that counts the series in a step.
+/// An encoder that counts the series of a step.
 struct StepEncoder {
     inner: Encoder,
     series: usize,
 }
 
 thread_local! {
-    /// The encoder of an earlier scrape, which still contains the rendered headers of its families.
+    /// The encoder of an earlier scrape, which still caches the rendered headers of its families.
     static SPARE: Cell<Option<Encoder>> = const { Cell::new(None) };
 }
 
@@ -263,23 +263,22 @@ impl StepEncoder {
         Self { inner, series: 0 }
     }
 
-    /// Returns the memory of the buffers, even while they are empty, and of the rendered families.
+    /// Returns the memory of the buffers, even while they are empty, and of the cached headers.
     fn held(&self) -> usize {
         FULL + self.inner.pending() + self.inner.cached()
     }
 
     fn is_full(&self) -> bool {
-        // A protobuf message is written to the buffer only when it is complete.
+        // A protobuf message is only written to the buffer when it is complete.
         self.series >= SERIES || self.inner.buffer().len() >= FULL
     }
 }
 
 impl Drop for StepEncoder {
     fn drop(&mut self) {
-        // Don't keep the memory of a long protobuf message, complete or not, because it is an
-        // exception.
+        // We free the memory of a long protobuf message, because such messages are rare.
         if self.inner.buffer_mut().capacity().max(self.inner.pending()) <= 4 * FULL {
-            // Ignore the error, because it only means that the thread is ending.
+            // We ignore the error, because it only means that the thread is ending.
             let _ = SPARE.try_with(|spare| spare.set(Some(mem::take(&mut self.inner))));
         }
     }
@@ -303,7 +302,7 @@ impl Sink for StepEncoder {
 
 /// The maximum number of series in a step.
 const SERIES: usize = 1000;
-/// The approximate memory of a compressor.
+/// The approximate memory of a compressor in bytes.
 const COMPRESSOR: usize = 256 << 10;
-/// The minimum size of a piece, except the last one.
+/// The number of bytes at which a step ends.
 const FULL: usize = 64 << 10;

@@ -1,5 +1,5 @@
-//! A daemon without sockets, threads and files, for the fuzz target `exposition`. You call
-//! functions to send input, and a scrape returns its page. All other code is the daemon's own.
+//! A daemon without sockets, threads and files, for the fuzz target `exposition`. The target calls
+//! functions to send input, and a scrape returns the page. All other code is the daemon's own.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ struct Parts {
     merged: Option<Arc<MergedFamilies>>,
 }
 
-/// The values that live as long as the process in a real daemon.
+/// The values that would live as long as the process in a real daemon.
 struct LeakedValues {
     state: *mut State,
     metrics: *mut Metrics,
@@ -159,7 +159,7 @@ impl Daemon {
         Ok((response.status().as_u16(), response.into_body().to_vec()))
     }
 
-    /// Reads the exposition of another target. Returns whether it is shown.
+    /// Parses an exposition like a scrape of another target. Returns whether its series are shown.
     pub fn target(&mut self, body: &[u8], content_type: &str) -> bool {
         let targets = &mut self.parts().targets;
         let seen = targets::read_exposition(targets.len(), body, content_type);
@@ -168,7 +168,8 @@ impl Daemon {
         is_shown
     }
 
-    /// Reads another segment. Its series get these labels too. Returns whether it is shown.
+    /// Reads another segment like the agent, with these additional labels. Returns whether its
+    /// series are shown.
     pub fn segment(&mut self, path: &Path, labels: &[(String, String)]) -> bool {
         let files = &mut self.parts().files;
         let name = format!("segment-{}", files.len());
@@ -180,8 +181,8 @@ impl Daemon {
         is_shown
     }
 
-    /// Merges the segments and targets with the families of the daemon. Otherwise, a scrape does
-    /// this.
+    /// Merges the segments and targets with the families of the daemon, like a scrape with a new
+    /// reading.
     pub fn merge(&mut self) {
         let parts = self.parts();
         let mut sources = targets::with_reports(&parts.targets);
@@ -191,7 +192,7 @@ impl Daemon {
     }
 
     /// Scrapes the daemon. Returns the content type and the page. With the number of a segment, the
-    /// page shows only this segment.
+    /// page contains only this segment.
     pub fn scrape(
         &mut self,
         format: Format,
@@ -232,7 +233,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs all steps. Returns the response of the last one.
+/// Runs all steps, and returns the final response.
 fn finish(steps: &mut dyn Steps) -> Response {
     for _ in 0..MAX_STEPS {
         if let Some(response) = steps.step() {
@@ -242,9 +243,9 @@ fn finish(steps: &mut dyn Steps) -> Response {
     panic!("a response does not end");
 }
 
-/// The limit on memory for metrics from outside, in bytes.
+/// The limit on memory for received metrics in bytes.
 const STATE_BYTES: u64 = 64 << 20;
-/// More steps than any response needs.
+/// The maximum number of steps, more than any response needs.
 const MAX_STEPS: u32 = 1 << 20;
 
 #[cfg(test)]

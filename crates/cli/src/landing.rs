@@ -1,5 +1,5 @@
 //! The page at `/` for browsers: the daemon's name and version, and links to its routes. Other
-//! clients get the count only.
+//! clients only get the count.
 
 use std::time::Duration;
 
@@ -55,11 +55,12 @@ pub(crate) fn page(count: u64, up: Duration) -> Response {
     response
 }
 
-/// The style of the page. A change of this text changes its hash in the policy.
+/// The style of the page. If you change it, its hash in the policy changes as well.
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em;\
      line-height:1.6;color-scheme:light dark}";
 
-/// The policy: the page loads nothing, and uses only the style with this SHA-256 hash.
+/// The content security policy: the page loads nothing, and uses only the style with this SHA-256
+/// hash.
 const POLICY: &str =
     "default-src 'none'; style-src 'sha256-P9M8/IenrBS9Q6xLl4udBSCtzhhfE7RyKcMxIDsFslw='";
 

@@ -1,9 +1,10 @@
-//! The quipu daemon. It counts requests over sliding windows, and never loses a request after it
-//! sent the response.
+//! The daemon `quipu serve`: accepts metrics by many protocols, exposes them to Prometheus, and
+//! forwards them by remote write and OTLP. It also counts requests over sliding windows, and never
+//! loses a request after it has sent the response.
 //!
-//! `quipu serve` is a straight line (see [`serve`]): parse, open the state, listen, serve, and stop
-//! in reverse order. The product is the program. This library only names its parts, so its API is
-//! not stable.
+//! `quipu serve` is a straight line (see [`serve`]): parse the settings, open the state, listen,
+//! serve, and stop in reverse order. The product is the program. This library only names its parts,
+//! so its API is not stable.
 
 // Tests the examples of the repository's README here, because packages of the crate quipu don't
 // contain it.

@@ -3,7 +3,7 @@
 //! A line that cannot be written, for example because the disk is full or the reader is gone, is
 //! dropped, because the daemon must count with or without a log.
 //!
-//! Fields can contain strings from clients, and some people read logs on a terminal. Each line is
+//! Fields can contain strings from clients, and people read logs on a terminal. Each line is
 //! therefore escaped as a whole when it is written.
 
 use std::io::{self, Write};
@@ -75,14 +75,14 @@ pub fn start(format: LogFormat, level: LogLevel) {
         .with_ansi(false)
         .log_internal_errors(false)
         .with_writer(move || Lines(format));
-    // Ignore the error, because it means that a log is already installed.
+    // We ignore the error, because it only means that a log is already installed.
     let _ = match format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
 }
 
-/// Standard error, as a writer of whole lines that never fails.
+/// A writer of whole lines to standard error, which never fails.
 struct Lines(LogFormat);
 
 impl Write for Lines {
@@ -118,7 +118,7 @@ fn colored(line: &str) -> Option<String> {
     Some(format!("{dim}{time}{dim:#} {style}{level:>5}{style:#} {message}"))
 }
 
-/// Escapes a line, which ends in a line feed.
+/// Escapes a line that ends in a line feed.
 fn escaped(format: LogFormat, line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let text = line.strip_suffix('\n').unwrap_or(&line);

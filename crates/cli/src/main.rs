@@ -1,5 +1,5 @@
-//! The command line: one subcommand for each module of `quipu_commands`, and `quipu serve`, which
-//! runs the daemon.
+//! The command line of `quipu`: a subcommand for each module of `quipu_commands`, and `quipu
+//! serve`, which runs the daemon.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ struct Color {
     color: clap::ColorChoice,
 }
 
-/// The help of the whole program. `groups` writes the list of commands.
+/// The help of the whole program. [`groups`] writes the list of commands.
 const HELP: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}";
 
 /// The commands by purpose, in the order of the help.
@@ -56,7 +56,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Program", &["completions", "man", "version", "help"]),
 ];
 
-/// Lists the commands by purpose, each with the first line of its description.
+/// Formats the list of commands by purpose, each with the first line of its description.
 fn groups(cli: &clap::Command) -> StyledStr {
     let styles = cli.get_styles();
     let (header, literal) = (styles.get_header(), styles.get_literal());
@@ -89,8 +89,8 @@ fn command() -> clap::Command {
 }
 
 /// The command line of the daemon, without the other commands. The code that describes all commands
-/// is in many places of the program: a daemon that ran this code would have 1.7 MB more of its
-/// program in memory.
+/// is spread over the program, so a daemon that ran this code would load 1.7 MB more of the
+/// program.
 #[derive(Parser)]
 #[command(name = "quipu", version = VERSION)]
 struct DaemonCli {
@@ -213,10 +213,10 @@ enum CheckCommand {
     Metrics(lint::Metrics),
 }
 
-/// Exit code for unusable settings, the same as clap's for usage errors.
+/// The exit code for unusable settings, the same as clap's for usage errors.
 const USAGE: u8 = 2;
 
-/// The version, with the commit in builds of a release.
+/// The version, with the commit in release builds.
 const VERSION: &str = env!("BUILD_VERSION");
 
 /// The warning about an environment variable that begins with `QUIPU_` and is not a setting.
@@ -282,7 +282,7 @@ fn main() -> ExitCode {
     code.map_or_else(|error| fail(&error), ExitCode::from)
 }
 
-/// Adds the remedy to an error about the command line, if its message omits it.
+/// Adds the remedy to an error of clap, if its message lacks it.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let command = std::env::args_os().nth(1).unwrap_or_default();
     let missing = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
@@ -306,7 +306,7 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Reverses the suggestions, which clap lists with the closest one last.
+/// Reverses clap's suggestions, because clap lists the closest one last.
 fn closest_first(error: &mut clap::Error) {
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
         let names = names.iter().rev().cloned().collect();
@@ -354,10 +354,10 @@ fn serve(arguments: &Serve) -> ExitCode {
     }
 }
 
-/// Returns the names of environment variables that look like settings but are not settings.
+/// Returns the environment variables that look like settings but are not settings.
 fn strange(environment: &[OsString]) -> Vec<&OsStr> {
     let names = || environment.iter().map(|name| &**name);
-    // Skip the table of settings in most environments, because they contain no such variable.
+    // We return early in most environments, because they contain no such variable.
     if config::strange(names(), &[]).is_empty() {
         return Vec::new();
     }
@@ -366,7 +366,7 @@ fn strange(environment: &[OsString]) -> Vec<&OsStr> {
     config::strange(names(), &known)
 }
 
-/// Checks a file like `quipu serve --config`, without the environment.
+/// Checks a settings file like `quipu serve --config`, without the environment.
 fn check_config(file: &Path) -> ExitCode {
     let settings = match Flags::read(file).and_then(Settings::resolve) {
         Ok(settings) => settings,
@@ -392,12 +392,12 @@ fn settings(arguments: &Serve) -> Result<Settings, quipu_cli::config::Error> {
 }
 
 fn fail(error: &output::Error) -> ExitCode {
-    // If standard error is closed, only the exit code reports the failure.
+    // If standard error is closed, only the exit code reports the error.
     warn(error);
     ExitCode::from(error.code())
 }
 
-/// Reports unusable settings. An error of a TOML file quotes its line below the message.
+/// Reports unusable settings. An error of a TOML file quotes the line below the message.
 fn unusable(error: &config::Error) -> ExitCode {
     warn_lines(error);
     ExitCode::from(USAGE)

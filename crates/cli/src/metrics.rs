@@ -19,8 +19,9 @@ use quipu_process::memory::take_room;
 pub struct Metrics {
     registry: Registry,
     events: EventMetrics,
-    /// One counter for each of [`Code::ALL`] and of [`Refusal::ALL`], looked up once.
+    /// The counters for each of [`Code::ALL`], looked up once.
     responses: Vec<Counter>,
+    /// The counters for each of [`Refusal::ALL`], looked up once.
     refused: Vec<Counter>,
     _build: Info,
 }
@@ -92,12 +93,12 @@ struct ByCode {
 }
 
 impl Metrics {
-    /// Creates the metrics, all at zero except for those that report the state.
+    /// Creates the metrics. All are zero, except the ones that report the state.
     ///
     /// # Errors
-    /// Returns an error if the system provides no memory.
+    /// Fails if the system provides no memory.
     pub fn new(state: &'static State) -> Result<Self, quipu::Error> {
-        // Reserve space for the heap, because a failing allocation would end the process.
+        // We reserve space for the heap, because a failed allocation would end the process.
         let room = take_room(FOR_HEAP);
         let registry = Registry::options().max_bytes(MEMORY).build()?;
         drop(room);
@@ -155,7 +156,7 @@ impl Metrics {
         }
     }
 
-    /// Records that the disk contains the whole state.
+    /// Records that the disk already contains the whole state, so no sync was needed.
     pub fn checkpoint_spared(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.events.checkpoint_last_success_timestamp.set(&(), now.as_secs_f64());
@@ -167,7 +168,7 @@ impl Metrics {
     }
 }
 
-/// A collector that shows the daemon's own metrics next to the metrics of the inputs.
+/// A collector that adds the daemon's own metrics to the metrics of the inputs.
 pub struct OwnMetrics(Registry);
 
 impl OwnMetrics {
@@ -184,15 +185,16 @@ impl Collector for OwnMetrics {
 
     fn collect(&self, sink: &mut dyn Sink) {
         let mut sink = PrefixSink { sink, name: String::new() };
-        // An invalid segment is impossible here, because it would be rejected when it is opened.
+        // This cannot fail, because an invalid segment is already rejected when it is opened.
         let _ = self.0.visit(&mut sink);
     }
 }
 
-/// A sink that passes on metrics with the prefix `quipu_`, including the metrics of the process.
+/// A sink that adds the prefix `quipu_` to the names that lack it, such as the metrics of the
+/// process.
 struct PrefixSink<'a> {
     sink: &'a mut dyn Sink,
-    /// The name of the family, if it was changed.
+    /// The name with the prefix; empty if the name is unchanged.
     name: String,
 }
 
@@ -223,7 +225,7 @@ fn with_name<'f>(family: &FamilyHeader<'f>, name: &'f str) -> FamilyHeader<'f> {
 /// The prefix of all metrics of the daemon itself.
 pub const PREFIX: &str = "quipu_";
 
-/// Registers metrics that are read from the state at each scrape.
+/// Registers the metrics whose values are read from the state at each scrape.
 fn watch(scope: &Scope, state: &'static State) -> Result<(), quipu::Error> {
     let description = |name: &str, help: &str| Description::new(name, help);
     scope.counter_fn(
@@ -270,12 +272,12 @@ fn watch(scope: &Scope, state: &'static State) -> Result<(), quipu::Error> {
     })
 }
 
-/// The limit on memory for the daemon's own metrics, in bytes. The metrics need only some
-/// kilobytes.
+/// The limit on memory for the daemon's own metrics in bytes, far more than they need.
 const MEMORY: u64 = 16 << 20;
 /// More bytes than the metrics need on the heap.
 const FOR_HEAP: usize = 1 << 20;
 
-/// Upper bounds of buckets, in seconds.
+/// The upper bounds of the buckets for request durations, in seconds.
 const LATENCIES: [f64; 8] = [5e-6, 1e-5, 2.5e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0];
+/// The upper bounds of the buckets for sync durations, in seconds.
 const CHECKPOINTS: [f64; 6] = [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];

@@ -1,9 +1,9 @@
-//! The daemon's side of the recording: a thread that starts `quipu record` as a separate process,
-//! reads its reports, and starts it again when it ends.
+//! Controls the recorder of the daemon: a thread that runs `quipu record` as a child process, reads
+//! its reports, and restarts it when it ends.
 //!
-//! The process is separate because it maps files that other programs can truncate, and because it
-//! takes part in their locks. If it crashes, the daemon continues to serve, and the system releases
-//! the locks. If the process sends no report for some seconds, we consider it stopped or stuck, and
+//! The recorder is a separate process because it maps files that other programs can truncate, and
+//! because it takes part in their locks. If it crashes, the daemon continues to serve, and the
+//! system releases the locks. If it sends no report for some seconds, we assume that it hangs, and
 //! kill it.
 
 use std::collections::VecDeque;
@@ -59,10 +59,10 @@ impl RecordingFlags {
     }
 }
 
-/// The settings of the recorder.
+/// The options of the recorder.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Files, directories, and patterns of paths.
+    /// The paths to record: files, directories, and patterns.
     pub places: Vec<String>,
     /// The maximum number of recorded segments.
     pub count: usize,
@@ -70,20 +70,20 @@ pub struct Options {
     pub except: PathBuf,
 }
 
-/// The running recorder. Dropping this ends its process and its thread.
+/// The running recorder. Dropping this value ends the process and the thread.
 #[derive(Debug)]
 pub struct Recorder {
     metrics: RecorderMetrics,
-    /// Closed to end the thread.
+    /// Closed when the thread must end.
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A collector of metrics about the recording. Clones share the last report.
+/// A collector of metrics about the recorder. Clones share the last report.
 #[derive(Debug, Clone, Default)]
 pub struct RecorderMetrics(Arc<Mutex<RecorderStatus>>);
 
-/// The last report, and the state of the process.
+/// The last report, and whether the process is running.
 #[derive(Debug, Clone, Copy, Default)]
 struct RecorderStatus {
     is_up: bool,
@@ -99,24 +99,25 @@ enum EndReason {
     Failed(String),
 }
 
-/// The maximum number of consecutive slices of time without a report. The process reports every
-/// second. We count slices instead of time, because the daemon itself can be stopped for long.
+/// The duration of one wait for a report. The process sends a report every second.
 const SLICE: Duration = Duration::from_secs(1);
+/// The maximum number of consecutive waits without a report. We count waits instead of time,
+/// because the daemon itself can be paused for long.
 const MOST_SILENT: u32 = 10;
-/// The time limit for the end of the process.
+/// The time limit for the process to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
-/// The pause before the process is restarted. It doubles up to the longest pause while the process
-/// keeps ending early.
+/// The pause before the process is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The maximum pause. The pause doubles up to this limit while the process keeps ending early.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The maximum length of a line from the process, in bytes.
+/// The maximum length of a report in bytes.
 const MOST_LINE: usize = 8 << 20;
 
 impl Recorder {
     /// Starts the thread, which starts the process.
     ///
     /// # Errors
-    /// Returns the system's error if it cannot provide a thread or a descriptor.
+    /// Fails if the system provides no thread or descriptor.
     pub fn start(options: Options) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         let metrics = RecorderMetrics::default();
@@ -141,8 +142,8 @@ impl Drop for Recorder {
     }
 }
 
-/// The thread that starts and watches the process. It lives as long as the daemon, because the
-/// system ends the process together with this thread.
+/// The state of the thread. The thread lives as long as the daemon, because the system ends the
+/// child process together with the thread that started it.
 struct Thread {
     options: Options,
     metrics: RecorderMetrics,
@@ -182,7 +183,7 @@ impl Thread {
         }
     }
 
-    /// Sleeps. Returns true if the daemon stops in the meantime.
+    /// Waits for this time. Returns true if the daemon stops in the meantime.
     fn sleeps_through(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         loop {
@@ -198,16 +199,16 @@ impl Thread {
 
     fn start(&self) -> io::Result<Child> {
         let Options { places, count, except } = &self.options;
-        // The file of this program, even if a newer one replaced it.
+        // The running program, even if another version has replaced its file.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("quipu").args(["record", "--child", "--count"]).arg(count.to_string());
         command.arg("--except").arg(except).arg("--").args(places);
-        // A separate group, because the signals of a terminal are meant for the daemon.
+        // A separate process group, because the signals of a terminal are meant for the daemon.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.spawn()
     }
 
-    /// Reads the reports of the process until it ends or must end.
+    /// Reads the reports of the process, until it ends or must end.
     fn watch(&self, child: &mut Child) -> EndReason {
         let Some(mut output) = child.stdout.take() else { return EndReason::Stopped };
         info!(process = child.id(), "recording the watched segments in a process of its own");
@@ -246,9 +247,8 @@ impl Thread {
         }
     }
 
-    /// Waits until a failed process has ended. This is necessary because a process that hangs in a
-    /// file system cannot be killed, and only one process may run. Returns false if the daemon
-    /// stops in the meantime.
+    /// Waits until a failed process has ended, because only one may run, and a process that hangs
+    /// in a file system cannot be killed. Returns false if the daemon stops in the meantime.
     fn reap(&self, child: &mut Child) -> bool {
         let _ = child.kill();
         let mut pause = Duration::from_millis(5);
@@ -282,7 +282,7 @@ impl Thread {
     }
 }
 
-/// Ends the process. It releases its locks by itself, or is killed.
+/// Ends the process: lets it release its locks, or kills it after a while.
 fn stop(mut child: Child) {
     drop(child.stdin.take());
     for time in [GRACE, GRACE] {
@@ -293,12 +293,12 @@ fn stop(mut child: Child) {
                 _ => return,
             }
         }
-        // The wait is bounded, because the process can hang in a file system.
+        // This wait is limited, because the process can hang in a file system.
         let _ = child.kill();
     }
 }
 
-/// The output of the process, line by line.
+/// The output of the process, split into lines.
 #[derive(Default)]
 struct Lines {
     bytes: VecDeque<u8>,

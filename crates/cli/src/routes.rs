@@ -1,4 +1,5 @@
-//! The routes of the daemon, all served from memory.
+//! The HTTP routes of the daemon, and the handler that dispatches to these routes. All responses
+//! are served from memory.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -24,24 +25,24 @@ use quipu_intake::{Inputs, LIST};
 use quipu_process::seldom::Seldom;
 use quipu_process::time::Time;
 
-/// The purpose of a request.
+/// The route of a request.
 #[derive(Clone, Copy)]
 enum Route {
-    /// Counts this request.
+    /// Counts the request.
     Count,
-    /// The rate of `Count`.
+    /// Returns the rate of [`Route::Count`].
     Rate,
-    /// The rate of a key.
+    /// Returns the rate of a key.
     KeyRate,
     /// Counts events of a key.
     Hit,
-    /// The keys with the most events.
+    /// Returns the keys with the most events.
     Top,
-    /// A scrape.
+    /// Returns all metrics: a scrape.
     Metrics,
     /// A route of an input.
     Input(&'static list::Route),
-    /// The last refusals.
+    /// Returns the last refusals.
     Refused,
     /// The health check.
     Health,
@@ -49,7 +50,8 @@ enum Route {
 
 type Row = (Path, Route);
 
-/// The daemon's own routes before and after the routes of the inputs. The busiest routes are first.
+/// The daemon's own routes before the routes of the inputs. The most frequent routes are first,
+/// because routes are compared in order.
 static BEFORE: [Row; 6] = [
     (Path::new("/", "", READ), Route::Count),
     (Path::new("/rate", "", READ), Route::Rate),
@@ -58,6 +60,7 @@ static BEFORE: [Row; 6] = [
     (Path::new("/top", "", READ), Route::Top),
     (Path::new("/metrics", "", READ), Route::Metrics),
 ];
+/// The daemon's own routes after the routes of the inputs.
 static AFTER: [Row; 3] = [
     (Path::new("/refused", "", READ), Route::Refused),
     (Path::new("/-/healthy", "", READ), Route::Health),
@@ -74,12 +77,12 @@ fn routes() -> impl Iterator<Item = (&'static Path, Route)> {
     own(&BEFORE).chain(inputs).chain(own(&AFTER))
 }
 
-/// Finds the route of a path, and the parameter in the path.
+/// Returns the route of a path, and the parameter in the path.
 fn find(path: &str) -> Option<(&'static Path, Route, &str)> {
     routes().find_map(|(row, route)| Some((row, route, row.parameter_in(path)?)))
 }
 
-/// The request handler. Each server thread uses a clone, and all clones share the same state.
+/// The request handler. Each server thread uses a clone; all clones share the same state.
 #[derive(Clone)]
 pub struct Routes {
     state: &'static State,
@@ -134,7 +137,7 @@ impl Routes {
         }
     }
 
-    /// Finds the route of a path, if the settings enable it.
+    /// Returns the route of a path, if the settings enable this route.
     fn find<'p>(&self, path: &'p str) -> Option<(&'static Path, Route, &'p str)> {
         find(path).filter(|(_, route, _)| self.has(*route))
     }
@@ -153,7 +156,7 @@ impl Routes {
         Refusal::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// `GET /`: counts the request, and returns the count. A browser gets a page.
+    /// `GET /`: counts the request, and returns the count, or a page for a browser.
     fn count(&self, request: &Request) -> Response {
         let count = self.state.requests.add_and_count(1);
         match landing::prefers_html(request.headers()) {
@@ -162,8 +165,8 @@ impl Routes {
         }
     }
 
-    /// `GET /rate?window=1s`: returns the events of a window that ends now. This does not count the
-    /// request.
+    /// `GET /rate?window=1s`: returns the number of events in a window that ends now. The request
+    /// itself is not counted.
     fn rate(&self, request: &Request) -> Result<Reply> {
         let query = Query::only(request, &["window", "format"]).map_err(Refusal::bad)?;
         let requests = &self.state.requests;
@@ -177,7 +180,7 @@ impl Routes {
         Ok(Reply::in_steps(PeakSteps { state: self.state, window, count, rate, search }))
     }
 
-    /// `GET /rate/{key}`: returns the events of a key; 0 for an unknown key.
+    /// `GET /rate/{key}`: returns the number of events of a key; 0 for an unknown key.
     fn key_rate(&self, request: &Request, key: &str) -> Result<Response> {
         let query = Query::only(request, &["window", "format"]).map_err(Refusal::bad)?;
         let keys = &self.state.keys;
@@ -239,7 +242,7 @@ fn refusals_json(refusals: &Refusals) -> serde_json::Value {
     last.collect()
 }
 
-/// The response to `/metrics`, which first removes the expired groups.
+/// The response to `/metrics`. Its first steps remove the expired groups.
 struct Scrape<E> {
     expiring: Option<E>,
     exposing: ScrapeSteps,
@@ -363,7 +366,7 @@ impl Handler for Routes {
     }
 }
 
-/// Logs an event of the transport, at levels below `info`.
+/// Logs an event of the transport, at a level below `info`.
 fn log(event: Event) {
     match event {
         Event::Accepted => debug!("a connection was opened"),
@@ -378,7 +381,7 @@ fn log(event: Event) {
     }
 }
 
-/// Reads the filter of a scrape. Other parameters are ignored, because scrapers can add parameters.
+/// Parses the filter of a scrape. Other parameters are ignored, because scrapers can add their own.
 fn filter(request: &Request) -> Result<Filter> {
     let mut filter = Filter::default();
     for (name, value) in Query::from_request(request).map_err(Refusal::bad)?.iter() {
@@ -424,7 +427,7 @@ fn decode(key: &str) -> Result<Vec<u8>> {
     if key.is_empty() {
         return Err(Refusal::bad("the key is empty; give one after the slash"));
     }
-    // We reject malformed escapes, because clients read them in different ways, so "%zz" could mean
+    // Reject malformed escapes, because clients interpret them in different ways: `%zz` could mean
     // two different keys.
     let is_escape =
         |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 2;
@@ -445,7 +448,7 @@ fn options() -> Response {
     response
 }
 
-/// Returns a count in the format of the server of `derlaft/ratecounter`.
+/// Returns a count in the format of `derlaft/ratecounter`, whose contract the daemon keeps.
 fn number(count: u64) -> Response {
     text(StatusCode::OK, digits(count).to_vec())
 }
@@ -466,11 +469,11 @@ fn json(value: &serde_json::Value) -> Response {
     response
 }
 
-/// The maximum number of metric names in a request, because each family is compared with all of
+/// The maximum number of metric names in a filter, because each family is compared with all of
 /// them.
 const MAX_NAMES: usize = 100;
 
-/// The number of buckets that one step reads, in about 100 us.
+/// The number of buckets that one step reads. This takes about 100 us.
 const BUCKETS_PER_STEP: u64 = 1 << 15;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The daemon from start to shutdown.
+//! The daemon from start to shutdown: [`run`] opens the state, binds the sockets, starts all
+//! threads, serves, and stops them in reverse order.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ use quipu_process::memory;
 use quipu_process::signals::{self, Signals};
 use quipu_translate::rules::{self, Rules};
 
-/// The reason why the daemon failed to start, or to shut down cleanly.
+/// The reason why the daemon failed to start or to stop cleanly.
 #[derive(Debug)]
 pub enum Error {
     /// The state cannot be opened.
@@ -47,18 +48,18 @@ pub enum Error {
     Outputs(outputs::Error),
     /// The targets cannot be scraped.
     Targets(targets::Error),
-    /// The daemon's own metrics cannot be created. Contains the bytes of address space that the
-    /// daemon needs in total.
+    /// The daemon's own metrics cannot be created. Contains the address space that the daemon needs
+    /// in total, in bytes.
     Metrics(quipu::Error, u64),
-    /// The address space is too small for the threads. Contains the bytes that the daemon needs in
-    /// total.
+    /// The address space is too small for the threads. Contains the address space that the daemon
+    /// needs in total, in bytes.
     Addresses(u64),
     /// The system's clock shows a time before 1970.
     Clock,
     /// The system refused a resource of the process: threads, signals, open files.
     System(&'static str, std::io::Error),
-    /// The last sync failed, for example because the disk is full. The file contains the counts,
-    /// but the disk may not.
+    /// The last sync failed, for example because the disk is full. The page cache contains the
+    /// counts, but the disk may not.
     Sync(quipu_segment::Error),
 }
 
@@ -68,7 +69,7 @@ pub enum Error {
 /// Returns an [`Error`] that names the remedy.
 pub fn run(settings: &Settings) -> Result<(), Error> {
     let begun = Instant::now();
-    // Refuse such a clock, because hyper panics when it formats the Date before the first response.
+    // We refuse such a clock, because hyper panics when it formats the date of the first response.
     if SystemTime::now() < SystemTime::UNIX_EPOCH {
         return Err(Error::Clock);
     }
@@ -76,8 +77,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     memory::spread_tables();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
     let BoundParts { server, listeners, rules, most } = bind(settings)?;
-    // Leak these values, because they live as long as the process, and requests then need no
-    // reference counting.
+    // We leak these values: they live as long as the process, and requests then need no reference
+    // counts.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let starting = StartGuard::new(state);
     let addresses = state::addresses(settings);
@@ -109,7 +110,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         // Relaxed: the server's threads are joined before the flag is read.
         has_started.store(true, Ordering::Relaxed);
         memory::return_large();
-        // Returns the memory that was only needed for the start, for example the table of settings.
+        // We return the memory that only the start needed, for example for the table of settings.
         memory::trim();
         info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
     };
@@ -132,7 +133,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     };
     let served = server.serve(routes, started, stopping);
     drop(listening);
-    // From here on, all steps have deadlines, except the final sync, whose duration depends on the
+    // From here on, each step has a deadline, except the final sync, whose duration depends on the
     // disk.
     drop(ended);
     if has_started.load(Ordering::Relaxed) {
@@ -156,8 +157,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// The parts that the daemon binds before it opens the state. This order is important because a
-/// daemon that cannot listen must not change the state.
+/// The parts that are created before the state is opened, because a daemon that cannot listen must
+/// not change the state.
 struct BoundParts {
     server: Server,
     listeners: BoundInputs,
@@ -199,8 +200,8 @@ fn close(state: &State, served: Result<http::ShutdownReport, http::Error>) -> Re
     closed.map_err(Error::Sync)
 }
 
-/// Returns the number of files that the daemon can open in addition to the server's files:
-/// connections for lines, connections to receivers and targets, and at most `most` watched
+/// Returns the number of files that the daemon needs in addition to the server's files: for
+/// listener connections, for connections to receivers and targets, and for at most `most` watched
 /// segments.
 fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let watched = if settings.segments.places.is_empty() { 0 } else { most };
@@ -212,7 +213,7 @@ fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     listeners::connections(&settings.inputs, files) + clients + watched
 }
 
-/// Starts the agent, unless it would have no sources.
+/// Starts the agent, if it has any source.
 fn watch(
     state: &State,
     metrics: &Metrics,
@@ -234,7 +235,7 @@ fn watch(
     Ok(Some(agent))
 }
 
-/// Starts the process that records segments, if this is enabled.
+/// Starts the recorder, if it is enabled.
 fn record(metrics: &Metrics, settings: &Settings) -> Result<Option<Recorder>, Error> {
     let agent::Options { places, record, own, .. } = &settings.segments;
     let Some(count) = record.filter(|_| !places.is_empty()) else { return Ok(None) };
@@ -246,9 +247,9 @@ fn record(metrics: &Metrics, settings: &Settings) -> Result<Option<Recorder>, Er
     Ok(Some(recorder))
 }
 
-/// Handles signals on a separate thread, because the server can be busy. The first signal sends a
-/// message. The process then ends after `time` and one more second, unless the returned sender is
-/// dropped before.
+/// Handles signals in a separate thread, because the server can be busy. The first signal sends a
+/// message. The process then ends at the latest after `time` plus one second, unless the returned
+/// sender is dropped before.
 fn watch_signals(
     signals: Signals,
     time: Duration,
@@ -265,8 +266,8 @@ fn watch_signals(
     Ok((stopped, ended))
 }
 
-/// Creates the state that all inputs share. From now on, a scrape of the inputs also shows the
-/// daemon's own metrics.
+/// Creates the state that all inputs share, and makes scrapes of the inputs include the daemon's
+/// own metrics.
 fn take_in(
     state: &'static State,
     metrics: &Metrics,
@@ -283,13 +284,13 @@ fn take_in(
     Ok(Box::leak(Box::new(shared)))
 }
 
-/// Checks that there is address space for the threads and the heap, because an allocation that
-/// fails later would end the process.
+/// Checks that there is address space for the threads and the heap, because a failed allocation
+/// would end the process later.
 fn check_spare(addresses: u64) -> Result<(), Error> {
     if memory::has_room(SPARE) { Ok(()) } else { Err(Error::Addresses(addresses)) }
 }
 
-/// Logs the addresses, and whether the connections are limited to a smaller number than requested.
+/// Logs the addresses, and whether the number of connections is lower than requested.
 fn log_listening(server: &Server, settings: &Settings) {
     for address in server.local_addresses() {
         info!(%address, connections = server.connections(), "listening");
@@ -310,8 +311,7 @@ fn log_listening(server: &Server, settings: &Settings) {
     }
 }
 
-/// Raises the limit on open files, and checks that the daemon can serve with this limit. Returns
-/// the limit.
+/// Raises the limit on open files, checks that it is sufficient for the daemon, and returns it.
 fn check_open_files(settings: &Settings) -> Result<usize, Error> {
     let least = MIN_FILES + settings.http.threads * (MIN_FILES_PER_THREAD + settings.listen.len());
     let files = raise_open_files().and_then(|files| usize::try_from(files).ok());
@@ -329,7 +329,7 @@ fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Ignore the error, because the server limits its connections to the current limit and logs
+    // Ignore the error, because the server adapts the number of connections to the limit, and logs
     // this.
     let _ = setrlimit(Resource::Nofile, limit);
     getrlimit(Resource::Nofile).current
@@ -338,16 +338,17 @@ fn raise_open_files() -> Option<u64> {
 /// The memory that all threads and the heap need after the state and the metrics were created, in
 /// bytes.
 const SPARE: usize = 32 << 20;
-/// The minimum number of open files: the daemon's own, and some for connections.
+/// The minimum number of open files: the daemon's own files, and some for connections.
 const MIN_FILES: usize = 32;
+/// The minimum number of open files for each server thread.
 const MIN_FILES_PER_THREAD: usize = 8;
-/// The files for a receiver: a connection, the lookup of its address, and its queue.
+/// The number of files for a receiver: a connection, the lookup of its address, and its queue.
 const FILES_PER_CLIENT: usize = 8;
-/// The files for each additional shard of a receiver: a connection, the lookup of its address, and
-/// a file with a secret.
+/// The number of files for each additional shard of a receiver: a connection, the lookup of its
+/// address, and a file with credentials.
 const FILES_PER_SHARD: usize = 4;
 
-/// The additional time for stopping after the drain timeout, which the server enforces itself.
+/// The time to stop after the drain timeout, which the server itself enforces.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl fmt::Display for Error {

@@ -1,4 +1,4 @@
-//! The source of the outputs: all metrics on `/metrics`.
+//! Provides the outputs with all metrics on `/metrics`.
 
 use std::sync::Arc;
 use std::thread;
@@ -30,9 +30,9 @@ impl Source {
         Self { state, shared, watched }
     }
 
-    /// Merges the families of sources with the families of inputs, and waits until no group is
-    /// being replaced. If a new family arrived in the meantime, this merges again, because its
-    /// missing series would be sent as ended.
+    /// Merges the families of watched sources with the families of inputs, after waiting until no
+    /// group is being replaced. If a family was created in the meantime, this merges again, because
+    /// the outputs would otherwise end the family's missing series.
     fn merge(&self, watched: &AgentReadings) -> (Arc<MergedFamilies>, ScrapeGuard<'static>) {
         let mut merges = 0;
         loop {
@@ -46,7 +46,7 @@ impl Source {
         }
     }
 
-    /// Waits until no group is being replaced, and helps with the replacement like a scrape.
+    /// Waits until no group is being replaced. Helps with the replacement, like a scrape.
     fn enter(&self) -> ScrapeGuard<'static> {
         let mut place = None;
         loop {
@@ -82,5 +82,5 @@ impl outputs::Source for Source {
     }
 }
 
-/// The maximum number of merges for one visit while new families arrive.
+/// The maximum number of merges while new families keep appearing.
 const MAX_MERGES: usize = 5;

@@ -1,4 +1,5 @@
-//! The daemon's state: a segment file with the window of all requests and the windows of keys.
+//! The daemon's state file: a segment with the window of all requests, the windows of keys, and all
+//! received metrics.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ flags! {
     }
 }
 
-/// The treatment of a truncated or damaged state file.
+/// The reaction to a truncated or damaged state file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DamagePolicy {
@@ -62,9 +63,8 @@ pub struct State {
     pub taken: AtomicU64,
 }
 
-/// Guards a state while its daemon starts. If the start fails, dropping this guard removes a state
-/// file that this start created. You can then start the daemon with other settings, and it can
-/// create a new file.
+/// Removes a state file that this start created, if the start fails. You can then start the daemon
+/// with other settings, and it can create a new file.
 pub struct StartGuard(Option<&'static State>);
 
 /// An error of the state file.
@@ -74,7 +74,7 @@ pub enum Error {
     Window(quipu_window::Error),
     /// The file was created with other settings.
     Mismatch(quipu_segment::Error),
-    /// The file is damaged. You can tell the daemon to set it aside.
+    /// The file is damaged. The daemon can set it aside if the settings allow this.
     Damaged(quipu_segment::Error),
     /// The metrics in the file cannot be used.
     Intake(quipu::Error),
@@ -82,21 +82,21 @@ pub enum Error {
     SetAside(quipu_segment::Error),
     /// The file is larger than the disk or a limit allows.
     Size(quipu_segment::Error),
-    /// The process lacks address space for the heap. Contains the bytes that the daemon needs in
-    /// total.
+    /// There is too little address space for the heap. Contains the address space that the daemon
+    /// needs in total, in bytes.
     Heap(u64),
-    /// The process lacks address space for the file. Contains the bytes that the daemon needs in
-    /// total.
+    /// There is too little address space for the file. Contains the address space that the daemon
+    /// needs in total, in bytes.
     Addresses(quipu_segment::Error, u64),
 }
 
 impl StartGuard {
-    /// Guards this state until [`StartGuard::done`].
+    /// Creates a guard of this state, until [`StartGuard::done`].
     pub fn new(state: &'static State) -> Self {
         Self(Some(state))
     }
 
-    /// Ends the guard, because the daemon has started.
+    /// Keeps the state file, because the daemon has started.
     pub fn done(mut self) {
         self.0 = None;
     }
@@ -106,15 +106,14 @@ impl Drop for StartGuard {
     fn drop(&mut self) {
         let Some(state) = self.0 else { return };
         if state.counted() != (0, 0, 0) || !matches!(state.segment.remove_new(), Ok(true)) {
-            // Ignore the error, because the caller reports the error that ended the start, and
-            // another error would hide it.
+            // We ignore the error, because it would hide the error that ended the start.
             let _ = state.segment.close();
         }
     }
 }
 
 impl State {
-    /// Opens the state, or creates it if there is none.
+    /// Opens the state file, or creates it if it does not exist.
     ///
     /// # Errors
     /// Returns an [`Error`] that names the file and the remedy.
@@ -141,14 +140,14 @@ impl State {
         Ok(state)
     }
 
-    /// Returns totals that change with each event.
+    /// Returns totals that change with each event, to detect whether a sync is needed.
     pub fn counted(&self) -> (u64, u64, u64) {
         (self.requests.total(), self.keys.additions(), self.taken.load(Ordering::Relaxed))
     }
 
     fn open_as_it_is(settings: &Settings) -> Result<Self, Error> {
-        // Allocate the whole file now, because a full disk should be noticed at startup and not at
-        // a later key.
+        // Allocate the whole file now, because a full disk should be noticed at the start and not
+        // with a later key.
         let size = size(settings)?;
         let limit = size.saturating_add(ROOM).saturating_add(settings.input_bytes);
         let options = Options::new().size(size).limit(limit).unmarked();
@@ -187,24 +186,24 @@ impl State {
     }
 }
 
-/// Checks that the heap can grow enough for the next step, whose largest allocation is `large`
-/// bytes. This is necessary because an allocation that fails there would end the process.
+/// Checks that the heap can grow enough for the next step of the start, whose largest allocation is
+/// `large` bytes. Otherwise a failed allocation in this step would end the process.
 fn check_heap(settings: &Settings, large: u64) -> Result<(), Error> {
     let bytes = usize::try_from(large.saturating_add(FOR_HEAP)).unwrap_or(usize::MAX);
     if has_room(bytes) { Ok(()) } else { Err(Error::Heap(addresses(settings))) }
 }
 
-/// More bytes than a step of the start needs on the heap for the windows, without the index of the
-/// keys, and for the tables of the empty intake.
+/// The bytes that a step of the start needs on the heap at most, in addition to its largest
+/// allocation: for the windows without the index of keys, and for the tables of the empty intake.
 const FOR_HEAP: u64 = 2 << 20;
 
-/// Returns the size of the state with these settings, in bytes.
+/// Returns the size of the windows in the state file with these settings, in bytes.
 fn size(settings: &Settings) -> Result<u64, Error> {
     let records = settings.window.bytes()? + settings.keys.bytes()?;
     Ok(Segment::bytes_for(&[]).saturating_add(records))
 }
 
-/// Returns an address space that is large enough for the whole daemon (`ulimit -v`), in bytes.
+/// Returns a sufficient address space for the whole daemon (`ulimit -v`), in bytes.
 pub fn addresses(settings: &Settings) -> u64 {
     let clients = settings.outputs.receivers.len() + settings.targets.targets.len();
     let threads = settings.http.threads + clients;
@@ -215,11 +214,12 @@ pub fn addresses(settings: &Settings) -> u64 {
     state.saturating_add(ADDRESSES).saturating_add(threads)
 }
 
-/// The program itself, its metrics, and two threads.
+/// The address space of the program itself, its metrics, and two threads, in bytes.
 const ADDRESSES: u64 = 128 << 20;
+/// The address space of each further thread in bytes.
 const ADDRESS_SPACE_PER_THREAD: u64 = 8 << 20;
 
-/// Renames a damaged file to a name that ends in `.damaged-` and the time, and returns that name.
+/// Renames a damaged file to a name that ends in `.damaged-` and the time. Returns this name.
 fn set_aside(path: &Path) -> Result<PathBuf, quipu_segment::Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let names = (0..1000).map(|n| {
@@ -233,7 +233,7 @@ fn set_aside(path: &Path) -> Result<PathBuf, quipu_segment::Error> {
     Segment::set_aside(path, names)
 }
 
-/// The space for records that later versions may add to a state file.
+/// The space in a state file for records of later versions, in bytes.
 const ROOM: u64 = 64 << 20;
 
 impl From<quipu_window::Error> for Error {

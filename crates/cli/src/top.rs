@@ -1,8 +1,8 @@
-//! The ranking of keys by their events, for `/top`.
+//! Ranks the keys by their events, for `GET /top`.
 //!
-//! A ranking reads every key. We rank a large table in steps, and serve other requests in between.
-//! Requests that arrive during a ranking share it: each request runs a step in its turn, and all
-//! get the same page. Requests shortly afterwards get this page too.
+//! A ranking reads every key. A large table is therefore ranked in steps, and other requests are
+//! served in between. Requests that arrive during a ranking share it: each one runs a step in its
+//! turn, and all get the same page. Requests shortly afterwards get this page as well.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,20 +16,20 @@ use crate::routes::digits;
 #[derive(Debug, Default)]
 pub struct Top(Mutex<RankingState>);
 
-/// The running ranking and the last page.
+/// The ranking in progress, and the last page.
 #[derive(Debug, Default)]
 struct RankingState {
     running: Option<Ranking>,
     page: Option<(Instant, Arc<Page>)>,
-    /// The number of pages finished so far.
+    /// The number of pages completed so far.
     finished: u64,
 }
 
-/// The formatted page of a finished ranking.
+/// The page of a complete ranking.
 #[derive(Debug)]
 pub struct Page {
     text: Bytes,
-    /// The offset after each line.
+    /// The end of each line.
     ends: Vec<usize>,
 }
 
@@ -40,7 +40,7 @@ pub struct PendingRequest {
 }
 
 impl Top {
-    /// Returns a page immediately if possible: a new page with the first `most` keys of a small
+    /// Returns a page immediately, if possible: a new page with the first `most` keys of a small
     /// table, or the last page of a large table if it is recent. Otherwise, continue with
     /// [`Top::step`].
     pub fn ask(&self, keys: &KeyedWindows, most: usize) -> Result<Arc<Page>, PendingRequest> {
@@ -55,7 +55,7 @@ impl Top {
             .map_or(Err(PendingRequest { finished: state.finished }), |(_, page)| Ok(page.clone()))
     }
 
-    /// Runs one step of the ranking. Returns the first page that was finished after the request
+    /// Runs one step of the ranking. Returns the first page that is completed after the request
     /// began, by this step or by a step of another request.
     pub fn step(&self, keys: &KeyedWindows, request: &PendingRequest) -> Option<Arc<Page>> {
         let mut state = self.state();
@@ -83,8 +83,8 @@ impl Page {
         for (key, count) in ranked {
             text.extend_from_slice(&digits(count));
             text.push(b' ');
-            // Escape, because a key can contain newlines, which must not break the lines of the
-            // page.
+            // Escape the key, because it can contain line feeds, which must not break the lines of
+            // the page.
             text.extend(key.escape_ascii());
             text.push(b'\n');
             ends.push(text.len());
@@ -99,16 +99,17 @@ impl Page {
     }
 }
 
-/// The maximum number of keys in one response, which then takes about 300 KB.
+/// The maximum number of keys in a response, which then takes about 300 KB.
 pub const MAX_KEYS: usize = 1000;
 
-/// The maximum size of a table that is ranked for each request.
+/// The maximum number of keys in a table that is ranked for each request.
 const FEW_KEYS: usize = 1000;
 
-/// The number of slots of a large table that one step reads, in about 100 us with a cold cache.
+/// The number of slots of a large table that one step reads. This takes about 100 us with a cold
+/// cache.
 const KEYS_PER_STEP: usize = 128;
 
-/// How long the page of a large table is reused.
+/// The time for which the page of a large table is reused.
 const FRESH: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

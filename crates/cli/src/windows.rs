@@ -1,4 +1,4 @@
-//! The settings of the windows, for example their lengths.
+//! The settings of the sliding windows, for example their lengths.
 
 use std::time::Duration;
 
@@ -41,11 +41,11 @@ flags! {
 }
 
 impl WindowFlags {
-    /// Returns the window of all requests, and the windows of keys. Fills in the settings that
-    /// depend on others.
+    /// Returns the options of the window of all requests, and of the windows of keys. Sets the
+    /// defaults that depend on other settings.
     ///
     /// # Errors
-    /// Fails for times that contradict each other, and for a number out of its bounds.
+    /// Fails for durations that conflict, and for a number out of its bounds.
     pub fn resolve(&mut self) -> Result<(BucketedOptions, KeyedOptions), Unusable> {
         let window = set(self.window).0;
         let accuracy = set(self.accuracy).0;
@@ -89,10 +89,10 @@ impl WindowFlags {
     }
 }
 
-/// Returns the default span: an hour, or less if this would exceed [`MAX_BUCKETS`], but at least
-/// the window.
+/// Returns the default span: an hour, or less if an hour exceeds [`MAX_BUCKETS`], but at least the
+/// window.
 fn longest(window: Duration, accuracy: Duration) -> Duration {
-    // Only prevent a panic for invalid durations here, because `resolve` reports them.
+    // We only prevent a panic for invalid durations, because `resolve` reports them.
     let buckets = HOUR.as_nanos() / accuracy.as_nanos().max(1);
     let buckets = u32::try_from(buckets).unwrap_or(u32::MAX).min(MAX_BUCKETS);
     accuracy.checked_mul(buckets).unwrap_or(window).max(window)

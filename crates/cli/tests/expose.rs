@@ -84,6 +84,7 @@ fn the_page_equals_the_page_of_python() {
     succeed(command.arg(scripts().join("python.py")).arg(QUIPU).arg(directory.path()));
 }
 
+/// The files can grow and be created while they are read.
 #[test]
 fn files_that_grow_are_read() {
     let directory = tempfile::tempdir().unwrap();
@@ -155,6 +156,7 @@ fn python_entries(entries: impl IntoIterator<Item = (String, f64)>) -> Vec<u8> {
     out
 }
 
+/// A damaged file is reported, and does not hide the other files.
 #[test]
 fn bad_files_are_named_and_the_rest_is_shown() {
     let directory = tempfile::tempdir().unwrap();
@@ -210,6 +212,7 @@ fn a_scrape_without_a_readable_file_fails() {
     assert_eq!(succeed(expose().arg(&path)), registry.text());
 }
 
+/// File names with control characters must not break the messages.
 #[test]
 fn names_of_files_do_not_break_lines() {
     let directory = tempfile::tempdir().unwrap();
@@ -358,6 +361,8 @@ fn all_variants_of_a_name_are_shown() {
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
+/// Two names can be equal after escaping. Only the first family is shown, and the other one is
+/// reported.
 #[test]
 fn a_family_whose_escaped_name_another_one_has_is_reported() {
     let directory = tempfile::tempdir().unwrap();
@@ -471,6 +476,7 @@ fn paths_that_cannot_be_read_keep_no_others_from_being_shown() {
     assert_eq!(told.lines().count(), 4, "{told}");
 }
 
+/// Each scrape sees files that were replaced, added or removed since the last one.
 #[test]
 fn an_endpoint_looks_at_its_paths_again() {
     let directory = tempfile::tempdir().unwrap();

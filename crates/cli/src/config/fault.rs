@@ -8,7 +8,7 @@ use super::Flags;
 use quipu_process::similar::closest;
 
 /// Describes an error of a file. The line is quoted only if it cannot contain a secret: it must set
-/// a single known setting that is not for URLs or header fields.
+/// a single known setting that is neither for URLs nor for header fields.
 pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> bool) -> String {
     let Some(span) = error.span() else { return shown(error.message()) };
     let location = Location::find(text, &span);
@@ -31,7 +31,7 @@ pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> 
     )
 }
 
-/// Returns a message without the value of the setting. An unknown name is followed by the closest
+/// Returns a message without the value of the setting. For an unknown name, it contains the closest
 /// setting instead of all settings.
 fn shown(message: &str) -> String {
     if let Some(name) = message.strip_prefix("unknown field ") {
@@ -48,35 +48,34 @@ fn shown(message: &str) -> String {
     }
 }
 
-/// Finds the setting with the most similar name. Returns `None` if more than a third of the name
-/// differs.
+/// Returns the setting with the most similar name; `None` if more than a third of the name differs.
 fn closest_setting(name: &str) -> Option<String> {
-    // Ignore longer names, because they cannot be misspelled settings.
+    // We ignore longer names, because they cannot be misspelled settings.
     const LONGEST: usize = 60;
     let names = Flags::names();
     let names = names.iter().map(String::as_str).filter(|_| name.len() <= LONGEST);
     closest(name, names, (name.len() / 3).max(1)).map(str::to_owned)
 }
 
-/// Returns whether a line sets only a misspelled setting whose value is never secret. The value
-/// must not look like a URL or a header field, because the user could have meant a setting of this
+/// Returns whether a line only sets a misspelled setting whose value is never secret. The value
+/// must not look like a URL or a header field, because the user may have meant a setting of this
 /// kind.
 fn is_misspelled(line: &str, is_harmless: impl Fn(&str) -> bool) -> bool {
     let is_plain = !line.contains([':', '/', '[', '{']);
     is_plain && is_single(line).and_then(closest_setting).is_some_and(|name| is_harmless(&name))
 }
 
-/// Returns the name that a line sets, if the rest of the line is a value that looks harmless.
+/// Returns the name that a line sets, if the rest of the line is a harmless value.
 fn is_single(line: &str) -> Option<&str> {
     let (name, value) = line.split_once('=').unwrap_or((line, ""));
     let name = name.trim();
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    // Hide comments, because a comment can contain an old secret.
+    // We hide comments, because a comment can contain an old secret.
     let is_plain = !value.contains(['#', '=', '@', '?']);
     (is_name && is_plain).then_some(name)
 }
 
-/// A line of a file, with the line number and the column of an error.
+/// A line of a file, with its number and the column of an error.
 struct Location<'t> {
     line: &'t str,
     number: usize,
@@ -84,7 +83,7 @@ struct Location<'t> {
 }
 
 impl<'t> Location<'t> {
-    /// Finds the location where a span begins.
+    /// Returns the location where a span begins.
     fn find(text: &'t str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let start = before.rfind('\n').map_or(0, |at| at + 1);

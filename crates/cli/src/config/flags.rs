@@ -1,4 +1,4 @@
-//! The settings of all parts, as flags, environment variables and keys of the TOML file.
+//! Joins the settings of all parts, as flags, environment variables and keys of the TOML file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -70,8 +70,8 @@ impl Flags {
         Self::from_toml(text)
     }
 
-    /// Returns all given settings as strings by name. The URLs of receivers and targets are shown
-    /// without their queries, because a query can contain a secret.
+    /// Returns all settings as strings by name, to be shown. The URLs of receivers and targets lack
+    /// their queries, because a query can contain a secret.
     pub fn shown(&self) -> BTreeMap<String, String> {
         let mut flags = self.clone();
         let (outputs, targets) = (&mut flags.remote_write.remote_write, &mut flags.targets.scrape);
@@ -108,7 +108,7 @@ fn is_setting(name: &str) -> bool {
     Flags::names().iter().any(|other| other == name)
 }
 
-/// Returns whether there is a setting with this name, and its value is never secret.
+/// Returns whether there is a setting with this name whose value is never secret.
 fn is_harmless(name: &str) -> bool {
     const SECRET: [&str; 5] =
         ["remote-write", "remote-write-header", "otlp", "otlp-header", "scrape"];

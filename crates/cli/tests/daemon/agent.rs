@@ -119,7 +119,7 @@ fn a_damaged_file_hides_no_other() {
     }
     let whole = fs::read(home.path("run/good.quipu")).unwrap();
     let write = |name: &str, bytes: &[u8]| {
-        // Write to another name first, because a half-written file may be read.
+        // We write to another name first, because a half-written file may be read.
         fs::write(home.path("new"), bytes).unwrap();
         fs::rename(home.path("new"), home.path("run").join(name)).unwrap();
     };
@@ -161,6 +161,7 @@ fn a_damaged_file_hides_no_other() {
     daemon.stop();
 }
 
+/// A file cannot use up the budget of the others by claiming a large size.
 #[test]
 fn a_sparse_file_takes_no_room_of_others() {
     let home = Home::new();
@@ -188,6 +189,7 @@ fn a_sparse_file_takes_no_room_of_others() {
     wait_until(fault, || daemon.log().iter().any(|line| line.contains(fault)));
 }
 
+/// A scan that could not read a directory must not count the files in it as removed.
 #[test]
 fn files_stay_when_a_look_is_incomplete() {
     let home = Home::new();
@@ -218,6 +220,7 @@ fn files_stay_when_a_look_is_incomplete() {
     daemon.stop();
 }
 
+/// The last values of removed files are the first to be dropped at the limit on files.
 #[test]
 fn files_that_are_gone_make_room_for_others() {
     let home = Home::new();
@@ -240,6 +243,7 @@ fn files_that_are_gone_make_room_for_others() {
     daemon.stop();
 }
 
+/// A configured path can be created after the daemon has started.
 #[test]
 fn a_place_that_is_not_there_yet_is_no_warning() {
     let home = Home::new();
@@ -255,6 +259,7 @@ fn a_place_that_is_not_there_yet_is_no_warning() {
     daemon.stop();
 }
 
+/// Another user must not be able to show files through a symbolic link in a watched directory.
 #[test]
 fn links_that_others_made_are_not_followed() {
     let home = Home::new();
@@ -277,6 +282,7 @@ fn links_that_others_made_are_not_followed() {
     wait_for(&daemon, "secret_total{segment=\"link\"} 1");
 }
 
+/// Files with conflicting families are shown as far as possible, and each conflict is counted.
 #[test]
 fn contradictions_are_kept_apart_and_counted() {
     let home = Home::new();

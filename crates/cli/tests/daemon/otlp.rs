@@ -151,6 +151,7 @@ fn every_type_of_data_is_shown() {
     );
 }
 
+/// Cumulative data counts exactly once, although both the sender and the daemon restart.
 #[test]
 fn totals_are_counted_once_over_restarts_of_both() {
     let home = Home::new();
@@ -299,6 +300,7 @@ fn delta_and_cumulative_data_of_one_name_add_up() {
     }
 }
 
+/// Exemplars keep the ids of their trace and span.
 #[test]
 fn exemplars_have_the_ids_of_their_traces() {
     let home = Home::new();
@@ -322,6 +324,7 @@ fn exemplars_have_the_ids_of_their_traces() {
     }
 }
 
+/// A point with the flag for missing values ends the gauge.
 #[test]
 fn gauges_end_when_nothing_is_recorded() {
     let home = Home::new();
@@ -381,7 +384,7 @@ fn a_client_of_grpc_gets_the_reason_and_the_log_has_the_way_out() {
     for length in [16, 20, preface.len()] {
         let mut client = TcpStream::connect(daemon.address()).unwrap();
         client.write_all(&preface[..length]).unwrap();
-        // Ignore the error, because the server may have closed the connection.
+        // We ignore the error, because the server may have closed the connection.
         let _ = client.write_all(&preface[length..]).and_then(|()| client.write_all(&settings));
         let mut frames = Vec::new();
         client.read_to_end(&mut frames).unwrap();
@@ -429,6 +432,7 @@ fn bodies_that_are_no_request_are_refused() {
     expect_lines(&daemon, &[format!("hits_total{{{LABELS}}} 3")]);
 }
 
+/// If a limit refuses all points, the response asks the sender to retry.
 #[test]
 fn a_sender_without_room_is_asked_to_retry() {
     let home = Home::new();

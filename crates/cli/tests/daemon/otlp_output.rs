@@ -131,7 +131,7 @@ fn serve(
         };
         let length = body.len();
         let head = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n");
-        // Ignore the error, because the daemon may have been killed.
+        // We ignore the error, because the daemon may have been killed.
         let _ = output.write_all(&[head.as_bytes(), body].concat());
     }
 }
@@ -328,6 +328,7 @@ fn all_types_are_sent_as_types_of_opentelemetry() {
     assert_eq!(own.value, "cumulative monotonic sum 6");
 }
 
+/// OpenTelemetry's own Python classes can parse the requests.
 #[test]
 fn the_classes_of_opentelemetry_read_the_requests() {
     let home = Home::new();
@@ -370,6 +371,7 @@ fn the_classes_of_opentelemetry_read_the_requests() {
     }
 }
 
+/// A gauge that disappears from the page gets a single end mark.
 #[test]
 fn a_gauge_that_is_gone_is_marked_once() {
     for temporality in ["cumulative", "delta"] {
@@ -429,6 +431,7 @@ fn a_request_is_repeated_unchanged() {
     assert_eq!(count(&daemon, "OTLP export failed"), 1);
 }
 
+/// Rejected points of an accepted request are counted, and not retried.
 #[test]
 fn refused_points_are_counted_and_not_sent_again() {
     let home = Home::new();
@@ -498,6 +501,8 @@ fn added(requests: &[Request], series: &str) -> f64 {
     sum
 }
 
+/// After a kill, the pending deltas are sent with the same bytes, so a receiver can recognize the
+/// repetition.
 #[test]
 fn a_kill_repeats_an_unacknowledged_request_with_deltas_unchanged() {
     let home = Home::new();
@@ -546,10 +551,11 @@ fn a_kill_repeats_an_unacknowledged_request_with_deltas_unchanged() {
     wait_until("the total", || receiver.see(|all| added(all, "hits_total")) == (total + 7) as f64);
 }
 
+/// If a receiver refuses all requests because of the sender, no growth is lost.
 #[test]
 fn deltas_that_were_refused_for_the_sender_come_later() {
     let home = Home::new();
-    // Refuse everything at first, like a receiver with an expired token.
+    // We refuse everything at first, like a receiver with an expired token.
     let taken = Arc::new(Mutex::new(Vec::new()));
     let numbers = Arc::clone(&taken);
     let receiver = Receiver::start(&home, move |before, request| match before.len() {
@@ -575,6 +581,7 @@ fn deltas_that_were_refused_for_the_sender_come_later() {
     daemon.wait_for("the receiver takes data points");
 }
 
+/// Both daemons are killed in turn, and the receiver must end up with the sender's totals.
 #[test]
 fn another_daemon_has_the_same_totals_over_kills_and_outages() {
     const PORT: u16 = 18091;
@@ -653,6 +660,7 @@ fn the_old_switch_names_its_new_name() {
     assert_eq!(daemon.post_body("/v1/metrics", &fields, b"{}").status, 404);
 }
 
+/// Two daemons that send to each other form a loop, which both must detect.
 #[test]
 fn data_points_that_come_back_are_refused() {
     const PORTS: [u16; 2] = [18095, 18096];

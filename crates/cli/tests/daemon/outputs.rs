@@ -141,7 +141,7 @@ fn serve(
             Reply::Cut => return,
         };
         let text = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: 0\r\n\r\n");
-        // Ignore the error, because the daemon may have been killed.
+        // We ignore the error, because the daemon may have been killed.
         let _ = output.write_all(text.as_bytes());
     }
 }
@@ -327,6 +327,7 @@ fn a_snapshot_has_a_push_whole_or_not_at_all() {
     }
 }
 
+/// A series that disappears from the page gets a single staleness marker.
 #[test]
 fn a_series_that_is_gone_gets_a_mark_of_its_end() {
     let home = Home::new();
@@ -350,6 +351,7 @@ fn a_series_that_is_gone_gets_a_mark_of_its_end() {
     assert_eq!(marks(), 1);
 }
 
+/// If a snapshot is only sent in part, the staleness markers of the rest must not get lost.
 #[test]
 fn a_mark_is_kept_while_a_request_of_each_snapshot_fails() {
     let home = Home::new();
@@ -386,6 +388,7 @@ fn by_time(requests: &[Request]) -> BTreeMap<i64, Vec<&Request>> {
     by_time
 }
 
+/// A retry contains the same bytes, because receivers recognize repeated requests by their bytes.
 #[test]
 fn a_request_is_repeated_unchanged() {
     let home = Home::new();
@@ -418,6 +421,8 @@ fn a_request_is_repeated_unchanged() {
     assert!(logged <= receiver.see(|requests| by_time(requests).len()), "{logged}");
 }
 
+/// A receiver that refuses version 2.0 gets the same samples in version 1.0, and stays with this
+/// version.
 #[test]
 fn receivers_of_1_0_get_the_same_samples_in_1_0() {
     for reply in [Reply::Status(415, ""), Reply::Status(204, ""), Reply::Status(400, "")] {
@@ -454,6 +459,7 @@ fn receivers_of_1_0_get_the_same_samples_in_1_0() {
     }
 }
 
+/// A refusal that concerns the samples drops the request, because a retry would be refused too.
 #[test]
 fn refused_samples_are_not_sent_again() {
     let home = Home::new();
@@ -482,6 +488,7 @@ fn refused_samples_are_not_sent_again() {
     }
 }
 
+/// Without a queue, an outage costs intermediate samples, but never a count.
 #[test]
 fn after_an_outage_the_current_totals_are_sent() {
     const PORT: u16 = 18090;
@@ -521,6 +528,7 @@ fn after_an_outage_the_current_totals_are_sent() {
     daemon.wait_for("the receiver takes samples");
 }
 
+/// Counts from just before a stop are sent before the daemon exits.
 #[test]
 fn the_last_totals_are_sent_at_the_end() {
     let home = Home::new();
@@ -626,6 +634,7 @@ pub(crate) fn daemon_url(home: &Home, port: u16) -> String {
     format!("http://{}:{port}/api/v1/write", home.host())
 }
 
+/// Two daemons that send to each other form a loop, which both must detect.
 #[test]
 fn samples_that_come_back_are_refused() {
     const PORTS: [u16; 3] = [18092, 18093, 18094];
@@ -722,6 +731,7 @@ fn a_receiver_is_verified_with_the_certificates_of_the_system() {
     assert!(ended.stderr.contains("ca-certificates"), "{}", ended.stderr);
 }
 
+/// A real Prometheus computes the exact increase although the daemon is killed repeatedly.
 #[test]
 fn a_real_prometheus_takes_totals_over_kills() {
     let home = Home::new();
@@ -757,6 +767,7 @@ fn between<'a>(target: &'a str, receiver: &'a str) -> [&'a str; 8] {
     ]
 }
 
+/// When a scrape fails, the receivers learn that the target's series have ended.
 #[test]
 fn series_of_a_target_that_fails_get_a_stale_marker() {
     let home = Home::new();
@@ -776,6 +787,7 @@ fn series_of_a_target_that_fails_get_a_stale_marker() {
     daemon.stop();
 }
 
+/// A pushed series and a scraped series can share a name without ending each other.
 #[test]
 fn series_of_clients_are_sent_next_to_series_of_targets() {
     let home = Home::new();

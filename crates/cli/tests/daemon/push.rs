@@ -176,6 +176,7 @@ fn a_push_from_a_shell_whose_response_is_lost_counts_once() {
     assert_eq!(daemon.sample("jobs_total{instance=\"\",job=\"shell\"}"), 7.0);
 }
 
+/// PUT replaces all families of a group, and POST only those in its body.
 #[test]
 fn put_replaces_a_group_and_post_its_families() {
     let home = Home::new();
@@ -248,6 +249,8 @@ fn faults_refuse_a_push_and_leave_the_others() {
     assert!(refused.contains("inconsistent") && refused.contains("malformed"), "{refused}");
 }
 
+/// The limit on families per source applies to the job of a push, and not to the client whose
+/// request the thread handled before.
 #[test]
 fn a_push_is_not_charged_to_the_client_before_it() {
     let home = Home::new();
@@ -262,6 +265,7 @@ fn a_push_is_not_charged_to_the_client_before_it() {
     assert_eq!(daemon.pushed().len(), 2);
 }
 
+/// At the limit on series, a push stores the series that fit, and the response reports the others.
 #[test]
 fn a_push_without_room_is_refused() {
     let home = Home::new();
@@ -305,6 +309,7 @@ fn a_push_without_room_is_refused() {
     assert!(!daemon.get("/metrics").text().contains("job=\"a\""));
 }
 
+/// Every push with a response survives a kill, and so does the division into groups.
 #[test]
 fn a_kill_loses_no_acknowledged_push() {
     let home = Home::new();
@@ -393,6 +398,7 @@ fn pushes_of_several_clients_add_up() {
     assert!(!daemon.get("/metrics").text().contains("s_sum{instance=\"\",job=\"batch-1\""));
 }
 
+/// The parse cache must store each push with its own values.
 #[test]
 fn pushes_that_differ_only_in_values_count_separately() {
     let home = Home::new();
@@ -484,6 +490,7 @@ fn an_expired_group_continues_from_its_totals() {
     assert!(!daemon.pushed().contains("c_total{instance=\"\",job=\"c\"} 2"));
 }
 
+/// A scrape must not contain a mixture of two pushes to a group.
 #[test]
 fn a_scrape_sees_a_push_whole_or_not_at_all() {
     let home = Home::new();
@@ -517,6 +524,7 @@ fn a_scrape_sees_a_push_whole_or_not_at_all() {
     });
 }
 
+/// If a client disconnects in the middle of an update, the update is completed.
 #[test]
 fn a_push_whose_client_leaves_is_applied_whole() {
     let home = Home::new();

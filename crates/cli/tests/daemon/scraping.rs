@@ -59,7 +59,7 @@ impl Exporter {
                 let head = head(&mut BufReader::new(stream.try_clone().unwrap()));
                 seen.lock().unwrap().push(head);
                 let reply = shared.lock().unwrap().clone();
-                // Ignore the error, because the daemon may be gone or may have given up.
+                // We ignore the error, because the daemon may be gone or may have given up.
                 let _ = stream.write_all(&response(&reply));
                 if matches!(reply, Reply::Nothing) {
                     open.push(stream);
@@ -184,7 +184,7 @@ fn expect_valid(daemon: &Daemon) {
             let mut command = Command::new(&promtool);
             command.args(["check", "metrics"]).stdin(File::open(home.path("all")).unwrap());
             let output = command.output().unwrap();
-            // Exit code 3 reports names against conventions.
+            // We exit code 3 reports names against conventions.
             let is_read = matches!(output.status.code(), Some(0 | 3));
             assert!(is_read, "{output:?}\n{}", response.text());
         }
@@ -261,6 +261,7 @@ fn a_target_is_shown_with_its_job_and_instance() {
     }
 }
 
+/// Two targets can use one name for different types. The page must contain both, and stay readable.
 #[test]
 fn targets_whose_types_differ_are_shown_side_by_side() {
     let home = Home::new();
@@ -314,6 +315,7 @@ fn targets_whose_types_differ_are_shown_side_by_side() {
     daemon.stop();
 }
 
+/// No client can hide the series of a target by sending series with the same names.
 #[test]
 fn series_of_clients_hide_no_series_of_targets() {
     let home = Home::new();
@@ -433,6 +435,7 @@ fn the_health_of_several_daemons_is_in_one_place() {
     daemon.stop();
 }
 
+/// After a failed scrape, `up` is 0 and the target's series are no longer shown.
 #[test]
 fn a_target_that_fails_is_down_and_its_series_leave() {
     let home = Home::new();
@@ -479,6 +482,7 @@ fn a_target_that_fails_is_down_and_its_series_leave() {
     daemon.stop();
 }
 
+/// The parse cache must not show old values after a failed scrape.
 #[test]
 fn values_of_texts_of_one_form_are_shown_before_and_after_failures() {
     let home = Home::new();
@@ -523,6 +527,8 @@ fn values_of_texts_of_one_form_are_shown_before_and_after_failures() {
     daemon.stop();
 }
 
+/// A target that never completes its response delays neither another target nor the stop of the
+/// daemon.
 #[test]
 fn a_slow_target_holds_up_no_other_and_no_stop() {
     let home = Home::new();
@@ -623,6 +629,7 @@ impl Drop for Prometheus {
     }
 }
 
+/// The page contains every series that a real Prometheus exposes about itself.
 #[test]
 fn all_series_of_a_real_prometheus_are_shown() {
     let home = Home::new();
@@ -722,6 +729,7 @@ fn watched_files_of_a_receiver_are_scraped() {
     assert!(!is_told("/metrics?directory=run") && !is_told("/metrics?segment=cron"));
 }
 
+/// Daemons that scrape each other in a ring detect the loop, and accept no sample of their own.
 #[test]
 fn daemons_that_scrape_each_other_in_a_ring_take_nothing() {
     const PORTS: [u16; 3] = [18095, 18096, 18097];

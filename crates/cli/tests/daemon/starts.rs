@@ -141,6 +141,7 @@ fn an_address_in_use_is_named_with_the_way_out() {
     }
 }
 
+/// A daemon that cannot listen must not create a state file.
 #[test]
 fn an_address_in_use_does_not_make_a_state() {
     let (holder, other) = (Home::new(), Home::new());
@@ -264,6 +265,8 @@ fn needed(refusal: &str) -> Option<u64> {
     rest.split_once(" KiB")?.0.parse().ok()
 }
 
+/// With too little address space, the daemon names the necessary limit, and a start with this limit
+/// succeeds.
 #[test]
 fn a_refused_start_leaves_no_state_and_its_advice_works() {
     let home = Home::new();
@@ -409,7 +412,7 @@ fn a_flood_of_connections_does_not_use_up_the_open_files() {
     daemon.wait_for("started");
     let mut clients: Vec<_> = (0..360).map(|_| daemon.connect()).collect();
     for client in &mut clients {
-        // Ignore the error, because a rejected client may be gone.
+        // We ignore the error, because a rejected client may be gone.
         let _ = client.send("GET / HTTP/1.1\r\nHost: quipu\r\n");
     }
     assert_eq!(daemon.get("/-/healthy").status, 200);

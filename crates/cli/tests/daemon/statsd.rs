@@ -100,6 +100,7 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
     daemon.stop();
 }
 
+/// The limit on series per source keeps one client from using up the space of the others.
 #[test]
 fn a_client_with_too_many_series_leaves_room_for_others() {
     let home = Home::new();
@@ -121,6 +122,7 @@ fn a_client_with_too_many_series_leaves_room_for_others() {
     daemon.stop();
 }
 
+/// The limit on families per source keeps one client from using up the names of the others.
 #[test]
 fn a_client_that_makes_up_names_leaves_room_for_those_of_others() {
     let home = Home::new();
@@ -225,6 +227,7 @@ fn a_client_that_has_all_connections_gives_way_to_others_and_loses_no_line() {
     daemon.stop();
 }
 
+/// Counters continue from their totals after a kill, for UDP, TCP and both kinds of unix sockets.
 #[test]
 fn totals_survive_a_kill_over_every_transport() {
     let home = Home::new();
@@ -269,6 +272,7 @@ fn totals_survive_a_kill_over_every_transport() {
     assert_eq!(listeners.sockets_exist(), [false; 2]);
 }
 
+/// Lines in the socket buffers are read before the daemon stops.
 #[test]
 fn lines_sent_before_the_end_are_read() {
     let home = Home::new();
@@ -457,6 +461,7 @@ mappings:
     assert_eq!(known, long);
 }
 
+/// Tags whose names are equal after escaping must not affect the other tags.
 #[test]
 fn names_that_become_one_label_hide_no_tag_after_them() {
     let home = Home::new();
@@ -471,6 +476,7 @@ fn names_that_become_one_label_hide_no_tag_after_them() {
     daemon.stop();
 }
 
+/// A cached line must find its series again after it expired.
 #[test]
 fn expired_series_of_known_forms_return() {
     let home = Home::new();

@@ -191,6 +191,7 @@ fn the_order_of_gauges_survives_a_kill() {
     }
 }
 
+/// A refused sample must not change the time of the last accepted one.
 #[test]
 fn a_refused_total_leaves_the_order_of_its_series() {
     let home = Home::new();
@@ -289,6 +290,7 @@ fn histograms_and_metadata_are_written() {
     assert!(daemon.get("/metrics").text().contains("# HELP took_seconds How long it took.\n"));
 }
 
+/// In version 1.0, metadata arrives in separate requests, before or after the samples.
 #[test]
 fn types_of_remote_write_1_arrive_apart_from_samples() {
     let home = Home::new();

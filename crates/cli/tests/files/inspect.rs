@@ -161,6 +161,8 @@ fn all_kinds_are_shown_like_in_a_scrape() {
     assert!(json["processes"]["tokens"].as_array().unwrap().iter().any(token), "{json}");
 }
 
+/// Series are removed and their records reused while the file is read. No series may show the value
+/// of another.
 #[test]
 fn series_of_a_file_in_use_are_never_mixed_up() {
     let home = Home::new();
@@ -275,6 +277,8 @@ fn processes_are_seen_running_stopped_and_dead() {
     home.succeed(&["inspect", "app.quipu"]);
 }
 
+/// A command marks that it left the file in order, unless another process still keeps the file
+/// open.
 #[test]
 fn a_file_that_commands_used_last_is_closed() {
     let home = Home::new();
@@ -307,6 +311,7 @@ fn a_file_that_commands_used_last_is_closed() {
     assert_eq!(look(), (Value::Bool(true), Value::Bool(false)));
 }
 
+/// Damage is reported, and everything that is still readable is shown.
 #[test]
 fn the_rest_of_a_damaged_file_is_shown() {
     let home = Home::new();

@@ -99,6 +99,7 @@ impl Drop for Tmux {
     }
 }
 
+/// If the terminal is closed, the program must not stay as a process without a terminal.
 #[test]
 fn the_program_ends_with_its_terminal() {
     let home = Home::new();
@@ -232,6 +233,7 @@ fn one_frame_as_json_has_the_items_of_the_list() {
     drop(application);
 }
 
+/// The series of a directory get the same labels as in the daemon.
 #[test]
 fn a_directory_is_shown_like_in_the_daemon() {
     let home = Home::new();
@@ -415,6 +417,7 @@ fn a_signal_restores_the_terminal() {
     tmux.is_as_before();
 }
 
+/// A server cannot occupy the program with an endless response.
 #[test]
 fn a_response_that_never_ends_is_given_up() {
     let home = Home::new();
