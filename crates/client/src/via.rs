@@ -35,6 +35,7 @@ pub struct Loop;
 const MOST: usize = 64;
 /// The time for which a number is forwarded after it was last received.
 const KEPT: Duration = Duration::from_secs(600);
+/// The number of hexadecimal digits of a number.
 const DIGITS: usize = 16;
 /// The error message for a client that returns the daemon's own samples.
 pub const LOOP: &str = "these samples come from this daemon itself, which would send them again for \

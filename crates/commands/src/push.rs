@@ -138,8 +138,9 @@ enum Fault {
     Lost(String),
 }
 
-/// The pause after the first attempt, which doubles up to the longest one.
+/// The pause after the first attempt. It doubles with each attempt.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The maximum pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The minimum time for a response, even if there is less time left.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(1);

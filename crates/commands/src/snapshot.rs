@@ -68,6 +68,7 @@ pub struct Restore {
 
 /// The number of words in a block. A block of zeros is omitted.
 const BLOCK: usize = 4096;
+/// The size of a word in bytes.
 const WORD: usize = 8;
 /// The size of a segment's header in bytes. `docs/formats.md` draws its fields.
 const HEADER: usize = 256;
@@ -85,13 +86,17 @@ const MAX_BYTES: u64 = 1 << 40;
 const MANY_BYTES: u64 = 64 << 20;
 /// The number of attempts to copy a file in use until the copy is consistent.
 const TRIES: usize = 5;
+/// The version of the stream.
 const VERSION: i64 = 2;
 /// The first bytes of a snapshot, which contain its name.
 const HEAD: usize = 64;
-/// The ids of the messages.
+/// The id of the message with the version, which also names the format.
 const NAME: &[u8] = b"quipu-snapshot";
+/// The id of the message with the size of the file.
 const BYTES: &[u8] = b"bytes";
+/// The id of the messages with words.
 const WORDS: &[u8] = b"words";
+/// The id of the message with the checksum.
 const END: &[u8] = b"end";
 
 /// Writes a snapshot.

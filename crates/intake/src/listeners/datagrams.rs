@@ -97,6 +97,7 @@ const FEW: usize = 32;
 /// The idle time after which a listener frees its memory for packets. Freeing and touching this
 /// memory again takes some microseconds.
 const REST: Duration = Duration::from_millis(100);
+/// The pause after a failed call, because the next call would probably fail too.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 /// The maximum time for the remaining packets when the daemon stops.
 const LAST_READS: Duration = Duration::from_millis(500);
@@ -152,8 +153,11 @@ impl Drops {
     }
 }
 
+/// The number of calls between two checks of the clock under load.
 const BATCHES_PER_LOOK: u32 = 64;
+/// The minimum time between two reads of the kernel's count under load.
 const TIME_PER_LOOK: Duration = Duration::from_millis(100);
+/// The minimum time between two warnings about dropped packets.
 const TIME_PER_WARNING: Duration = Duration::from_secs(60);
 
 /// The buffers for the packets of one `recvmmsg` call.
@@ -161,8 +165,8 @@ struct Batch {
     memory: Box<[u8]>,
     headers: Box<[libc::mmsghdr]>,
     parts: Box<[libc::iovec]>,
-    /// The addresses of the senders. An IPv4 address is in the bytes of the IPv6 flow information,
-    /// because `sockaddr_in` is shorter than `sockaddr_in6`.
+    /// The addresses of the senders. An IPv4 address is read from the bytes of the IPv6 flow
+    /// information, because both address types use the same offset.
     sources: Box<[libc::sockaddr_in6]>,
 }
 

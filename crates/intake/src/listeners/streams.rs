@@ -329,9 +329,9 @@ fn local_peer(descriptor: &OwnedFd) -> Peer {
     Peer { client: Client::User(peer.uid), process: peer.pid }
 }
 
-/// The epoll keys of the listening socket and of the stop signal. Smaller keys are indices of
-/// connections.
+/// The epoll key of the listening socket. Smaller keys are indices of connections.
 const LISTENER: u64 = u64::MAX;
+/// The epoll key of the stop signal.
 const STOP: u64 = u64::MAX - 1;
 
 /// The maximum number of events per `epoll_wait`.
@@ -348,10 +348,12 @@ const MAX_FRAME: usize = 65_535;
 const IDLE: Duration = Duration::from_secs(600);
 /// The time between two checks for idle connections.
 const SWEEP: Duration = Duration::from_secs(10);
+/// The size of the receive buffer in bytes.
 const READ_BYTES: usize = 65_536;
 /// The maximum number of reads from a connection before it is closed in favour of another. The
 /// kernel buffers at most 6 MiB, unless `net.ipv4.tcp_rmem` was raised.
 const MAX_LAST_READS: usize = 128;
+/// The pause after a failed accept, because the next one would probably fail too.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 /// The maximum time for the remaining data when the daemon stops.
 const LAST_READS: Duration = Duration::from_millis(500);

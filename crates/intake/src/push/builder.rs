@@ -356,19 +356,23 @@ fn malformed(name: &str, detail: &str) -> PushError {
     PushError::Malformed(format!("the metric {name:?} cannot be taken: {detail}"))
 }
 
-/// The most bytes of a name in an error.
+/// The maximum length of a name in an error, in bytes.
 const MOST_SHOWN: usize = 128;
 
-/// The names of the metrics that the gateway adds to each group, and their help strings.
+/// The name of the metric with the time of the last successful push.
 pub(super) const PUSH_TIME: &str = "push_time_seconds";
+/// The name of the metric with the time of the last failed push.
 pub(super) const FAILURE_TIME: &str = "push_failure_time_seconds";
+/// The help of [`PUSH_TIME`].
 pub(super) const PUSH_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway succeeded.";
+/// The help of [`FAILURE_TIME`].
 pub(super) const FAILURE_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway failed.";
 /// The time after which a group expires, if its pushes set one. This is stored as a series, because
 /// it must survive a restart of the daemon.
 pub(super) const EXPIRY: &str = "push_expiry_seconds";
+/// The help of [`EXPIRY`].
 pub(super) const EXPIRY_HELP: &str =
     "Time after which this group expires if it is not pushed to; 0 for never.";
 /// The names of the gateway's own metrics. The time of pushes is last, because removing it removes

@@ -121,6 +121,7 @@ const MOST_SAMPLES: u32 = 10_000;
 const MOST_NUMBER: u64 = u64::MAX / 2;
 /// The number of existing file names that a new file skips.
 const TRIES: u32 = 16;
+/// The extension of the files.
 const EXTENSION: &str = "queue";
 
 impl Queue {

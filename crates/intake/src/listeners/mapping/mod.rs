@@ -432,9 +432,11 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The defaults of statsd_exporter, which are also the defaults of client_golang.
+/// The default quantiles of a summary, like in statsd_exporter and client_golang.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
+/// The default buckets of a histogram, like in statsd_exporter and client_golang.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// The default age of a summary, like in statsd_exporter and client_golang.
 const MAX_AGE: Duration = Duration::from_secs(600);
 /// The minimum age of a summary. Its window is divided into five ages of whole milliseconds.
 const MIN_AGE: Duration = Duration::from_millis(5);
