@@ -68,12 +68,6 @@ pub struct Convert {
     pub keep_going: bool,
 }
 
-/// Returns whether a format is text that a terminal can show.
-fn is_text(format: AnyFormat) -> bool {
-    let name = format.name();
-    name.ends_with("json") || matches!(name, "tsv" | "statsd" | "dogstatsd")
-}
-
 /// Returns whether a message contains a value in addition to its id.
 fn has_value(message: &Message<'_>) -> bool {
     let union = message.to_union();
@@ -92,7 +86,7 @@ pub fn run(arguments: &Convert) -> Result<(), Error> {
     let input = Input::open(&arguments.file)?;
     let path = arguments.output.as_deref().unwrap_or(Path::new("-"));
     let stream = Output::open_stream(path)?;
-    if stream.as_ref().is_some_and(Output::is_terminal) && !is_text(arguments.to) {
+    if stream.as_ref().is_some_and(Output::is_terminal) && !arguments.to.is_text() {
         return Err(Error::new(format_args!(
             "{} is a terminal: {} is not text: give -o FILE, or redirect the output",
             stream.as_ref().map_or("the output", Output::name),

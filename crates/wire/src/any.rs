@@ -24,7 +24,7 @@ use crate::stream::{Decoder, Encoder, Framing};
 ///     assert_eq!(format.name().parse(), Ok(format));
 /// }
 /// let error = "soap".parse::<AnyFormat>().unwrap_err();
-/// assert!(error.to_string().starts_with("unknown format \"soap\": use "));
+/// assert!(error.to_string().starts_with("unknown format \"soap\": use one of "));
 /// ```
 #[derive(Clone, Copy)]
 pub struct AnyFormat(&'static dyn ErasedFormat);
@@ -47,6 +47,11 @@ impl AnyFormat {
     /// Returns whether a reader can see where a message ends.
     pub fn is_delimited(&self) -> bool {
         self.0.is_delimited()
+    }
+
+    /// Returns whether messages are text that a terminal can show.
+    pub fn is_text(&self) -> bool {
+        self.0.is_text()
     }
 
     /// Appends a single message to a buffer.
@@ -134,7 +139,7 @@ impl UnknownName {
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { noun, name, names } = self;
-        write!(f, "unknown {noun} {name:?}: use {}", names.join(", "))
+        write!(f, "unknown {noun} {name:?}: use one of {}", names.join(", "))
     }
 }
 
@@ -244,6 +249,7 @@ struct This<F>(PhantomData<fn() -> F>);
 trait ErasedFormat: Sync {
     fn name(&self) -> &'static str;
     fn is_delimited(&self) -> bool;
+    fn is_text(&self) -> bool;
     fn encode(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error>;
     fn decode<'m>(
         &self,
@@ -262,6 +268,10 @@ impl<F: Format> ErasedFormat for This<F> {
 
     fn is_delimited(&self) -> bool {
         F::DELIMITED
+    }
+
+    fn is_text(&self) -> bool {
+        F::IS_TEXT
     }
 
     fn encode(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {

@@ -24,6 +24,9 @@ pub trait Format: sealed::Sealed + 'static {
     /// or no framing at all if messages are self-delimiting.
     const HAS_FRAMING: bool = Self::DELIMITED;
 
+    /// Whether messages are text that a terminal can show.
+    const IS_TEXT: bool = false;
+
     /// The state of a stream's writer between two messages.
     #[doc(hidden)]
     type WriterState: Default + Send;

@@ -203,7 +203,7 @@ fn series_of_a_file_in_use_are_never_mixed_up() {
         for _ in 0..20 {
             let json = show(&["inspect", "--format", "json", "app.quipu"]);
             assert_eq!(json["damage"], Value::Array(Vec::new()), "{json}");
-            assert!(json["left_out"].is_u64(), "{json}");
+            assert!(json["omitted"].is_u64(), "{json}");
             series += check(&json, &["value"]);
             let json = show(&["diff", "--format", "json", "app.quipu", "app.quipu"]);
             series += check(&json, &["before", "after"]);

@@ -117,7 +117,7 @@ fn the_last_seconds_before_a_kill_are_recorded() {
     let writer = history(&home, "app.quipu").unwrap()["writer"].clone();
     assert_eq!(writer["alive"], true, "{writer}");
     program.kill();
-    recorder.wait_for("app.quipu: recording stopped: no process has it open any more\n");
+    recorder.wait_for("app.quipu: recording stopped: no process has it open\n");
     let recorded = history(&home, "app.quipu").unwrap();
     for queue in ["mail", "shell", "late"] {
         let name = format!("jobs_total{{queue=\"{queue}\"}}");

@@ -94,12 +94,12 @@ impl Serialize for Document<'_> {
         object.serialize_field("other_bytes", &report.other_bytes())?;
         object.serialize_field("families", &Families(self))?;
         // Both are complete now, because all series were serialized.
-        object.serialize_field("left_out", &self.inspection.omitted())?;
+        object.serialize_field("omitted", &self.inspection.omitted())?;
         let mut damage = self.damage.borrow_mut();
         damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
         damage.dedup();
         let damage =
-            damage.iter().map(|Damage { at, message }| DamageEntry { at: *at, what: message });
+            damage.iter().map(|Damage { at, message, .. }| DamageEntry { at: *at, what: message });
         object.serialize_field("damage", &damage.collect::<Vec<_>>())?;
         object.end()
     }

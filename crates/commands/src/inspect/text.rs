@@ -49,7 +49,7 @@ pub(super) fn write(
         }
     }
     if let Some(message) = omitted_message(inspection.omitted()) {
-        title("left out", out)?;
+        title("omitted", out)?;
         writeln!(out, "  {message}")?;
     }
     damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));

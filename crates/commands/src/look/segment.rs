@@ -44,9 +44,10 @@ pub(super) fn read(file: File, name: &Path, look: &mut Look) -> Result<(), Strin
             count => format!(", and {} more: see quipu inspect", count - 1),
         };
         // A truncated file ends somewhere else than at the byte that reveals this.
-        let place = match first.message.starts_with("truncated: ") {
-            true => String::new(),
-            false => format!("damaged at byte {}: ", first.at),
+        let place = if first.is_truncation {
+            String::new()
+        } else {
+            format!("damaged at byte {}: ", first.at)
         };
         look.add_problem(format!("{name}: {place}{}{others}", first.message));
     }

@@ -341,7 +341,7 @@ impl Finder {
 
 /// Returns the refusal of a file beyond the maximum number of files.
 fn too_many_files() -> Refusal {
-    (State::LeftOut, "more files are recorded than may be".to_owned())
+    (State::Omitted, "more files are recorded than may be".to_owned())
 }
 
 /// Returns the pause after a scan with this duration.
@@ -351,7 +351,7 @@ fn pause(took: Duration) -> Duration {
 
 /// The reason if the reader of a file panicked.
 pub(super) const FLAW: &str = "its reader failed: report that";
-pub(super) const CLOSED: &str = "no process has it open";
+const CLOSED: &str = "no process has it open";
 
 /// Checks that the path still names the open file, and that the file was not truncated. Call this
 /// before each reading.

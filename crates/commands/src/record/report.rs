@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::files::{CLOSED, Files};
+use super::files::Files;
 
 /// The state of a file that `quipu record` found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub enum State {
     /// The limit of the file, its disk, or a limit of the process leaves no space for a recording.
     NoRoom,
     /// The maximum number of recorded files is reached.
-    LeftOut,
+    Omitted,
     /// The file is unusable, for example because it is not a segment of this version, or because it
     /// is damaged, truncated, or too large.
     Unusable,
@@ -46,7 +46,7 @@ impl State {
         Self::Joined,
         Self::NotWritable,
         Self::NoRoom,
-        Self::LeftOut,
+        Self::Omitted,
         Self::Unusable,
     ];
 
@@ -60,7 +60,7 @@ impl State {
             Self::Joined => "joined",
             Self::NotWritable => "not_writable",
             Self::NoRoom => "no_room",
-            Self::LeftOut => "left_out",
+            Self::Omitted => "omitted",
             Self::Unusable => "unusable",
         }
     }
@@ -69,7 +69,7 @@ impl State {
     pub fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Recorded | Self::Closed => 0,
-            Self::ByProgram | Self::Exclusive | Self::Joined | Self::LeftOut => 10,
+            Self::ByProgram | Self::Exclusive | Self::Joined | Self::Omitted => 10,
             Self::NotWritable | Self::NoRoom | Self::Unusable => 60,
         })
     }
@@ -93,9 +93,6 @@ impl fmt::Display for StateChange {
         let Self { path, before, state, reason } = self;
         match (before, state) {
             (_, State::Recorded) => write!(f, "{path}: recording"),
-            (Some(State::Recorded), _) if reason == CLOSED => {
-                write!(f, "{path}: recording stopped: {reason} any more")
-            }
             (Some(State::Recorded), _) => write!(f, "{path}: recording stopped: {reason}"),
             _ => write!(f, "{path}: not recorded: {reason}"),
         }

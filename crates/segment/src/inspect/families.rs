@@ -111,7 +111,7 @@ pub(super) fn read(source: &Source, record: &RecordHeader, report: &mut Report) 
     (family.series_bytes, family.free_bytes) = (walked.series_words * 8, walked.free_words * 8);
     family.head_bytes = family.head_bytes.saturating_add(walked.overflow_words * 8);
     family.measure_indexes(source);
-    for Damage { at, message } in walked.damage {
+    for Damage { at, message, .. } in walked.damage {
         report.add_damage(at, message);
     }
     report.families.push(family);
@@ -229,7 +229,11 @@ impl FamilySeen {
 
     fn damage(&self, walked: &mut WalkReport, word: u64, reason: &str) {
         let reason = format!("the family {:?}: {reason}", self.schema.name);
-        walked.damage.push(Damage { at: word.saturating_mul(8), message: reason });
+        walked.damage.push(Damage {
+            at: word.saturating_mul(8),
+            message: reason,
+            is_truncation: false,
+        });
     }
 
     /// Returns the labels of a series. The group determines the values of fixed labels; `texts`

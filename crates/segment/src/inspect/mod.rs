@@ -79,6 +79,8 @@ pub struct Damage {
     pub at: u64,
     /// The contradiction, and the consequence, such as a skipped family.
     pub message: String,
+    /// Whether the file is shorter than its header requires.
+    pub is_truncation: bool,
 }
 
 /// Returns whether a process is using this file as a segment; `None` if that cannot be determined.
@@ -100,7 +102,7 @@ const MAX_DAMAGE: usize = 1000;
 impl Report {
     fn add_damage(&mut self, at: u64, message: impl Into<String>) {
         if self.damage.len() < MAX_DAMAGE {
-            self.damage.push(Damage { at, message: message.into() });
+            self.damage.push(Damage { at, message: message.into(), is_truncation: false });
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::Report;
 use super::source::{CHUNK, Source};
+use super::{Damage, Report};
 use crate::error::ErrorKind;
 use crate::layout::{
     HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, RECORD_BYTES, RecordHeader, at, check_at,
@@ -79,7 +79,9 @@ pub(super) fn read(source: &Source, report: &mut Report) -> Option<Vec<RecordHea
     source.bytes(0, source.length().min(HEADER_BYTES) / 8, &mut head);
     if let Err(error) = check_header(&head, report.length) {
         let is_other = matches!(error, ErrorKind::NotASegment | ErrorKind::Version { .. });
-        report.add_damage(0, ErrorText(error).to_string());
+        let is_truncation = matches!(error, ErrorKind::TooShort { .. });
+        let message = ErrorText(error).to_string();
+        report.damage.push(Damage { at: 0, message, is_truncation });
         if is_other {
             return None;
         }

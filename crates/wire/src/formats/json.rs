@@ -79,6 +79,7 @@ macro_rules! lines {
 
         impl Format for $dialect {
             const NAME: &'static str = $name;
+            const IS_TEXT: bool = true;
             type WriterState = ();
             type ReaderState = ();
 

@@ -95,6 +95,7 @@ macro_rules! format {
 
         impl Format for $dialect {
             const NAME: &'static str = <$dialect as Dialect>::NAME;
+            const IS_TEXT: bool = true;
             // The end of the input also ends a line.
             const DELIMITED: bool = false;
             const HAS_FRAMING: bool = true;

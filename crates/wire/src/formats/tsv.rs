@@ -50,6 +50,7 @@ impl crate::format::sealed::Sealed for Tsv {}
 
 impl Format for Tsv {
     const NAME: &'static str = "tsv";
+    const IS_TEXT: bool = true;
     type WriterState = ();
     type ReaderState = OpenLine;
 

@@ -66,7 +66,7 @@ fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
     rows.push(("writer", writer));
     if info.dropped > 0 {
         let text = format!("{} series, beyond the recorder's limits", info.dropped);
-        rows.push(("left out", text));
+        rows.push(("omitted", text));
     }
     if info.overwritten > 0 {
         let text = format!("{} of its chunks were overwritten meanwhile", info.overwritten);
