@@ -172,12 +172,12 @@ impl Settings {
         self.segments.warnings().chain(self.outputs.warnings()).collect()
     }
 
-    /// Returns the effective settings as a TOML file.
+    /// Returns the effective settings as a TOML file, without secrets.
     ///
     /// # Errors
     /// Returns [`Error::Write`] if a path is not UTF-8, because TOML cannot represent it.
     pub fn to_toml(&self) -> Result<String, Error> {
-        self.flags.to_toml().map_err(Error::Write)
+        self.flags.to_shown_toml().map_err(Error::Write)
     }
 }
 

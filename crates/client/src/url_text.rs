@@ -23,6 +23,13 @@ impl UrlText {
     pub fn hide_query(&mut self) {
         self.0.truncate(self.0.find('?').unwrap_or(self.0.len()));
     }
+
+    /// Replaces the query with a placeholder, which is not accepted as a URL.
+    pub fn redact_query(&mut self) {
+        if let Some(at) = self.0.find('?') {
+            self.0.replace_range(at + 1.., "<secret>");
+        }
+    }
 }
 
 impl From<String> for UrlText {
@@ -62,9 +69,9 @@ fn check_is_one(flag: &str, text: &str) -> Result<(), String> {
     }
     let variable = flag.to_uppercase().replace('-', "_");
     Err(format!(
-        "it has a comma and another URL after that: give each by a --{flag} of its own, on a line of \
-         its own in QUIPU_{variable}, or in an array of the settings file; write a comma of a URL \
-         as %2C"
+        "it has a comma and another URL after that: give each by a --{flag} of its own, on a line \
+         of its own in QUIPU_{variable}, or in an array of the settings file; write a comma of a \
+         URL as %2C"
     ))
 }
 

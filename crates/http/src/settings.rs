@@ -1,5 +1,6 @@
 //! The settings of the HTTP server, including the hosts and origins that requests may name.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use quipu_process::address::with_host;
@@ -94,6 +95,7 @@ impl HttpFlags {
             let reason = "there is no address; give at least one, such as 127.0.0.1:8081";
             return Err(Unusable::new("listen", reason));
         }
+        listen.iter().try_for_each(|address| check_address(address))?;
         Ok(listen)
     }
 
@@ -141,6 +143,36 @@ fn access(flags: &HttpFlags, listen: &[String]) -> Result<Access, Unusable> {
     })
 }
 
+/// Refuses an address that no machine can listen on. The name of a host is only looked up at the
+/// start.
+fn check_address(address: &str) -> Result<(), Unusable> {
+    let is_usable = match (address.strip_prefix("unix:"), address.rsplit_once(':')) {
+        (Some(path), _) => !path.is_empty(),
+        (None, Some((host, port))) => {
+            let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+            is_port && port.parse::<u16>().is_ok() && (host.is_empty() || is_host(address, host))
+        }
+        (None, None) => false,
+    };
+    if is_usable {
+        return Ok(());
+    }
+    let reason = format!(
+        "{address:?} is not an address: write host:port, such as 127.0.0.1:8081, or unix:PATH; a \
+         port is a number up to 65535"
+    );
+    Err(Unusable::new("listen", reason))
+}
+
+/// Returns whether this is the host of an address: an IP address, or a name.
+fn is_host(address: &str, host: &str) -> bool {
+    let is_name = host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    // A name whose last label is a number is a wrong IP address.
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    address.parse::<SocketAddr>().is_ok() || is_name && !is_number
+}
+
 fn checked_host(host: &str) -> Result<String, Unusable> {
     let name = host.strip_prefix("*.").unwrap_or(host);
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -181,6 +213,30 @@ mod tests {
         let listen = r#"listen = ["127.0.0.1:1", "[::1]:1", ":1", "unix:/a:1", "a.example.com:1"]"#;
         let hosts = access_of(listen).unwrap().hosts;
         assert_eq!(hosts, ["127.0.0.1", "[::1]", "a.example.com"]);
+    }
+
+    #[test]
+    fn unusable_addresses_are_refused() {
+        for address in
+            ["127.0.0.1:0", "[::1]:1", ":1", "unix:/a:1", "a.example.com:1", "localhost:80"]
+        {
+            assert_eq!(check_address(address), Ok(()), "{address}");
+        }
+        for address in [
+            "",
+            "a",
+            "127.0.0.1",
+            "a:99999",
+            ":",
+            "a:+1",
+            "256.1.1.1:80",
+            "a b:1",
+            "unix:",
+            "::1:2",
+        ] {
+            let error = check_address(address).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("cannot use --listen: {address:?}")), "{error}");
+        }
     }
 
     #[test]

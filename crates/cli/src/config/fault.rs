@@ -8,22 +8,15 @@ use super::Flags;
 use quipu_process::similar::closest;
 
 /// Describes an error of a file. The line is quoted only if it cannot contain a secret: it must set
-/// a single known setting that is neither for URLs nor for header fields.
+/// a single known setting that is neither for URLs nor for header fields. An unknown name is quoted
+/// only if it is similar to a setting, and without the value, which can be a secret.
 pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> bool) -> String {
     let Some(span) = error.span() else { return shown(error.message()) };
     let location = Location::find(text, &span);
     if is_single(location.line).is_some_and(&is_harmless) {
         return error.to_string().trim_end().to_owned();
     }
-    let Location { number, column, line } = location;
-    if is_misspelled(line, is_harmless) {
-        let space = " ".repeat(number.to_string().len());
-        let message = shown(error.message());
-        return format!(
-            "TOML parse error at line {number}, column {column}\n{space} |\n{number} | {line}\n\
-             {space} |\n{message}"
-        );
-    }
+    let Location { number, column, .. } = location;
     format!(
         "TOML parse error at line {number}, column {column}, which is not shown, as it may have a \
          secret: {}",
@@ -35,10 +28,10 @@ pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> 
 /// setting instead of all settings.
 fn shown(message: &str) -> String {
     if let Some(name) = message.strip_prefix("unknown field ") {
-        let tip = closest_setting(name.trim_matches('`'))
-            .map(|name| format!("did you mean `{name}`? "))
-            .unwrap_or_default();
-        return format!("{message}: {tip}quipu serve --help lists the settings");
+        return match closest_setting(name.trim_matches('`')) {
+            Some(closest) => format!("{message}: did you mean `{closest}`? {LIST}"),
+            None => format!("unknown field: {LIST}"),
+        };
     }
     let has_value =
         ["invalid type", "invalid value"].iter().any(|start| message.starts_with(start));
@@ -48,6 +41,8 @@ fn shown(message: &str) -> String {
     }
 }
 
+const LIST: &str = "quipu serve --help lists the settings";
+
 /// Returns the setting with the most similar name; `None` if more than a third of the name differs.
 fn closest_setting(name: &str) -> Option<String> {
     // We ignore longer names, because they cannot be misspelled settings.
@@ -55,14 +50,6 @@ fn closest_setting(name: &str) -> Option<String> {
     let names = Flags::names();
     let names = names.iter().map(String::as_str).filter(|_| name.len() <= LONGEST);
     closest(name, names, (name.len() / 3).max(1)).map(str::to_owned)
-}
-
-/// Returns whether a line only sets a misspelled setting whose value is never secret. The value
-/// must not look like a URL or a header field, because the user may have meant a setting of this
-/// kind.
-fn is_misspelled(line: &str, is_harmless: impl Fn(&str) -> bool) -> bool {
-    let is_plain = !line.contains([':', '/', '[', '{']);
-    is_plain && is_single(line).and_then(closest_setting).is_some_and(|name| is_harmless(&name))
 }
 
 /// Returns the name that a line sets, if the rest of the line is a harmless value.
@@ -102,16 +89,18 @@ mod tests {
     #[test]
     fn an_unknown_name_gets_the_closest_one() {
         for (name, tip) in [
-            ("widnow", "did you mean `window`? "),
+            ("widnow", "window"),
+            ("keyz", "keys"),
+            ("otlp_heder", "otlp-header"),
             ("kesy", ""),
-            ("keyz", "did you mean `keys`? "),
-            ("otlp_heder", "did you mean `otlp-header`? "),
-            ("serve", ""),
+            ("swordfish", ""),
             ("", ""),
             (&"x".repeat(1000), ""),
         ] {
-            let expected =
-                format!("unknown field `{name}`: {tip}quipu serve --help lists the settings");
+            let expected = match tip {
+                "" => format!("unknown field: {LIST}"),
+                tip => format!("unknown field `{name}`: did you mean `{tip}`? {LIST}"),
+            };
             assert_eq!(shown(&format!("unknown field `{name}`")), expected);
         }
     }

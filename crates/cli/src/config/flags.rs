@@ -70,13 +70,29 @@ impl Flags {
         Self::from_toml(text)
     }
 
+    /// Returns the settings without secrets as a settings file. A placeholder replaces the query of
+    /// each URL, because a query can contain a secret.
+    ///
+    /// # Errors
+    /// A path that is not UTF-8.
+    pub fn to_shown_toml(&self) -> Result<String, toml::ser::Error> {
+        let mut flags = self.clone();
+        flags.urls().for_each(UrlText::redact_query);
+        flags.to_toml()
+    }
+
+    /// Returns the URLs of receivers and targets.
+    fn urls(&mut self) -> impl Iterator<Item = &mut UrlText> {
+        let outputs = &mut self.remote_write.remote_write;
+        let urls = [outputs, &mut self.targets.scrape, &mut self.otlp.otlp];
+        urls.into_iter().flatten().flatten()
+    }
+
     /// Returns all settings as strings by name, to be shown. The URLs of receivers and targets lack
     /// their queries, because a query can contain a secret.
     pub fn shown(&self) -> BTreeMap<String, String> {
         let mut flags = self.clone();
-        let (outputs, targets) = (&mut flags.remote_write.remote_write, &mut flags.targets.scrape);
-        let urls = [outputs, targets, &mut flags.otlp.otlp];
-        urls.into_iter().flatten().flatten().for_each(UrlText::hide_query);
+        flags.urls().for_each(UrlText::hide_query);
         let text = flags.to_toml().unwrap_or_default();
         let table: toml::Table = toml::from_str(&text).unwrap_or_default();
         let shown = |value| match value {
