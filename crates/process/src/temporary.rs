@@ -2,12 +2,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
@@ -20,13 +24,15 @@ use crate::signals::not_ignored;
 pub struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Creates a temporary file next to another file. Only this user can read it.
+    /// Creates a temporary file next to another file. Only this user can read it. Removes the files
+    /// of processes that were killed while they wrote next to the same file.
     ///
     /// # Errors
     /// Returns the system's error, without a path. Add the path of the other file, because users do
     /// not know the temporary name.
     pub fn next_to(path: &Path) -> io::Result<(Self, File)> {
         watch()?;
+        remove_stale(path);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
         // We hold the lock until the name is stored, because a signal handler must find the name of
@@ -35,7 +41,7 @@ impl Temporary {
         let mut number = 0;
         loop {
             let mut name = path.as_os_str().to_owned();
-            name.push(format!(".unfinished-{}-{number}", std::process::id()));
+            name.push(format!("{INFIX}{}-{number}", std::process::id()));
             let name = PathBuf::from(name);
             match options.open(&name) {
                 Ok(file) => {
@@ -62,6 +68,46 @@ impl Drop for Temporary {
         let _ = fs::remove_file(&self.0);
         names.retain(|name| *name != self.0);
     }
+}
+
+/// The part of a temporary name between the name of the other file, and the process ID with a
+/// number.
+const INFIX: &str = ".unfinished-";
+/// The time without a change after which a file can be stale. A process of another machine or
+/// container can seem to have ended, but it changes its file.
+const STALE: Duration = Duration::from_secs(60);
+/// The most entries of a directory that are examined for stale files.
+const MAX_ENTRIES: usize = 100_000;
+
+/// Removes the temporary files next to this path whose processes have ended. Ignores failures,
+/// because such a file costs only space.
+fn remove_stale(path: &Path) {
+    let Some(name) = path.file_name() else { return };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let Ok(entries) = fs::read_dir(parent.unwrap_or(Path::new("."))) else { return };
+    for entry in entries.take(MAX_ENTRIES).flatten() {
+        let other = entry.file_name();
+        let rest = other.as_bytes().strip_prefix(name.as_bytes());
+        let rest = rest.and_then(|rest| rest.strip_prefix(INFIX.as_bytes()));
+        let rest = rest.and_then(|rest| std::str::from_utf8(rest).ok()).unwrap_or_default();
+        let Some(process) = rest.split_once('-').and_then(|(process, _)| process.parse().ok())
+        else {
+            continue;
+        };
+        let is_old = || {
+            let data = entry.metadata().ok()?;
+            Some(data.is_file() && data.modified().ok()?.elapsed().ok()? >= STALE)
+        };
+        if has_ended(process) && is_old() == Some(true) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Returns whether there is no process with this ID.
+fn has_ended(process: i32) -> bool {
+    let process = Pid::from_raw(process);
+    process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
 /// The names of all existing temporary files.
@@ -112,7 +158,31 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::time::SystemTime;
+
     use super::*;
+
+    #[test]
+    fn the_file_of_a_killed_process_is_removed_by_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let (ended, own) = (child.id(), std::process::id());
+        let create = |name: String, age: u64| {
+            let file = File::create(directory.path().join(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        };
+        create(format!("state{INFIX}{ended}-0"), 1000);
+        // A running process, a file in use, another target, and another name.
+        create(format!("state{INFIX}{own}-7"), 1000);
+        create(format!("state{INFIX}{ended}-1"), 0);
+        create(format!("other{INFIX}{ended}-0"), 1000);
+        create(format!("state{INFIX}x"), 1000);
+        drop(Temporary::next_to(&directory.path().join("state")).unwrap());
+        assert!(!directory.path().join(format!("state{INFIX}{ended}-0")).exists());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 4);
+    }
 
     #[test]
     fn a_temporary_file_has_a_name_of_its_own_until_it_is_dropped() {
