@@ -322,6 +322,22 @@ fn the_segments_of_a_directory_are_shown() {
     assert!(errors.contains("b.quipu: it is not a segment"), "{errors}");
 }
 
+#[test]
+fn a_file_with_several_names_is_read_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    count(&path("a.quipu"), "a_total");
+    fs::hard_link(path("a.quipu"), path("b.quipu")).unwrap();
+    std::os::unix::fs::symlink("a.quipu", path("link")).unwrap();
+    for arguments in [vec![directory.path().to_owned()], vec![path("link"), path("b.quipu")]] {
+        let output = run(expose().args(&arguments));
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), &*errors), (Some(0), ""), "{arguments:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("a_total 1\n").count(), 1, "{text}");
+    }
+}
+
 /// Adds 1 to a counter in a segment file, like a script.
 fn count(path: &Path, series: &str) {
     succeed(Command::new(QUIPU).args(["inc", "--file"]).arg(path).arg(series));

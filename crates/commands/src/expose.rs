@@ -53,9 +53,9 @@ Examples:
   quipu expose --metric queue_length=gauge,max /run/ruby
 
 KIND is counter, gauge, histogram or summary. AGGREGATION is sum (the default), min, max or \
-most_recent. Files and paths that cannot be used are omitted, named on standard error, and counted in \
-quipu_scrape_files_skipped_total; the exit code is 3 then. With --listen, each scrape looks at the \
-paths again.";
+most_recent. Files and paths that cannot be used are omitted, named on standard error, and counted \
+in quipu_scrape_files_skipped_total; the exit code is 3 then. With --listen, each scrape looks at \
+the paths again.";
 
 /// An exposition format, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

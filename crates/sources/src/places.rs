@@ -103,6 +103,24 @@ pub fn look_at(path: &Path) -> Look {
     look
 }
 
+/// Lists the paths in a directory whose names end in `.quipu`, sorted, without the directories
+/// below. Returns whether the limit on the entries of a look was reached.
+///
+/// # Errors
+/// The directory is unreadable.
+pub fn segment_paths_in(directory: &Path) -> io::Result<(Vec<PathBuf>, bool)> {
+    let mut paths = Vec::new();
+    let mut entries = fs::read_dir(directory)?;
+    for entry in entries.by_ref().take(MAX_ENTRIES) {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "quipu") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok((paths, entries.next().is_some()))
+}
+
 fn look_at_most(places: &[String], entries: usize) -> Look {
     let mut look = Look::at_most(entries);
     for place in places {

@@ -84,7 +84,7 @@ impl<'a> DedupSink<'a> {
     }
 
     /// Counts an omitted family, and stores its name for the warning.
-    fn leave_out(&mut self, family: &FamilyHeader<'_>, reason: &str) {
+    fn omit(&mut self, family: &FamilyHeader<'_>, reason: &str) {
         (self.omitted, self.repeated) = (self.omitted + 1, self.repeated + 1);
         if self.names.len() < MAX_NAMES {
             let suffix = suffix(family.kind, family.bare);
@@ -114,7 +114,7 @@ impl Sink for DedupSink<'_> {
         let refused = flaw(family, &Vec::new());
         self.is_refused = refused.is_some();
         if let Some(reason) = refused {
-            return self.leave_out(family, &reason);
+            return self.omit(family, &reason);
         }
         let is_variant =
             |(name, kind, _): &(String, Kind, bool)| *name == family.name && *kind == family.kind;
@@ -122,7 +122,7 @@ impl Sink for DedupSink<'_> {
             let owner = self.owner(family).map(str::to_owned);
             self.last = Some((family.name.to_owned(), family.kind, owner.is_some()));
             if let Some(path) = owner {
-                self.leave_out(family, &format!("first in {path}"));
+                self.omit(family, &format!("first in {path}"));
             } else if let Some((_, names)) = self.shown.last_mut() {
                 names.add(family.name, family.kind);
             }
@@ -149,7 +149,7 @@ const DIRECTORY_FAMILIES: [(&str, Kind); 3] = [
 const REPEATED: FamilyHeader<'static> = FamilyHeader::new(
     Kind::Gauge,
     "quipu_scrape_families_repeated",
-    "Families that are left out, since another one that comes first has one of their names, or \
+    "Families that are omitted, because another one that comes first has one of their names, or \
      scrapers refuse their labels.",
 );
 

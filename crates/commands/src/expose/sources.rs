@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 
 use super::dedup::DedupSink;
 use crate::output::{Error, warn};
+use quipu_sources::places::segment_paths_in;
 use quipu_sources::segment_file::{SegmentFile, file_id};
 
 /// All sources, with the state between scrapes.
@@ -28,6 +29,8 @@ pub(super) struct Sources {
     found: BTreeMap<PathBuf, SourcePath>,
     /// The contents of the paths at the start.
     first: InitialSources,
+    /// Whether a directory had more entries than a look examines, which was reported.
+    is_cut: bool,
     /// The reader of the directories, which also counts all skipped files.
     directories: Directories,
     /// Whether a path was unreadable.
@@ -77,10 +80,12 @@ impl Fault {
     }
 }
 
-const MISSING: &str = "there is no such directory or file; name the directory where the application \
-                       keeps its metrics";
+const MISSING: &str = "there is no such directory or file; name the directory where the \
+                       application keeps its metrics";
 const NEITHER: &str =
     "neither a directory nor a quipu segment; name the directory that holds the files";
+const CUT: &str = "it has more than 100000 entries, and the others are not shown: move files that \
+                   are not metrics to another directory";
 const EMPTY: &str = "it is empty: its process has just started, or was killed while it started";
 
 impl PathContents {
@@ -160,6 +165,7 @@ impl Sources {
             paths: sources,
             found: BTreeMap::new(),
             first,
+            is_cut: false,
             directories,
             has_skipped: false,
             has_warned,
@@ -195,17 +201,25 @@ impl Sources {
 
     /// Passes the current families of all paths to a sink.
     pub(super) fn collect(&mut self, sink: &mut dyn Sink) {
-        let Self { paths, found, directories, has_skipped, is_used, reported, .. } = self;
+        let Self { paths, found, is_cut, directories, has_skipped, is_used, reported, .. } = self;
         let mut dedup = DedupSink::new(sink);
         let (mut opened, mut segments) = (Vec::new(), Vec::new());
+        // A file can have several names, but is read only once.
+        let mut read_files = HashSet::new();
         let mut count = paths.len();
         for source in &mut *paths {
             let read = match PathContents::open(&source.path) {
                 Ok(PathContents::Directory(directory)) => {
-                    segments.extend(segments_in(&source.path));
+                    let (paths, is_part) = segment_paths_in(&source.path).unwrap_or_default();
+                    if is_part && !std::mem::replace(is_cut, true) {
+                        warn(&format_args!("{}: {CUT}", printable(&source.path)));
+                    }
+                    *has_skipped |= is_part;
+                    segments.extend(paths.into_iter().map(|path| (path, source.path.clone())));
                     opened.push((source.path.clone(), directory));
                     Ok(())
                 }
+                Ok(PathContents::Segment(file)) if !read_files.insert(file.id()) => Ok(()),
                 Ok(PathContents::Segment(file)) => {
                     dedup.begin(printable(&source.path).to_string(), true);
                     let read = read(&file, &mut dedup);
@@ -215,15 +229,16 @@ impl Sources {
                 }
                 Err(fault) => Err(fault),
             };
-            if source.is_skipped(read, directories) {
-                *has_skipped = true;
-            }
+            *has_skipped |= source.note_reading(read, directories);
         }
         segments.retain(|(segment, _)| !paths.iter().any(|source| source.path == *segment));
         found.retain(|path, _| segments.iter().any(|(segment, _)| segment == path));
         count += segments.len();
         for (segment, directory) in segments {
             let read = open_segment(&segment, &directory).and_then(|file| {
+                if !read_files.insert(file.id()) {
+                    return Ok(());
+                }
                 dedup.begin(printable(&segment).to_string(), true);
                 read(&file, &mut dedup)
             });
@@ -231,9 +246,7 @@ impl Sources {
             report_omitted(&dedup, reported);
             let source = || SourcePath { path: segment.clone(), reported: None };
             let source = found.entry(segment.clone()).or_insert_with(source);
-            if source.is_skipped(read, directories) {
-                *has_skipped = true;
-            }
+            *has_skipped |= source.note_reading(read, directories);
         }
         let are_several = count > opened.len().max(1);
         if *has_skipped || !opened.is_empty() {
@@ -264,7 +277,7 @@ impl InitialSources {
                 let failed = |error| Fault { reason: "unreadable", message: message(error) };
                 self.files += files.map_err(failed)?;
                 self.directories.push(path.to_owned());
-                self.found += segments_in(path).len();
+                self.found += segment_paths_in(path).map_or(0, |(paths, _)| paths.len());
             }
         }
         Ok(())
@@ -273,7 +286,7 @@ impl InitialSources {
 
 impl SourcePath {
     /// Reports and counts the error of a reading. Returns whether there was one.
-    fn is_skipped(&mut self, read: Result<(), Fault>, directories: &mut Directories) -> bool {
+    fn note_reading(&mut self, read: Result<(), Fault>, directories: &mut Directories) -> bool {
         let fault = read.err();
         self.report(fault.as_ref());
         if let Some(fault) = &fault {
@@ -307,16 +320,6 @@ fn report_omitted(dedup: &DedupSink<'_>, reported: &mut HashSet<String>) {
 fn joined(paths: &[PathBuf]) -> String {
     let paths: Vec<_> = paths.iter().map(|path| printable(path).to_string()).collect();
     paths.join(", ")
-}
-
-/// Lists the segments in a directory by name, each with the directory.
-fn segments_in(directory: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let segments = paths.filter(|path| path.extension().is_some_and(|end| end == "quipu"));
-    let mut segments: Vec<_> = segments.map(|path| (path, directory.to_owned())).collect();
-    segments.sort();
-    segments
 }
 
 /// Opens a segment in a directory. A symbolic link must not lead out of the directory, because
