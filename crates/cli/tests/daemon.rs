@@ -72,6 +72,8 @@ mod python;
 mod queues;
 #[path = "daemon/readers.rs"]
 mod readers;
+#[path = "daemon/reading.rs"]
+mod reading;
 #[path = "daemon/recording.rs"]
 mod recording;
 #[path = "daemon/refusals.rs"]

@@ -47,7 +47,12 @@ pub(super) fn explained(error: &ureq::Error) -> String {
 /// Returns whether an error can only occur before there is a connection.
 fn is_unconnected(error: &ureq::Error) -> bool {
     match error {
-        ureq::Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        ureq::Error::Io(error) => {
+            // The standard library has no stable kind for the error of a lookup.
+            let is_lookup = || error.to_string().starts_with("failed to lookup address");
+            error.kind() == io::ErrorKind::ConnectionRefused
+                || error.raw_os_error().is_none() && is_lookup()
+        }
         ureq::Error::Timeout(timeout) => matches!(timeout, Timeout::Resolve | Timeout::Connect),
         ureq::Error::HostNotFound
         | ureq::Error::ConnectionFailed
@@ -59,6 +64,8 @@ fn is_unconnected(error: &ureq::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::ToSocketAddrs;
+
     use super::*;
 
     #[test]
@@ -74,6 +81,8 @@ mod tests {
         let is_sent = |error: ureq::Error| NoResponse::new(&error).is_sent;
         assert!(!is_sent(ureq::Error::Io(io::ErrorKind::ConnectionRefused.into())));
         assert!(!is_sent(ureq::Error::HostNotFound));
+        let lookup = ("x".repeat(300).as_str(), 80).to_socket_addrs().unwrap_err();
+        assert!(!is_sent(ureq::Error::Io(lookup)));
         assert!(!is_sent(ureq::Error::Timeout(Timeout::Connect)));
         assert!(is_sent(ureq::Error::Io(io::ErrorKind::ConnectionReset.into())));
         assert!(is_sent(ureq::Error::Timeout(Timeout::Global)));

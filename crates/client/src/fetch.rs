@@ -36,6 +36,9 @@ const REFUSED_THEM: &str = "check the credentials in the file of --scrape-bearer
                             --scrape-basic-file; they are sent to the URL of the target alone, and \
                             not after a redirect";
 
+/// The remedy for a redirect to TLS. The client of a URL without TLS has no certificates.
+const REDIRECTED: &str = "the server redirects to an https URL: use that URL";
+
 /// The formats that a scraper accepts.
 const TEXT: &str =
     "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
@@ -163,6 +166,9 @@ impl Fetcher {
         let failed = |error: ureq::Error| match error {
             ureq::Error::Timeout(_) => self.too_late(),
             ureq::Error::BodyExceedsLimit(_) => self.too_large(),
+            error if is_redirected_to_tls(url, &error) => {
+                Fault { message: REDIRECTED.to_owned(), kind: FaultKind::Exchange }
+            }
             error => Fault { message: explained(&error), kind: FaultKind::Exchange },
         };
         let begun = Instant::now();
@@ -236,6 +242,17 @@ impl Fetcher {
         };
         Fault { message: format!("the response has more than {limit}"), kind: FaultKind::TooLarge }
     }
+}
+
+/// Returns whether a request without TLS failed because a server needs TLS. This happens only after
+/// a redirect.
+fn is_redirected_to_tls(url: &str, error: &ureq::Error) -> bool {
+    let is_tls = match error {
+        ureq::Error::Tls(_) | ureq::Error::TlsRequired | ureq::Error::Rustls(_) => true,
+        ureq::Error::Io(error) => error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()),
+        _ => false,
+    };
+    is_tls && !url.starts_with("https://")
 }
 
 /// A body that is read in blocks until the time limit. The time limit is necessary because a body

@@ -38,9 +38,9 @@ const KEPT: Duration = Duration::from_secs(600);
 /// The number of hexadecimal digits of a number.
 const DIGITS: usize = 16;
 /// The error message for a client that returns the daemon's own samples.
-pub const LOOP: &str = "these samples come from this daemon itself, which would send them again for \
-                        ever: the --remote-write or --otlp flags of the daemons on their way make a \
-                        loop; remove one of them";
+pub const LOOP: &str = "these samples come from this daemon itself, which would send them again \
+                        for ever: the --remote-write or --otlp flags of the daemons on their way \
+                        make a loop; remove one of them";
 
 impl Default for Via {
     fn default() -> Self {
