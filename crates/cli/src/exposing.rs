@@ -238,12 +238,13 @@ fn unknown(filter: &Filter) -> String {
 }
 
 /// The error if all readings are too old.
-const STALE: &str = "the last reading of the watched files is too old to be shown: a file system does \
-                     not answer; quipu_segments_last_read_time_seconds in /metrics has the time";
+const STALE: &str = "the last reading of the watched files is too old to be shown: a file system \
+                     does not answer; quipu_segments_last_read_time_seconds in /metrics has the \
+                     time";
 
 /// The error if there is not enough memory.
-const NO_MEMORY: &str = "there is no memory for the response: try again, ask for less by name[], or \
-                         raise the limit on address space (ulimit -v)";
+const NO_MEMORY: &str = "there is no memory for the response: try again, ask for less by name[], \
+                         or raise the limit on address space (ulimit -v)";
 
 /// An encoder that counts the series of a step.
 struct StepEncoder {

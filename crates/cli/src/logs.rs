@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 use clap::builder::styling::{AnsiColor, Style};
-use quipu_commands::output::is_error_colored;
+use quipu_commands::output::{Stream, is_colored};
 use quipu_segment::printable;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::LevelFilter;
@@ -89,7 +89,7 @@ impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut text = escaped(self.0, line);
         if self.0 == LogFormat::Text
-            && is_error_colored()
+            && is_colored(Stream::Error)
             && let Some(colored) = colored(&text)
         {
             text = colored;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use quipu_cli::config::{self, Flags, Settings};
 use quipu_cli::{logs, serve};
@@ -41,7 +41,7 @@ struct Cli {
 struct Color {
     /// When to use colors: in a terminal unless NO_COLOR is set, always, or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide = true)]
-    color: clap::ColorChoice,
+    color: ColorChoice,
 }
 
 /// The help of the whole program. [`groups`] writes the list of commands.
@@ -179,8 +179,8 @@ enum MessagesCommand {
 
 #[derive(Args)]
 #[command(after_help = "Times are written as 200ms, 60s, 1h 30m; sizes and counts as 4096, 10k, \
-    1MB, 64MiB. The TOML file can hold every setting, under its name without the leading dashes. Flags override the environment, which \
-    overrides the file.")]
+    1MB, 64MiB. The TOML file can hold every setting, under its name without the leading dashes. \
+    Flags override the environment, which overrides the file.")]
 struct Serve {
     /// TOML file with settings
     #[arg(long, env = "QUIPU_CONFIG", value_name = "FILE")]
@@ -224,14 +224,12 @@ const NO_SETTING: &str = "is not a setting and is ignored; quipu serve --help li
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|name| name == "serve") {
-        let DaemonCli { color, command: DaemonCommand::Serve(arguments) } = DaemonCli::parse();
+        let DaemonCli { color, command: DaemonCommand::Serve(arguments) } =
+            parse(DaemonCli::command);
         output::choose_color(color.color);
         return serve(&arguments);
     }
-    let cli = command()
-        .try_get_matches()
-        .and_then(|matches| Cli::from_arg_matches(&matches))
-        .unwrap_or_else(|error| with_tip(error).exit());
+    let cli: Cli = parse(command);
     output::choose_color(cli.color.color);
     let code = match cli.command {
         Command::Serve(arguments) => return serve(&arguments),
@@ -273,13 +271,58 @@ fn main() -> ExitCode {
             return match clap_mangen::generate_to(cli, &directory) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    fail(&output::Error::new(format_args!("{}: {error}", printable(&directory))))
+                    let name = printable(&directory);
+                    let message = format_args!("{name}: {error}; name a directory that exists");
+                    fail(&output::Error::new(message))
                 }
             };
         }
         Command::Version => return printed(print(|out| writeln!(out, "quipu {VERSION}"))),
     };
     code.map_or_else(|error| fail(&error), ExitCode::from)
+}
+
+/// Parses the arguments. If they are unusable, or ask for the help, this ends the process.
+fn parse<T: FromArgMatches>(command: impl Fn() -> clap::Command) -> T {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let color = color_choice(&arguments);
+    let parse = |arguments: &[OsString]| {
+        let matches = command().color(color).try_get_matches_from(arguments)?;
+        T::from_arg_matches(&matches)
+    };
+    let error = match parse(&arguments) {
+        Ok(parsed) => return parsed,
+        Err(error) => error,
+    };
+    let escaped: Vec<OsString> =
+        arguments.iter().map(|argument| printable(argument).to_string().into()).collect();
+    if !error.use_stderr() || escaped == arguments {
+        with_tip(error).exit();
+    }
+    // The message quotes arguments, so these must not control a terminal.
+    match parse(&escaped) {
+        Err(error) if error.use_stderr() => with_tip(error).exit(),
+        _ => {
+            output::choose_color(color);
+            warn_lines(&error.render().to_string().trim_start_matches("error: ").trim_end());
+            std::process::exit(error.exit_code());
+        }
+    }
+}
+
+/// Returns the choice of `--color`, which must be known before clap writes help or an error.
+fn color_choice(arguments: &[OsString]) -> ColorChoice {
+    let mut choice = ColorChoice::Auto;
+    let mut rest = arguments.iter().filter_map(|argument| argument.to_str());
+    while let Some(argument) = rest.next().filter(|argument| *argument != "--") {
+        let value = match argument.strip_prefix("--color") {
+            Some("") => rest.next(),
+            Some(value) => value.strip_prefix('='),
+            None => None,
+        };
+        choice = value.and_then(|value| value.parse().ok()).unwrap_or(choice);
+    }
+    choice
 }
 
 /// Adds the remedy to an error of clap, if its message lacks it.
@@ -296,9 +339,15 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
         (_, ErrorKind::MissingRequiredArgument) if missing.contains("--file") => {
             "the variable QUIPU_FILE can name the file for all commands"
         }
+        ("check", ErrorKind::InvalidSubcommand) => {
+            "write quipu check metrics FILE for an exposition, quipu check config FILE for settings"
+        }
         (_, ErrorKind::InvalidSubcommand) => {
             closest_first(&mut error);
-            return error;
+            if error.get(ContextKind::SuggestedSubcommand).is_some() {
+                return error;
+            }
+            "quipu --help lists the commands"
         }
         _ => return error,
     };
@@ -418,6 +467,21 @@ mod tests {
         listed.sort_unstable();
         all.sort_unstable();
         assert_eq!(listed, all);
+    }
+
+    #[test]
+    fn the_color_is_known_before_the_arguments_are_parsed() {
+        for (words, expected) in [
+            (&["top", "--help"][..], ColorChoice::Auto),
+            (&["--color", "always", "top"], ColorChoice::Always),
+            (&["top", "--color=never", "--help"], ColorChoice::Never),
+            (&["--color", "always", "--color", "blue"], ColorChoice::Always),
+            (&["time", "x", "--", "ls", "--color=always"], ColorChoice::Auto),
+            (&["top", "--color"], ColorChoice::Auto),
+        ] {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            assert_eq!(color_choice(&words), expected, "{words:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, VARY};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use quipu_window::{PeakSearch, SlidingWindow};
@@ -159,10 +159,13 @@ impl Routes {
     /// `GET /`: counts the request, and returns the count, or a page for a browser.
     fn count(&self, request: &Request) -> Response {
         let count = self.state.requests.add_and_count(1);
-        match landing::prefers_html(request.headers()) {
-            false => number(count),
-            true => landing::page(count, self.started.elapsed()),
-        }
+        let mut response = if landing::prefers_html(request.headers()) {
+            landing::page(count, self.started.elapsed())
+        } else {
+            number(count)
+        };
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        response
     }
 
     /// `GET /rate?window=1s`: returns the number of events in a window that ends now. The request
@@ -353,8 +356,8 @@ impl Handler for Routes {
             quipu_http::Refusal::Http2 if HTTP2.is_due(Instant::now()) => warn!(
                 client = name,
                 "refused a client that speaks HTTP/2, such as gRPC: if it sends OTLP, set \
-                 OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for it, or use the exporter otlphttp in a \
-                 collector"
+                 OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for it, or use the exporter otlphttp in \
+                 a collector"
             ),
             _ => {}
         }
@@ -432,8 +435,8 @@ fn decode(key: &str) -> Result<Vec<u8>> {
     let is_escape =
         |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 2;
     if key.split('%').skip(1).any(|rest| !is_escape(rest.as_bytes().get(..2).unwrap_or_default())) {
-        let message = "a percent sign in the key must be followed by two hexadecimal digits; write %25 \
-                    for the sign itself";
+        let message = "a percent sign in the key must be followed by two hexadecimal digits; write \
+                    %25 for the sign itself";
         return Err(Refusal::bad(message));
     }
     Ok(percent_decode_str(key).collect())

@@ -368,8 +368,8 @@ impl fmt::Display for Error {
             ),
             Self::Addresses(addresses) => write!(
                 f,
-                "too little address space is left for its threads; the whole daemon needs {} KiB of \
-                 addresses (ulimit -v)",
+                "too little address space is left for its threads; the whole daemon needs {} KiB \
+                 of addresses (ulimit -v)",
                 addresses.div_ceil(1024)
             ),
             Self::Clock => f.write_str("the system's clock shows a time before 1970; set it"),

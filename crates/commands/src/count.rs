@@ -222,8 +222,8 @@ fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Resul
     let base = name.strip_suffix("_total").unwrap_or(name);
     if !unit.is_empty() && !base.strip_suffix(unit.as_str()).is_some_and(|b| b.ends_with('_')) {
         return Err(Error::new(format_args!(
-            "metric {name:?}: the name does not end in the unit: use {base}_{unit}, or leave --unit \
-             out"
+            "metric {name:?}: the name does not end in the unit: use {base}_{unit}, or leave \
+             --unit out"
         )));
     }
     if is_state_in_use(file) {

@@ -26,8 +26,9 @@ Examples:
   quipu diff --format json old.quipu http://127.0.0.1:8081/metrics
 
 A and B are segment files, expositions that were saved, directories, URLs (http; without a path, \
-that of /metrics) or process IDs, as for quipu top. What stayed the same is not listed. The exit code \
-is 3 if a part of A or B could not be read.")]
+that of /metrics) or process IDs, as for quipu top. What stayed the same is not listed. The exit \
+code is 3 if a part of A or B could not be read. With --exit-code, it is like that of diff: 0 if \
+nothing changed, 1 if something did, and 2 for an error.")]
 pub struct Diff {
     /// What was there
     #[arg(value_name = "A")]
@@ -50,7 +51,7 @@ pub struct Diff {
     #[arg(long, value_name = "WORDS", default_value = "", allow_hyphen_values = true)]
     filter: String,
 
-    /// Exits with 1 if something changed
+    /// Exits with 1 if something changed, and with 2 after an error
     #[arg(long)]
     exit_code: bool,
 
@@ -63,8 +64,14 @@ pub struct Diff {
 /// something changed and `--exit-code` is set.
 ///
 /// # Errors
-/// Fails if a target is unreadable, or if the output cannot be written.
+/// Fails if a target is unreadable, or if the output cannot be written. With `--exit-code`, the
+/// code of these errors is 2, because 1 means a difference.
 pub fn run(arguments: &Diff) -> Result<u8, Error> {
+    let code = compare(arguments);
+    if arguments.exit_code { code.map_err(|error| error.with_code(2)) } else { code }
+}
+
+fn compare(arguments: &Diff) -> Result<u8, Error> {
     let mut source = Source::new(Target::parse(&arguments.a));
     let mut problems = Problems::default();
     let before = problems.look(&mut source)?;

@@ -129,7 +129,8 @@ fn missing(look: &Look, wanted: &SeriesName, known: Option<&Family>) -> String {
     if let Some(family) = known {
         return match family.kind {
             Kind::Histogram if *name == family.name => format!(
-                "{name} is a histogram: use {name}_count, {name}_sum, or {name}_bucket{{le=\"...\"}}"
+                "{name} is a histogram: use {name}_count, {name}_sum, or \
+                 {name}_bucket{{le=\"...\"}}"
             ),
             Kind::Summary if *name == family.name => format!(
                 "{name} is a summary: use {name}_count, {name}_sum, or {name}{{quantile=\"...\"}}"

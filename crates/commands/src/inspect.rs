@@ -30,8 +30,8 @@ Examples:
   quipu inspect --history --last 2m --metric jobs_total /run/app.quipu
   quipu inspect --history --format json /run/app.quipu >before-the-crash.json
 
-Nothing is changed, and no process waits. The exit code is 3 if the file is damaged, or if series changed \
-again and again: the rest is shown.")]
+Nothing is changed, and no process waits. The exit code is 3 if the file is damaged, or if series \
+changed again and again: the rest is shown.")]
 pub struct Inspect {
     /// Segment file
     #[arg(value_name = "FILE")]

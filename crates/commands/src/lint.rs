@@ -36,8 +36,8 @@ Examples:
   quipu check metrics http://127.0.0.1:9100
   app --print-metrics | quipu check metrics -
 
-The exit code is 0 if nothing was found, 1 if a line or the input cannot be read, or a line was too \
-long to be checked, and 3 if all lines can be read, but something was found.")]
+The exit code is 0 if nothing was found, 1 if a line or the input cannot be read, or a line was \
+too long to be checked, and 3 if all lines can be read, but something was found.")]
 pub struct Metrics {
     /// Exposition in Prometheus' text format or OpenMetrics: a file, a URL (http; the default path
     /// is /metrics), or - for standard input

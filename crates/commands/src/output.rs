@@ -30,6 +30,11 @@ impl Error {
         Self { text: text.to_owned(), code: 2 }
     }
 
+    /// Returns this error with another exit code.
+    pub(crate) fn with_code(self, code: u8) -> Self {
+        Self { code, ..self }
+    }
+
     /// Creates an error for a signal that ended the command. The exit code is 128 plus its number.
     pub(crate) fn signal(number: i32, text: impl fmt::Display) -> Self {
         Self { text: text.to_string(), code: 128u8.saturating_add(number as u8) }
@@ -86,7 +91,7 @@ pub enum OutputFormat {
 /// Applies a style if standard output shows colors: if it is a terminal, unless `NO_COLOR` is set
 /// or `TERM` is `dumb`. `--color` takes precedence over these.
 pub(crate) fn painted<T: fmt::Display>(style: Style, text: T) -> StyledText<T> {
-    StyledText(if is_colored() { style } else { Style::new() }, text)
+    StyledText(if is_colored(Stream::Output) { style } else { Style::new() }, text)
 }
 
 /// A value with a style.
@@ -99,18 +104,22 @@ impl<T: fmt::Display> fmt::Display for StyledText<T> {
     }
 }
 
-/// Returns whether standard output shows colors.
-pub(crate) fn is_colored() -> bool {
-    static IS_COLORED: LazyLock<bool> =
-        LazyLock::new(|| AutoStream::choice(&io::stdout()) != ColorChoice::Never);
-    *IS_COLORED
+/// A standard stream of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
 }
 
-/// Returns whether standard error shows colors.
-pub fn is_error_colored() -> bool {
-    static IS_COLORED: LazyLock<bool> =
-        LazyLock::new(|| AutoStream::choice(&io::stderr()) != ColorChoice::Never);
-    *IS_COLORED
+/// Returns whether a stream shows colors. The result stays the same after the first call.
+pub fn is_colored(stream: Stream) -> bool {
+    static ARE_COLORED: LazyLock<[bool; 2]> = LazyLock::new(|| {
+        [AutoStream::choice(&io::stdout()), AutoStream::choice(&io::stderr())]
+            .map(|choice| choice != ColorChoice::Never)
+    });
+    ARE_COLORED[stream as usize]
 }
 
 /// Sets whether all streams show colors.
@@ -138,7 +147,7 @@ pub fn warn_lines(message: &dyn fmt::Display) {
 
 /// Returns the prefix of each message.
 fn sender() -> &'static str {
-    if is_error_colored() { "\x1b[1;31mquipu:\x1b[0m" } else { "quipu:" }
+    if is_colored(Stream::Error) { "\x1b[1;31mquipu:\x1b[0m" } else { "quipu:" }
 }
 
 /// Prints a hint that the command reads standard input, if this is a terminal, because the command
@@ -151,12 +160,12 @@ pub(crate) fn announce_input() {
 
 /// Fails if standard output is a terminal, for output that people cannot read.
 pub(crate) fn refuse_terminal(reason: &str) -> Result<(), Error> {
-    match io::stdout().is_terminal() {
-        true => Err(Error::new(format_args!(
-            "standard output is a terminal: {reason}: name a file, or redirect the output"
-        ))),
-        false => Ok(()),
+    if !io::stdout().is_terminal() {
+        return Ok(());
     }
+    Err(Error::new(format_args!(
+        "standard output is a terminal: {reason}: name a file, or redirect the output"
+    )))
 }
 
 /// Writes a line about a result to standard error, if this is a terminal. Scripts get no line.

@@ -35,8 +35,9 @@ Examples:
   quipu push --set backup_age_seconds 30
   quipu push --to https://metrics.example.com --for 1m jobs_total
 
-The command repeats a push that gets no response, and the daemon counts it once. If the command gives \
-up or is interrupted, it prints the identifier, so that you can repeat the push later with --id.")]
+The command repeats a push that gets no response, and the daemon counts it once. If the command \
+gives up or is interrupted, it prints the identifier, so that you can repeat the push later with \
+--id.")]
 pub struct Push {
     /// URL, HOST:PORT or PORT of the daemon
     #[arg(long, value_name = "URL", default_value = "127.0.0.1:8081")]
@@ -89,7 +90,9 @@ pub fn run(arguments: &Push) -> Result<(), Error> {
     let failed = |message: &str| Error::new(format_args!("{shown}: {message}"));
     let url = base_url(to).map_err(|error| failed(&error))?;
     let url = group_url(&url, &arguments.job, &arguments.group);
-    let receiver: ReceiverUrl = url.parse().map_err(|error: String| failed(&error))?;
+    let receiver = url.parse::<ReceiverUrl>();
+    let receiver =
+        receiver.map_err(|_| failed(&format!("it is not an address of a daemon: {TO_FORMS}")))?;
     let client = Client::new(&receiver, time.0, &Headers::default());
     let client = client.map_err(|error| failed(&error))?;
     let id = arguments.id.clone().unwrap_or_else(new_id);
@@ -207,8 +210,8 @@ fn refusal(response: &Answer) -> String {
     let status = response.status;
     match status {
         200..300 => format!(
-            "status {status}, but not from a quipu daemon, so nothing was counted: give the address \
-             of the daemon by --to"
+            "status {status}, but not from a quipu daemon, so nothing was counted: give the \
+             address of the daemon by --to"
         ),
         300..400 => match redirect_base(response) {
             Some(base) => format!("status {status}: the server redirects: give --to {base}"),
@@ -225,16 +228,18 @@ fn redirect_base(response: &Answer) -> Option<String> {
     base.contains("://").then(|| printable(&without_password(base)).to_string())
 }
 
+/// The forms of `--to`, for errors.
+const TO_FORMS: &str = "give HOST:PORT, such as localhost:8081, or an http or https URL";
+
 /// Returns the URL of the daemon. The scheme and the host may be missing.
 fn base_url(to: &str) -> Result<String, String> {
-    const EXAMPLE: &str = "give HOST:PORT, such as localhost:8081, or a URL";
     if to.starts_with("unix:") {
-        return Err(format!("a unix socket receives no pushes: {EXAMPLE}"));
+        return Err(format!("a unix socket receives no pushes: {TO_FORMS}"));
     }
     let is_port = !to.is_empty() && to.bytes().all(|byte| byte.is_ascii_digit());
     let address = with_host(to);
     if is_port && address == to {
-        return Err(format!("the port is not a number up to 65535: {EXAMPLE}"));
+        return Err(format!("the port is not a number up to 65535: {TO_FORMS}"));
     }
     check_port(&address)?;
     Ok(if address.contains("://") { address } else { format!("http://{address}") })
@@ -276,19 +281,22 @@ fn group(text: &str) -> Result<(String, String), String> {
     let is_name = name.starts_with(is_first)
         && name.chars().all(|c| is_first(c) || c.is_ascii_digit())
         && name != "job";
-    match is_name {
-        true => Ok((name.to_owned(), value.to_owned())),
-        false if name == "job" => Err("give the job with --job NAME".to_owned()),
-        false => Err(format!("{name:?} cannot name a label; {EXAMPLE}")),
+    if is_name {
+        Ok((name.to_owned(), value.to_owned()))
+    } else if name == "job" {
+        Err("give the job with --job NAME".to_owned())
+    } else {
+        Err(format!("{name:?} cannot name a label; {EXAMPLE}"))
     }
 }
 
 /// Parses an identifier.
 fn id(text: &str) -> Result<String, String> {
     let is_id = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-    match is_id {
-        true => Ok(text.to_owned()),
-        false => Err("give the identifier that a failed push printed".to_owned()),
+    if is_id {
+        Ok(text.to_owned())
+    } else {
+        Err("give the identifier that a failed push printed".to_owned())
     }
 }
 

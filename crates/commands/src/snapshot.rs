@@ -269,7 +269,9 @@ fn failed(name: &str, message: &dyn fmt::Display) -> Error {
 /// file changed in the meantime. The copy has no name at the end.
 fn copy_whole(from: &Path) -> Result<File, Error> {
     let name = printable(from).to_string();
-    let source = open_regular(from).map_err(|error| failed(&name, &error))?;
+    let source = open_regular(from).map_err(|error| {
+        failed(&name, &format_args!("{error}; name the daemon's state file with --state"))
+    })?;
     let mut magic = Vec::new();
     let result = (&source).take(MAGIC.len() as u64).read_to_end(&mut magic);
     result.map_err(|error| failed(&name, &error))?;

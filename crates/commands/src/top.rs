@@ -27,7 +27,7 @@ use quipu_segment::printable;
 
 use crate::count::FILE_VARIABLE;
 use crate::look::{Source, Target};
-use crate::output::{Coverage, Error, OutputFormat, is_colored, print, warn};
+use crate::output::{Coverage, Error, OutputFormat, Stream, is_colored, print, warn};
 use app::{App, INTERVALS};
 use list::{FamilyKey, Place};
 use quipu_process::size::Size;
@@ -198,8 +198,8 @@ fn failed(error: io::Error) -> Error {
 fn app(arguments: &Top, name: String) -> App {
     let mut app = App::new(name, arguments.interval.0);
     app.sort = arguments.sort;
-    app.has_own = arguments.own;
-    app.is_colored = is_colored();
+    app.shows_own = arguments.own;
+    app.is_colored = is_colored(Stream::Output);
     if !is_utf8() {
         app.levels = Levels::ASCII;
     }
@@ -224,7 +224,10 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
     let is_counter = |name: &str| name.strip_suffix("_total") == Some(wanted);
     let found = found.or_else(|| families.iter().find(|family| is_counter(&family.name)));
     let Some(found) = found else {
-        return Err(Error::new(format_args!("{}: it has no family {wanted:?}", app.target)));
+        return Err(Error::new(format_args!(
+            "{}: it has no family {wanted:?}; quipu top --once without --family lists them",
+            app.target
+        )));
     };
     let family: FamilyKey = (found.name.clone(), found.kind);
     Ok(Place::Family { family, chosen: Vec::new(), by: arguments.by.clone() })

@@ -36,6 +36,7 @@ fn expositions_are_compared() {
     assert_eq!(hits["series"][0]["labels"]["p"], "1");
     assert_eq!(json["families"][1]["series"][0]["after"], "NaN");
     home.refuse(&["diff", "a", "none"], 1, &["none: No such file"]);
+    home.refuse(&["diff", "--exit-code", "a", "none"], 2, &["none: No such file"]);
     home.refuse(&["diff", "a"], 2, &["<B>"]);
     home.refuse(&["diff", "a", "b", "--after", "1s"], 2, &["cannot be used with"]);
 }

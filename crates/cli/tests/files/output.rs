@@ -56,6 +56,77 @@ fn a_reader_that_has_gone_is_no_failure() {
 }
 
 #[test]
+fn the_version_names_the_release() {
+    let home = Home::new();
+    let version = home.succeed(&["version"]);
+    assert!(version.starts_with(concat!("quipu ", env!("CARGO_PKG_VERSION"))), "{version}");
+    assert_eq!(home.succeed(&["--version"]), version);
+}
+
+#[test]
+fn a_flag_decides_whether_there_are_colors() {
+    let home = Home::new();
+    fs::write(home.directory().join("a"), "a 1\n").unwrap();
+    fs::write(home.directory().join("b"), "a 2\n").unwrap();
+    let is_colored = |arguments: &[&str]| {
+        let output = home.quipu(arguments).output().unwrap();
+        [output.stdout, output.stderr].concat().contains(&0x1b)
+    };
+    for arguments in [
+        &["diff", "a", "b"][..],
+        &["diff", "--help"],
+        &["--help"],
+        &["serve", "--help"],
+        &["diff", "a", "none"],
+        &["diff", "--no-such-flag"],
+        &["serve", "--no-such-flag"],
+    ] {
+        for (choice, expected) in [("always", true), ("never", false), ("auto", false)] {
+            let color = ["--color", choice];
+            assert_eq!(
+                is_colored(&[arguments, &color].concat()),
+                expected,
+                "{arguments:?} {choice}"
+            );
+        }
+    }
+}
+
+#[test]
+fn errors_name_the_way_out() {
+    let home = Home::new();
+    home.succeed(&["inc", "jobs_total"]);
+    for (arguments, code, part) in [
+        (&["tpo"][..], 2, "quipu --help lists the commands"),
+        (&["check", "app.quipu"], 2, "quipu check metrics FILE"),
+        (&["snapshot", "--state", "none.quipu"], 1, "with --state"),
+        (&["man", "none"], 1, "name a directory that exists"),
+        (&["top", "--once", "--family", "x", "app.quipu"], 1, "lists them"),
+        (&["push", "--to", "ftp://a", "x"], 1, "give HOST:PORT, such as localhost:8081"),
+    ] {
+        home.refuse(arguments, code, &[part]);
+    }
+}
+
+#[test]
+fn an_error_about_arguments_does_not_control_the_terminal() {
+    let home = Home::new();
+    for arguments in [
+        &["diff", "--\x1b[31mred"][..],
+        &["\x1b]0;title\x07"],
+        &["inc", "a{b=\x1b[31m"],
+        &["push", "--id", "\x1b[31m", "a"],
+        &["top", "--interval", "\u{202e}s"],
+        &["serve", "--threads", "\x1b[31m"],
+    ] {
+        let output = home.quipu(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!errors.contains(['\x1b', '\x07', '\u{202e}']), "{arguments:?}: {errors:?}");
+    }
+}
+
+#[test]
 fn a_snapshot_that_is_cut_off_is_a_failure() {
     let home = Home::new();
     commands(&home);

@@ -45,7 +45,7 @@ pub(super) struct App {
     pub(super) is_help: bool,
     pub(super) levels: Levels,
     /// Whether the families of quipu itself are listed.
-    pub(super) has_own: bool,
+    pub(super) shows_own: bool,
     pub(super) is_colored: bool,
     /// The moment of the recording, in a replay.
     pub(super) replay: Option<Playback>,
@@ -123,7 +123,7 @@ impl App {
             is_paused: false,
             is_help: false,
             levels: Levels::BLOCKS,
-            has_own: false,
+            shows_own: false,
             is_colored: false,
             replay: None,
             signal: Arc::default(),
@@ -196,7 +196,7 @@ impl App {
     /// Returns whether the list hides quipu's own families. A filter finds them anyway.
     fn hides_own(&self) -> bool {
         let is_of_all = matches!(self.place(), Place::Families | Place::All);
-        is_of_all && !self.has_own && self.filter.0.is_empty()
+        is_of_all && !self.shows_own && self.filter.0.is_empty()
     }
 
     /// Returns the number of families that the list hides.
@@ -411,7 +411,7 @@ impl App {
             KeyCode::Char('b') => self.group(),
             KeyCode::Char('a') => self.flatten(),
             KeyCode::Char('o') => {
-                self.has_own = !self.has_own;
+                self.shows_own = !self.shows_own;
                 self.list();
             }
             KeyCode::Char('?') => self.is_help = true,
