@@ -134,8 +134,8 @@ impl Conflict {
     }
 }
 
-const OMITTED_FROM_FILE: &str = "that of the second is omitted; /metrics?segment= with its name shows \
-                                it, and renaming one of the two shows both";
+const OMITTED_FROM_FILE: &str = "that of the second is omitted; /metrics?segment= with its name \
+                                shows it, and renaming one of the two shows both";
 
 /// The kind of a conflict between two sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

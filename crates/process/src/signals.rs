@@ -74,8 +74,8 @@ pub fn end_after(time: Duration, ended: &Receiver<()>) {
     let stderr = io::stderr();
     let mut out = [PollFd::new(&stderr, PollFlags::OUT)];
     if poll(&mut out, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
-        let message = "quipu: the server did not stop in time, so the process exits; the counts are \
-                    in the file\n";
+        let message = "quipu: the server did not stop in time, so the process exits; the counts \
+                    are in the file\n";
         let _ = rustix::io::write(&stderr, message.as_bytes());
     }
     low_level::exit(1);

@@ -233,8 +233,8 @@ impl<'h> ExpositionReader<'h> {
     fn check_sets(&self) -> Result<(), String> {
         match self.sets > MAX_SETS {
             true => Err(format!(
-                "there are more than {MAX_SETS} families and sets of label names: the names of labels \
-                 must be the same in most series of a family"
+                "there are more than {MAX_SETS} families and sets of label names: the names of \
+                 labels must be the same in most series of a family"
             )),
             false => Ok(()),
         }

@@ -90,8 +90,8 @@ impl TargetFlags {
             if let Some(other) = targets[..at].iter().find(is_same) {
                 let (job, instance) = (target.job(), target.instance());
                 let reason = format!(
-                    "{target} and {other} have the job {job} and the instance {instance}, so that their \
-                     series could not be told apart; give one of them another job: JOB=URL"
+                    "{target} and {other} have the job {job} and the instance {instance}, so that \
+                     their series could not be told apart; give one of them another job: JOB=URL"
                 );
                 return Err(Unusable::new("scrape", reason));
             }
@@ -99,8 +99,8 @@ impl TargetFlags {
         if targets.len() > MOST {
             let count = targets.len();
             let reason = format!(
-                "there are {count} targets, and each has a thread; give at most {MOST}, and others to \
-                 another daemon"
+                "there are {count} targets, and each has a thread; give at most {MOST}, and others \
+                 to another daemon"
             );
             return Err(Unusable::new("scrape", reason));
         }

@@ -223,8 +223,8 @@ impl ContentBuilder {
         self.labels(at, metric)?;
         let Some(series_value) = self.value(at, metric) else {
             let name = self.name_at(at);
-            let detail = "a count is not a whole number that is at least zero, or cumulative counts \
-                        of buckets fall";
+            let detail = "a count is not a whole number that is at least zero, or cumulative \
+                        counts of buckets fall";
             self.note(format!("{name:?} cannot be taken: {detail}"));
             return Ok(());
         };

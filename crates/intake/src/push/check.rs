@@ -135,8 +135,8 @@ fn check_series(groups: &mut Groups, key: &[u8], families: &PushFamilies) -> Res
             if let Some(rival) = groups.rival(key, &family.name, &labels) {
                 let rival: Vec<_> = packed::unpack(&rival).collect();
                 return Err(format!(
-                    "collected metric {:?} with the labels {labels:?} was collected before with the \
-                     same name and label values: the group {rival:?} has it",
+                    "collected metric {:?} with the labels {labels:?} was collected before with \
+                     the same name and label values: the group {rival:?} has it",
                     &*family.name
                 ));
             }

@@ -140,8 +140,8 @@ impl fmt::Display for PathError {
             ),
             Self::Base64(name, value) => write!(
                 f,
-                "invalid base64 encoding for label {name}={value:?}: encode the UTF-8 text with the \
-                 URL-safe alphabet (RFC 4648, section 5)"
+                "invalid base64 encoding for label {name}={value:?}: encode the UTF-8 text with \
+                 the URL-safe alphabet (RFC 4648, section 5)"
             ),
         }
     }

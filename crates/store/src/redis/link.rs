@@ -246,9 +246,9 @@ impl Cause {
 impl Failure {
     /// Another segment writes as this instance.
     pub(super) fn copied() -> Self {
-        let reason = "another segment writes as this instance, because its file was copied: stop one \
-                    of them, or give it a new file. Counting goes on; if the other is silent until \
-                    it is declared dead, this one replaces its values";
+        let reason = "another segment writes as this instance, because its file was copied: stop \
+                    one of them, or give it a new file. Counting goes on; if the other is silent \
+                    until it is declared dead, this one replaces its values";
         Self { cause: Cause::Copied, ..Self::other(reason) }
     }
 

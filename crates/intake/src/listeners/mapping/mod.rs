@@ -243,8 +243,8 @@ impl Mapping {
         let text = match rule.match_type.or(defaults.match_type).unwrap_or(MatchType::Glob) {
             MatchType::Glob => {
                 if !glob::is_pattern(&pattern.value) {
-                    let detail = "is not a glob: give parts of letters, digits, _ and -, or *, with \
-                                dots between them, or set `match_type: regex`";
+                    let detail = "is not a glob: give parts of letters, digits, _ and -, or *, \
+                                with dots between them, or set `match_type: regex`";
                     return fault(pattern, "match", detail);
                 }
                 self.globs.add(&pattern.value, rule.match_metric_type, index);
