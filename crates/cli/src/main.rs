@@ -1,6 +1,9 @@
 //! The command line of `quipu`: a subcommand for each module of `quipu_commands`, and `quipu
 //! serve`, which runs the daemon.
 
+#[cfg(target_env = "musl")]
+mod allocator;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -223,6 +226,8 @@ const VERSION: &str = env!("BUILD_VERSION");
 const NO_SETTING: &str = "is not a setting and is ignored; quipu serve --help lists the settings";
 
 fn main() -> ExitCode {
+    #[cfg(target_env = "musl")]
+    allocator::set_up();
     if std::env::args_os().nth(1).is_some_and(|name| name == "serve") {
         let DaemonCli { color, command: DaemonCommand::Serve(arguments) } =
             parse(DaemonCli::command);
