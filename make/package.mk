@@ -1,4 +1,71 @@
-# Packages of a release, and the licenses of dependencies.
+# Packages of a release, in target/dist, their tests, and the licenses of dependencies.
+#
+# The scripts are in packaging. PROCESSORS selects the processors.
+
+PACKAGE_TOOLS := $(CURDIR)/target/package-tools
+DIST := $(CURDIR)/target/dist
+PROCESSORS ?= x86_64 aarch64
+export ARCHITECTURES = $(PROCESSORS)
+NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+HELM := helm.sh/helm/v3/cmd/helm@v3.22.0
+
+.PHONY: package
+package: package-daemon ## Build all packages of a release into target/dist
+
+.PHONY: package-daemon
+package-daemon: package-tools ## Build the daemon's programs, archives, .deb, .rpm, image and chart
+	mkdir -p $(DIST)
+	for processor in $(PROCESSORS); do \
+		packaging/tree.sh $$processor && packaging/archive.sh $$processor && \
+		packaging/packages.sh $$processor || exit 1; \
+	done
+	packaging/image.sh $(PROCESSORS)
+	packaging/chart.sh
+	$(MAKE) --no-print-directory package-sums
+
+.PHONY: package-sums
+package-sums: ## Write the checksums of all files in target/dist
+	cd $(DIST) && rm -f SHA256SUMS && find . -maxdepth 1 -type f -printf '%P\n' | LC_ALL=C sort | \
+		xargs sha256sum >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS
+
+.PHONY: package-tools
+package-tools: $(PACKAGE_TOOLS)/python/complete $(PACKAGE_TOOLS)/bin/nfpm
+	@for processor in $(PROCESSORS); do \
+		rustup target list --installed | grep -qx $$processor-unknown-linux-musl || \
+			rustup target add $$processor-unknown-linux-musl || exit 1; \
+	done
+
+$(PACKAGE_TOOLS)/python/complete: packaging/tools.txt
+	python3 -m venv $(PACKAGE_TOOLS)/python
+	$(PACKAGE_TOOLS)/python/bin/pip install --quiet --disable-pip-version-check --no-deps \
+		--require-hashes --requirement $<
+	touch $@
+
+$(PACKAGE_TOOLS)/bin/nfpm:
+	GOBIN=$(PACKAGE_TOOLS)/bin go install $(NFPM)
+
+$(PACKAGE_TOOLS)/bin/helm:
+	GOBIN=$(PACKAGE_TOOLS)/bin go install $(HELM)
+
+.PHONY: test-packages
+test-packages: test-packages-daemon ## Test the packages in target/dist
+
+PACKAGE_TEST_TOOLS := debootstrap:debootstrap lintian:lintian rpm:rpm skopeo:skopeo umoci:umoci \
+	qemu-aarch64-static:qemu-user-static rpmlint:rpmlint systemd-nspawn:systemd-container curl:curl
+test-packages-daemon: TOOLS += $(PACKAGE_TEST_TOOLS)
+
+.PHONY: test-packages-daemon
+test-packages-daemon: tools $(PACKAGE_TOOLS)/bin/helm ## Test the daemon's packages in namespaces and a Debian chroot; needs root
+	packaging/test/archive.sh
+	packaging/test/image.sh
+	packaging/test/deb.sh
+	packaging/test/service.sh
+	packaging/test/rpm.sh
+	packaging/test/chart.sh
+
+.PHONY: test-packages-twice
+test-packages-twice: package-tools ## Build the daemon's packages in two folders, and compare their bytes
+	packaging/test/twice.sh
 
 # A cargo-deny of the machine is used, if it is installed.
 DENY_TOOL := $(CURDIR)/target/deny
