@@ -55,3 +55,16 @@ msrv: ## Check the published crates with the oldest supported version of Rust
 		rustup toolchain install $(RUST_VERSION) --profile minimal
 	RUSTFLAGS=-Awarnings CARGO_TARGET_DIR=$(CURDIR)/target/msrv $(CARGO) +$(RUST_VERSION) check \
 		--locked --lib --all-features --quiet $(addprefix --package ,$(PUBLISHED))
+
+# All crates of a release, in any order: cargo finds the order of their dependencies.
+RELEASED := $(patsubst %,--package %,$(shell sed -n '/^\[package\]/,/^\[/s/^name = "\(.*\)"/\1/p' crates/*/Cargo.toml))
+
+.PHONY: package-crates
+package-crates: ## Pack the crates, and build each from its package, with the others from theirs
+	$(CARGO) package --locked $(RELEASED)
+
+# Compares with the last version on the registry. It needs 10 minutes to be installed.
+.PHONY: semver
+semver: ## Compare the public API with the last release; not before the first one
+	cargo semver-checks --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-semver-checks
+	$(CARGO) semver-checks check-release $(addprefix --package ,$(PUBLISHED)) --all-features
