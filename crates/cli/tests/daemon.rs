@@ -78,6 +78,8 @@ mod reading;
 mod recording;
 #[path = "daemon/refusals.rs"]
 mod refusals;
+#[path = "daemon/releases.rs"]
+mod releases;
 #[path = "daemon/rules.rs"]
 mod rules;
 #[path = "daemon/scraping.rs"]

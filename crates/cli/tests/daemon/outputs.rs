@@ -69,6 +69,14 @@ impl Receiver {
         Self::start_slow(home, port, || (), reply)
     }
 
+    /// Starts a server at a fixed address, which no other test uses.
+    pub(crate) fn bind(
+        address: (&str, u16),
+        reply: impl Fn(&[Request], &Request) -> Reply + Send + Sync + 'static,
+    ) -> Receiver {
+        Self::serve(TcpListener::bind(address).unwrap(), || (), reply)
+    }
+
     /// Starts a server that calls a function before each reply. Other connections continue in the
     /// meantime.
     pub(crate) fn start_slow(
@@ -77,7 +85,14 @@ impl Receiver {
         wait: impl Fn() + Send + Sync + 'static,
         reply: impl Fn(&[Request], &Request) -> Reply + Send + Sync + 'static,
     ) -> Receiver {
-        let listener = TcpListener::bind((home.host(), port)).unwrap();
+        Self::serve(TcpListener::bind((home.host(), port)).unwrap(), wait, reply)
+    }
+
+    fn serve(
+        listener: TcpListener,
+        wait: impl Fn() + Send + Sync + 'static,
+        reply: impl Fn(&[Request], &Request) -> Reply + Send + Sync + 'static,
+    ) -> Receiver {
         let url = format!("http://{}/api/v1/write", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (kept, handlers) = (Arc::clone(&requests), Arc::new((wait, reply)));
