@@ -50,6 +50,7 @@ lint: ## Formatting, lints, documentation, links, public API, layers, generated 
 	python3 .ci/layers.py
 	python3 .ci/names.py
 	python3 .ci/links.py
+	python3 .ci/release.py check
 	@missing=$$(grep -o '`[A-Za-z0-9_/.-]*/[A-Za-z0-9_.-]*::[a-z_0-9]*`' docs/promises.md | tr -d '`' | \
 		while read -r test; do \
 			grep -qE "(fn|def) $${test##*::}\\b" "$${test%%::*}" || echo "$$test"; \
