@@ -225,10 +225,10 @@ fn colors_mark_types_and_rates_unless_there_are_none() {
             let at = lines[line].rfind(word).unwrap();
             buffer.cell((u16::try_from(at).unwrap(), u16::try_from(line).unwrap())).unwrap().style()
         };
-        (style_of(4, "counter"), style_of(4, " 0 "), style_of(6, " 1 "))
+        (style_of(6, "histogram"), style_of(4, " 0 "), style_of(6, " 1 "))
     };
     let (kind, none, some) = styles(true);
-    assert_eq!(kind.fg, Some(Color::Blue));
+    assert_eq!(kind.fg, Some(Color::Magenta));
     assert_eq!(some.fg, Some(Color::Green));
     assert!(
         none.add_modifier.contains(Modifier::DIM) && !some.add_modifier.contains(Modifier::DIM)

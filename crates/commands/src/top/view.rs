@@ -32,12 +32,12 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const WRONG: Style = Style::new().fg(Color::Red);
 const RATE_STYLE: Style = Style::new().fg(Color::Green);
-const TREND_STYLE: Style = Style::new().fg(Color::Cyan);
+const TREND_STYLE: Style = Style::new().fg(Color::Green);
 
 /// Returns the style of a type's name.
 fn type_style(kind: Kind) -> Style {
     Style::new().fg(match kind {
-        Kind::Counter => Color::Blue,
+        Kind::Counter => Color::Cyan,
         Kind::Gauge => Color::Yellow,
         Kind::Histogram | Kind::Summary => Color::Magenta,
         _ => return Style::new(),
@@ -78,8 +78,13 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     screen.body.iter().take(room).enumerate().for_each(|(y, line)| put(head + y, line));
     put(usize::from(area.height).saturating_sub(1), &screen.foot);
     if let Some(y) = chosen.and_then(|line| u16::try_from(head + line).ok()).filter(|_| room > 0) {
-        let line = Rect { y, height: 1, ..area }.intersection(area);
-        buffer.set_style(line, Style::new().add_modifier(Modifier::REVERSED));
+        // A reversed sparkline would show a bar for each value of zero.
+        let names = screen.head.last().map(Line::to_string).unwrap_or_default();
+        let without_trend = names.strip_suffix(TREND).map(str::len);
+        let width = without_trend.and_then(|width| u16::try_from(width).ok());
+        let line = Rect { y, height: 1, width: width.unwrap_or(area.width), ..area };
+        let style = Style::new().fg(Color::Reset).add_modifier(Modifier::REVERSED);
+        buffer.set_style(line.intersection(area), style);
     }
 }
 
@@ -241,6 +246,8 @@ const MIN_NAME: usize = 24;
 const MAX_NAME: usize = 100;
 /// The width of long names in a narrow terminal, before columns other than the trend are omitted.
 const NARROW_NAME: usize = 32;
+/// The name of the last column, after a space.
+const TREND: &str = " TREND";
 /// The minimum width of a sparkline.
 const MIN_TREND: usize = 8;
 
@@ -299,7 +306,7 @@ impl Columns {
             text.push_str(&format!("{:>QUANTILE$}{:>QUANTILE$}", "P50", "P99"));
         }
         if self.trend > 0 {
-            text.push_str(" TREND");
+            text.push_str(TREND);
         }
         Line::styled(text, BOLD)
     }
