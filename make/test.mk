@@ -35,8 +35,9 @@ test-rust: ## Unit, property, state, HTTP and end-to-end tests
 
 # Tests compare these pages with the daemon, and write them if this variable is set.
 .PHONY: pages-daemon
-pages-daemon: ## The tables of docs/daemon/configuration.md and metrics.md, from the daemon
+pages-daemon: ## The tables of docs/daemon/configuration.md and metrics.md, and the picture of `quipu top`
 	UPDATE_PAGES=1 $(CARGO) test --locked --package quipu-cli --lib --test daemon the_page_of_
+	UPDATE_PAGES=1 $(CARGO) test --locked --package quipu-cli --test files the_picture_of_
 
 # The tests of other languages read recordings by this command, which `make test-rust` builds, too.
 QUIPU_COMMAND := target/debug/quipu

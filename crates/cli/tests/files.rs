@@ -18,6 +18,8 @@ mod hostile;
 mod inspect;
 #[path = "files/output.rs"]
 mod output;
+#[path = "files/picture.rs"]
+mod picture;
 #[path = "files/record.rs"]
 mod record;
 #[path = "files/replay.rs"]

@@ -82,6 +82,11 @@ impl Tmux {
         }
     }
 
+    /// Returns the screen with the escape sequences of its colors.
+    pub(super) fn colored_screen(&self) -> String {
+        self.run(&["capture-pane", "-e", "-p"])
+    }
+
     /// Checks the output of `stty`: a terminal with echo and line mode.
     pub(super) fn is_as_before(&self) {
         let screen = self.wait_for("icanon");
