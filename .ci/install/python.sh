@@ -5,8 +5,9 @@
 #   python.sh DIRECTORY
 #
 # Other processors and musl are tested only if you name an interpreter for them, as a command:
-# PYTHON_AARCH64="qemu-aarch64-static -L /root-of-debian-arm64 .../usr/bin/python3.11" and
-# PYTHON_MUSL=/path/to/python. With SDIST=1, the sources are compiled as well, which takes minutes.
+# PYTHON_AARCH64="/usr/bin/qemu-aarch64-static -L ROOT ROOT/usr/bin/python3.11", where ROOT contains
+# Debian's packages for arm64, and PYTHON_MUSL=/path/to/python. With SDIST=1, the sources are
+# compiled as well, which takes minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 dist=$(realpath "${1:-target/dist}")
@@ -16,12 +17,17 @@ trap 'rm -rf "$scratch"' EXIT
 # The first program in Python of the README.
 awk '/^```python$/ { on = 1; next } on && /^```$/ { exit } on' README.md >"$scratch/program.py"
 
-# Runs the program with an interpreter, and checks its output.
+# Runs the program with an interpreter, and checks its output. A wheel with the native part for
+# another machine than the interpreter's would count in pure Python, with a warning.
 count() {
-	env -i QUIPU_PURE_PYTHON="${pure:-0}" PYTHONPATH="${path:-}" PATH=/nothing \
-		"$@" "$scratch/program.py" >"$scratch/output"
+	env -i PYTHONPATH="${path:-}" PATH=/nothing "${@:2}" "$scratch/program.py" \
+		>"$scratch/output" 2>"$scratch/warnings"
 	grep -qxF 'requests_total{code="200",path="/x"} 1' "$scratch/output" ||
 		{ cat "$scratch/output"; echo "the counter is missing"; exit 1; }
+	case $1 in
+	*-py3-none-any.whl) grep -q 'without its native part' "$scratch/warnings" ;;
+	*) [ ! -s "$scratch/warnings" ] ;;
+	esac || { cat "$scratch/warnings"; echo "these are not the expected warnings"; exit 1; }
 }
 
 # Installs a file with pip in a new environment, and counts there.
@@ -32,16 +38,17 @@ installs() {
 	env -i PATH="${tools:-/nothing}" HOME="$scratch" "$home/bin/pip" install --quiet \
 		--disable-pip-version-check --no-cache-dir "${@:2}" "$dist"/$1
 	echo "installed $(basename "$dist"/$1), $(stat -c %s "$dist"/$1) bytes, in $((($(date +%s%N) - before) / 1000000)) ms"
-	count "$home/bin/python"
+	count "$1" "$home/bin/python"
 	[ ! -e "$home/bin/quipu" ] || { echo "the wheel contains a command"; exit 1; }
 	! "$home/bin/python" -c 'import quipu' 2>/dev/null || { echo "the wheel contains quipu"; exit 1; }
 }
 
 # Unpacks a wheel for an interpreter that has no pip, and counts there.
 unpacks() {
-	local home=$scratch/$1
+	local home=$scratch/unpacked
+	rm -rf "$home"
 	python3 -m zipfile -e "$dist"/$1 "$home"
-	path=$home count "${@:2}"
+	path=$home count "$@"
 	echo "counted with $(basename "$dist"/$1), $(stat -c %s "$dist"/$1) bytes"
 }
 
