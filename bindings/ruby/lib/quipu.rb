@@ -7,7 +7,8 @@ require "quipu/version"
 require "quipu/errors"
 require "quipu/label_text"
 require "quipu/labels"
-require "quipu/native"
+require "quipu/backend"
+Quipu::Backend.load
 require "quipu/permissions"
 require "quipu/recording"
 require "quipu/segment"
@@ -37,6 +38,13 @@ module Quipu
     #
     # @return [Registry]
     attr_reader :registry
+
+    # Whether the native part is loaded. Without the native part, each process counts separately.
+    #
+    # @return [Boolean]
+    def native?
+      Backend.native?
+    end
 
     # Replaces the default registry: by one in a file, with `dir:` or `path:`, or by one in memory
     # that later forks share.

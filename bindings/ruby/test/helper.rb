@@ -15,6 +15,11 @@ module Helper
     Quipu::Registry.new
   end
 
+  # Skips the rest of a test of the replacement in plain Ruby.
+  def needs_native
+    skip "NOT RUN: needs the native part" unless Quipu.native?
+  end
+
   # Runs the block in a child process; fails unless the child succeeds.
   def in_child(&block)
     pid = fork_child(&block)
@@ -24,6 +29,7 @@ module Helper
 
   # Forks a child that runs only the block; returns its process ID.
   def fork_child
+    needs_native
     fork do
       yield
       exit!(0)

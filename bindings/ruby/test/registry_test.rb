@@ -63,6 +63,7 @@ class RegistryTest < Minitest::Test
   end
 
   def test_reset_begins_at_its_time
+    needs_native
     counter = @registry.counter(:c, docstring: "C.")
     labelled = @registry.counter(:l, docstring: "L.", labels: [:a])
     child = labelled.with_labels(a: 1)
@@ -124,15 +125,25 @@ class RegistryTest < Minitest::Test
     assert_equal "# HELP c_total C\\nC.\n# TYPE c_total counter\nc_total 1\n",
                  Quipu::Formats::Text.marshal(@registry)
     assert_match(/# EOF\n\z/, Quipu::Formats::OpenMetrics.marshal(@registry))
+    { nil => "text/plain; version=0.0.4", "" => "text/plain; version=0.0.4",
+      "application/openmetrics-text;version=1.0.0" => "application/openmetrics-text; version=1.0.0",
+      "\xff" => "text/plain" }.each do |accept, type|
+      assert Quipu::Formats.negotiate(@registry, accept).first.start_with?(type), accept.inspect
+    end
+  end
+
+  def test_protobuf
+    @registry.counter(:c, docstring: "C.").increment
+    unless Quipu.native?
+      error = assert_raises(Quipu::StoreError) { Quipu::Formats::Protobuf.marshal(@registry) }
+      assert_includes error.message, "use text or OpenMetrics"
+    end
+    needs_native
     protobuf = Quipu::Formats::Protobuf.marshal(@registry)
     assert_equal Encoding::BINARY, protobuf.encoding
     assert_includes protobuf, "c_total"
-    { nil => "text/plain; version=0.0.4", "" => "text/plain; version=0.0.4",
-      "application/openmetrics-text;version=1.0.0" => "application/openmetrics-text; version=1.0.0",
-      "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited" =>
-        "application/vnd.google.protobuf", "\xff" => "text/plain" }.each do |accept, type|
-      assert Quipu::Formats.negotiate(@registry, accept).first.start_with?(type), accept.inspect
-    end
+    accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+    assert Quipu::Formats.negotiate(@registry, accept).first.start_with?("application/vnd.google.protobuf")
   end
 
   def test_the_default_registry

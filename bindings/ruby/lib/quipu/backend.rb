@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+
+module Quipu
+  # Loads the native part, or its replacement in plain Ruby, which counts in one process.
+  #
+  # @api private
+  module Backend
+    # The systems that use the replacement if the native part could not be built. On all others, a
+    # missing native part is an error, because the workers of a server would count separately.
+    OPTIONAL = /darwin|mswin|mingw|cygwin/.freeze
+    # The native part in a precompiled gem, which contains one for each version of Ruby.
+    VERSIONED = "quipu/#{RUBY_VERSION[/\A\d+\.\d+/]}/native"
+    # The native part of an installation that built it.
+    BUILT = "quipu/native"
+
+    class << self
+      # Loads one of the two.
+      def load
+        return load_pure if ENV["QUIPU_PURE_RUBY"] == "1"
+
+        load_native
+      rescue LoadError => e
+        raise LoadError, explanation(e) unless OPTIONAL.match?(RbConfig::CONFIG["host_os"])
+
+        load_pure
+      end
+
+      # Returns whether the native part was loaded.
+      def native?
+        !defined?(Pure)
+      end
+
+      private
+
+      def load_pure
+        require "quipu/pure"
+      end
+
+      def load_native
+        require VERSIONED
+      rescue LoadError => e
+        # Any other error is about a file that exists, such as a library that it needs.
+        raise unless e.path == VERSIONED
+
+        require BUILT
+      end
+
+      def explanation(error)
+        "the native part of quipu-metrics cannot be loaded (#{error.message}): build it by " \
+          "`gem install quipu-metrics --platform ruby`, which needs Rust, or set " \
+          "QUIPU_PURE_RUBY=1 to let each process count separately"
+      end
+    end
+  end
+end
