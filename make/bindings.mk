@@ -84,10 +84,18 @@ bench-python: bench-wheel ## An increment from Python, compared to prometheus_cl
 
 # The installation of the gem builds its native part, and the tests of the gem use this build.
 .PHONY: test-ruby
-test-ruby: tools $(QUIPU_COMMAND) ## The gem: its installation, and its tests with the real interpreter and puma
+test-ruby: tools $(QUIPU_COMMAND) ## The gem: both packages, and its tests with the real interpreter and puma
 	cd bindings/ruby/ext/quipu && $(CARGO) clippy --locked --quiet --all-targets \
 		--target-dir $(BINDINGS) -- -D warnings
-	cd bindings/ruby && $(QUICK_RELEASE) CARGO_TARGET_DIR=$(BINDINGS) rake test_gem test
+	cd bindings/ruby && $(QUICK_RELEASE) CARGO_TARGET_DIR=$(BINDINGS) rake test_gem test_native_gem test test_pure
+
+# The packages for users, built with all optimisations.
+.PHONY: gems
+gems: tools ## The gem with its source, and the precompiled gem, in target/dist
+	rm -f bindings/ruby/pkg/*.gem
+	cd bindings/ruby && CARGO_TARGET_DIR=$(BINDINGS) rake gem gem:native
+	mkdir -p target/dist
+	cp bindings/ruby/pkg/*.gem target/dist/
 
 # The native part for other tests.
 NATIVE := bindings/ruby/lib/quipu/native.so

@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "lib/quipu/version"
-
 Gem::Specification.new do |spec|
   spec.name = "quipu-metrics"
-  spec.version = Quipu::VERSION
+  spec.version = File.read(File.join(__dir__, "lib/quipu/version.rb"))[/VERSION = "(.*)"/, 1]
   spec.authors = ["The quipu maintainers"]
   spec.summary = "Prometheus metrics shared by all processes of a pre-fork server."
   spec.description = "Counters, gauges, histograms and summaries in memory that all workers share: " \
@@ -21,7 +19,8 @@ Gem::Specification.new do |spec|
     "rubygems_mfa_required" => "true"
   }
 
-  # `rake gem` copies the crates next to this file; the native part cannot be built without them.
+  # `rake gem` copies the crates next to this file, because the native part cannot be built without
+  # them. `rake gem:native` packages the built library instead of the extension.
   Dir.chdir(__dir__) do
     spec.files = Dir["lib/**/*.rb", "sig/**/*.rbs", "ext/**/*.{rb,rs,toml,lock}", "crates/**/*", "Cargo.toml",
                      "README.md", "LICENSE-*"].select { |file| File.file?(file) }
