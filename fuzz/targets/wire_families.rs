@@ -12,7 +12,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
     let limits = match first & 4 {
         0 => Limits::default(),
-        _ => Limits { samples: 5, bytes: 60 },
+        _ => Limits::default().samples(5).bytes(60),
     };
     let mut metrics = 0;
     let mut each = |family: Family<'_>| {

@@ -11,12 +11,11 @@ use quipu_wire::remote::{Cut, FrameBuffer, LineBuffer};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
-    let tags = Tags {
-        datadog: first & 1 == 0,
-        influxdb: first & 2 == 0,
-        librato: first & 4 == 0,
-        signalfx: first & 8 == 0,
-    };
+    let tags = Tags::NONE
+        .datadog(first & 1 == 0)
+        .influxdb(first & 2 == 0)
+        .librato(first & 4 == 0)
+        .signalfx(first & 8 == 0);
     let whole = read(bytes, tags);
     let alone: Vec<_> =
         bytes.split(|byte| *byte == b'\n').flat_map(|line| read(line, tags)).collect();

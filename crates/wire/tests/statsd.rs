@@ -118,11 +118,8 @@ fn all(input: &[u8], tags: Tags) -> Vec<String> {
 }
 
 fn tags() -> impl Strategy<Value = Tags> {
-    any::<[bool; 4]>().prop_map(|[datadog, influxdb, librato, signalfx]| Tags {
-        datadog,
-        influxdb,
-        librato,
-        signalfx,
+    any::<[bool; 4]>().prop_map(|[datadog, influxdb, librato, signalfx]| {
+        Tags::NONE.datadog(datadog).influxdb(influxdb).librato(librato).signalfx(signalfx)
     })
 }
 

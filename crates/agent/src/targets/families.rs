@@ -82,7 +82,7 @@ pub(super) fn read(
     let mut reading = ExpositionReader::new(text.format, hash, turn);
     // There is no limit here, because the length of the exposition already limits the strings of a
     // family.
-    let limits = Limits { samples: most, bytes: usize::MAX };
+    let limits = Limits::default().samples(most).bytes(usize::MAX);
     let mut families = Families::new(text.format, limits);
     reading.take(&text.bytes, &mut families, most, |_| false)?;
     let ExpositionReader { recorder, samples, dropped, identities, kinds, mut draft, .. } = reading;

@@ -254,7 +254,7 @@ impl Form {
         }
         let mut again = ExpositionReader::new(self.format, hash, turn);
         again.kinds = mem::take(&mut self.kinds);
-        let limits = Limits { samples: usize::MAX, bytes: usize::MAX };
+        let limits = Limits::default().samples(usize::MAX).bytes(usize::MAX);
         let mut assembly = Families::new(self.format, limits);
         let mut scan = Scan { known: &self.text, rest: &text.bytes, format: self.format, turn };
         let mut families = Vec::with_capacity(self.snapshot.families.len());

@@ -104,7 +104,7 @@ type Fault = (&'static str, String);
 
 /// The limits for a collected histogram or summary. A larger one is refused, because it is stored
 /// in a single step.
-const LIMITS: Limits = Limits { samples: 20_000, bytes: 8 << 20 };
+const LIMITS: Limits = Limits::new().samples(20_000).bytes(8 << 20);
 
 impl Lines {
     pub(super) fn new(format: TextFormat, parameters: ImportParameters) -> Self {

@@ -71,8 +71,15 @@ use super::lines::{self, find, float};
 
 /// The forms of tags that a reader recognizes. Tags of any other form are a part of the name;
 /// Datadog's are skipped.
+///
+/// ```
+/// use quipu_wire::remote::statsd::Tags;
+///
+/// let tags = Tags::NONE.datadog(true).librato(true);
+/// assert!(tags.datadog && !tags.signalfx);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "to be made by literals")]
+#[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "each form is independent of the others")]
 pub struct Tags {
     /// `name:1|c|#a:b`.
@@ -213,6 +220,30 @@ impl Tags {
     /// No tags, as in the original StatsD.
     pub const NONE: Tags =
         Tags { datadog: false, influxdb: false, librato: false, signalfx: false };
+
+    /// Returns these forms with or without `name:1|c|#a:b`.
+    #[must_use]
+    pub const fn datadog(self, datadog: bool) -> Tags {
+        Tags { datadog, ..self }
+    }
+
+    /// Returns these forms with or without `name,a=b:1|c`.
+    #[must_use]
+    pub const fn influxdb(self, influxdb: bool) -> Tags {
+        Tags { influxdb, ..self }
+    }
+
+    /// Returns these forms with or without `name#a=b:1|c`.
+    #[must_use]
+    pub const fn librato(self, librato: bool) -> Tags {
+        Tags { librato, ..self }
+    }
+
+    /// Returns these forms with or without `name[a=b]:1|c`.
+    #[must_use]
+    pub const fn signalfx(self, signalfx: bool) -> Tags {
+        Tags { signalfx, ..self }
+    }
 
     fn are_in_names(self) -> bool {
         self.influxdb || self.librato || self.signalfx

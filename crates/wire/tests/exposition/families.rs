@@ -458,7 +458,7 @@ proptest! {
     fn any_lines_are_families_or_errors(input in noise(), samples in 0..9_usize) {
         for format in crate::FORMATS {
             let mut reader = TextReader::new(&input, Options::new(format));
-            let mut families = Families::new(format, Limits { samples, bytes: 50 });
+            let mut families = Families::new(format, Limits::default().samples(samples).bytes(50));
             let mut metrics = 0;
             let mut lines = 0;
             while let Some(item) = reader.next() {
@@ -471,7 +471,7 @@ proptest! {
             families.finish(|family| metrics += family.metrics().len());
             prop_assert!(metrics <= lines);
         }
-        let _ = read_families(&input, Limits { samples, bytes: 50 }, |family| {
+        let _ = read_families(&input, Limits::default().samples(samples).bytes(50), |family| {
             assert!(family.metrics().len() <= samples);
         });
     }

@@ -202,9 +202,9 @@ fn points_of_each_resource_are_together() {
 fn responses_are_read() {
     let read = |bytes: &'static [u8]| remote::otlp::read_metrics_response(bytes);
     assert_eq!(read(b""), Ok(MetricsResponse::default()));
-    let partial = MetricsResponse { rejected: 300, message: "why" };
+    let partial = MetricsResponse::new(300, "why");
     assert_eq!(read(b"\x0a\x08\x08\xac\x02\x12\x03why"), Ok(partial));
-    let warning = MetricsResponse { rejected: 0, message: "why" };
+    let warning = MetricsResponse::new(0, "why");
     assert_eq!(read(b"\x0a\x05\x12\x03why\x50\x01"), Ok(warning));
     let negative = b"\x0a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     assert_eq!(read(negative), Ok(MetricsResponse::default()));

@@ -38,8 +38,15 @@ pub enum FamilyType {
 }
 
 /// Limits on the memory of the family that is being read.
+///
+/// ```
+/// use quipu_wire::remote::exposition::Limits;
+///
+/// let limits = Limits::default().samples(10_000);
+/// assert_eq!((limits.samples, limits.bytes), (10_000, 64 << 20));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "to be made by literals")]
+#[non_exhaustive]
 pub struct Limits {
     /// The number of samples in a family: values, buckets and quantiles. Each takes at most about
     /// 150 bytes.
@@ -49,6 +56,23 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Creates limits of a million samples and 64 MiB of strings.
+    pub const fn new() -> Limits {
+        Limits { samples: 1_000_000, bytes: 64 << 20 }
+    }
+
+    /// Returns these limits with another number of samples.
+    #[must_use]
+    pub const fn samples(self, samples: usize) -> Limits {
+        Limits { samples, ..self }
+    }
+
+    /// Returns these limits with another number of bytes.
+    #[must_use]
+    pub const fn bytes(self, bytes: usize) -> Limits {
+        Limits { bytes, ..self }
+    }
+
     /// Caps both limits at `i32::MAX`.
     fn in_range(self) -> Limits {
         const MAX: usize = i32::MAX as usize;
@@ -59,6 +83,6 @@ impl Limits {
 /// A million samples and 64 MiB of strings.
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { samples: 1_000_000, bytes: 64 << 20 }
+        Limits::new()
     }
 }

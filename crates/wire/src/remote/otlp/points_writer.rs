@@ -485,11 +485,19 @@ fn attribute_to(out: &mut Vec<u8>, (key, value): &Attribute<'_>) {
 
 /// A server's response to an accepted request, `ExportMetricsServiceResponse`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MetricsResponse<'a> {
     /// The number of points that the server rejected.
     pub rejected: u64,
     /// The reason, or a warning; can be empty.
     pub message: &'a str,
+}
+
+impl<'a> MetricsResponse<'a> {
+    /// Creates a response of a server that rejected this number of points.
+    pub const fn new(rejected: u64, message: &'a str) -> Self {
+        Self { rejected, message }
+    }
 }
 
 /// Reads a response.
