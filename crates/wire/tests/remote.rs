@@ -427,7 +427,7 @@ fn what_is_written_as_otlp_is_read() {
     let mut seen = vec![];
     remote::otlp::read_metrics_request(&ours_otlp(), |point| {
         assert_eq!(point.resource.attributes, [("service.name", AttributeValue::Text("pokedex"))]);
-        assert_eq!(point.time_ns, TIME as u64 * 1_000_000);
+        assert_eq!(point.time_ns, Some(TIME as u64 * 1_000_000));
         seen.push(format!("{} {:?} {:?}", point.metric.name, point.attributes, point.value));
     })
     .unwrap();

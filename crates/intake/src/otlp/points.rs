@@ -181,11 +181,10 @@ impl Translator {
             expiry: self.shared.options.common.expiry,
             exemplars: true,
             streams: true,
-            time: (point.time_ns != 0).then_some(Timestamp(point.time_ns)),
+            time: point.time_ns.map(Timestamp),
             ..Metric::new(name)
         };
-        let start = (mode == Mode::Follow && point.start_ns != 0).then_some(point.start_ns);
-        let start = start.map(Timestamp);
+        let start = point.start_ns.filter(|_| mode == Mode::Follow).map(Timestamp);
         let taken = self.shared.take(intake, metric, &pairs, &given, mode, start);
         taken.map_err(PointError::Intake)?;
         for exemplar in point.exemplars {
@@ -194,7 +193,7 @@ impl Translator {
             let rules = LabelRules { translation: self.shared.options.otlp.translation, limits };
             describe_exemplar(&mut self.exemplar, point, exemplar, rules);
             let labels: Vec<(&str, &str)> = self.exemplar.iter().collect();
-            let time = (exemplar.time_ns != 0).then_some(Timestamp(exemplar.time_ns));
+            let time = exemplar.time_ns.map(Timestamp);
             let exemplar = InputExemplar { labels: &labels, value: value.as_f64(), time };
             self.shared.exemplify(intake, name, &pairs, &exemplar);
         }

@@ -44,7 +44,7 @@ pub(super) struct DeltaConverter<'l> {
 
 #[derive(Debug)]
 struct Total {
-    start_ns: u64,
+    start_ns: Option<u64>,
     /// The time of the last point.
     time_ns: u64,
     value: Value,
@@ -181,13 +181,13 @@ impl<'l> DeltaConverter<'l> {
     }
 
     fn growth(&self, last: &Total, point: &NewPoint<'_>, value: &Value) -> Growth {
-        let is_known = last.start_ns != 0 && point.start_ns != 0;
-        if is_known && point.start_ns > last.start_ns {
+        let starts = last.start_ns.zip(point.start_ns);
+        if starts.is_some_and(|(last, now)| now > last) {
             return Growth::Whole;
         }
         match value.minus(&last.value) {
             Some(grown) => Growth::By(grown),
-            None if is_known && self.last.is_restored => Growth::Nothing,
+            None if starts.is_some() && self.last.is_restored => Growth::Nothing,
             None => Growth::Whole,
         }
     }
@@ -203,7 +203,7 @@ impl<'l> DeltaConverter<'l> {
         let Some(value) = Value::from_point(&point.value, hash) else {
             // This value does not add up, so we send all of it, but each exemplar only once.
             let exemplars = exemplars_since(self.last.time_ns, point.exemplars);
-            requests.push_point(id, &NewPoint { exemplars: &exemplars, ..*point });
+            requests.push_point(id, &point.exemplars(&exemplars));
             return;
         };
         if value.is_nan() {
@@ -211,22 +211,24 @@ impl<'l> DeltaConverter<'l> {
             // NaN.
             return;
         }
-        self.totals.push_point(id, &NewPoint { exemplars: &[], ..*point });
+        self.totals.push_point(id, &point.exemplars(&[]));
         let began = point.start_ns;
         let (growth, since) = match self.last.by_series.get(&id) {
             Some(last) => (self.growth(last, point, &value), last.time_ns),
             // No point of this series has been sent yet.
-            None if began != 0 => (Growth::Whole, began),
-            None if self.last.time_ns != 0 => (Growth::Whole, self.last.time_ns),
-            None => (Growth::Whole, self.begun_ns),
+            None if self.last.time_ns != 0 => (Growth::Whole, began.unwrap_or(self.last.time_ns)),
+            None => (Growth::Whole, began.unwrap_or(self.begun_ns)),
         };
-        let since = if matches!(growth, Growth::Whole) { since.max(began) } else { since };
+        let since = match (&growth, began) {
+            (Growth::Whole, Some(began)) => since.max(began),
+            _ => since,
+        };
         let start_ns = since.min(point.time_ns);
         let exemplars = exemplars_since(start_ns, point.exemplars);
-        let point = NewPoint { start_ns, exemplars: &exemplars, ..*point };
+        let point = point.start_ns(Some(start_ns)).exemplars(&exemplars);
         match growth {
             Growth::Whole => {
-                requests.push_point(id, &NewPoint { value: delta(point.value), ..point });
+                requests.push_point(id, &point.value(delta(point.value)));
             }
             Growth::By(grown) if !grown.is_zero() => grown.put(id, &point, requests),
             Growth::By(_) | Growth::Nothing => {}
@@ -319,7 +321,7 @@ impl Value {
             // Unreachable, because a delta has the kind of its point.
             (Self::Classic { .. }, _) => return,
         };
-        requests.push_point(id, &NewPoint { value, ..*point });
+        requests.push_point(id, &point.value(value));
     }
 }
 
@@ -412,7 +414,7 @@ fn added(now: Number, last: Number) -> Option<Number> {
 
 /// Returns the exemplars that are not older than this time.
 fn exemplars_since<'p>(start_ns: u64, exemplars: &[NewExemplar<'p>]) -> Vec<NewExemplar<'p>> {
-    exemplars.iter().filter(|one| one.time_ns >= start_ns).copied().collect()
+    exemplars.iter().filter(|one| one.time_ns.unwrap_or(0) >= start_ns).copied().collect()
 }
 
 fn delta(value: PointValue<'_>) -> PointValue<'_> {
@@ -445,14 +447,8 @@ mod tests {
         for (name, start_ns, value) in points {
             requests.begin_metric(name, "", "");
             converter.begin(name, "", "");
-            let point = NewPoint {
-                attributes: &[],
-                start_ns: *start_ns,
-                time_ns,
-                no_recorded_value: false,
-                value: *value,
-                exemplars: &[],
-            };
+            let start_ns = Some(*start_ns).filter(|start| *start != 0);
+            let point = NewPoint::new(time_ns, *value).start_ns(start_ns);
             converter.push(&mut requests, identity(hash, name, &[]), &point);
         }
         let totals = converter.finish();
@@ -473,7 +469,8 @@ mod tests {
                 }
                 other => panic!("{other:?}"),
             };
-            sent.push(format!("{} {}-{} {value}", metric.name, point.start_ns, point.time_ns));
+            let start = point.start_ns.unwrap_or(0);
+            sent.push(format!("{} {start}-{} {value}", metric.name, point.time_ns));
         };
         for body in requests.finish().bodies {
             assert!(each_point(&body.expand().unwrap(), &BaseResource::default(), hash, &mut see));

@@ -45,7 +45,7 @@ struct PointExemplar<'a> {
     span: Option<[u8; 8]>,
     attributes: Vec<Attribute<'a>>,
     value: f64,
-    time_ns: u64,
+    time_ns: Option<u64>,
 }
 
 /// The maximum number of exponential buckets per sign. If there are more, neighbouring buckets are
@@ -81,7 +81,7 @@ impl<'t> Translation<'t> {
     fn put(
         &mut self,
         attributes: &[Attribute<'_>],
-        start_ns: u64,
+        start_ns: Option<u64>,
         value: PointValue<'_>,
         exemplars: &[Exemplar<'_>],
     ) {
@@ -95,14 +95,10 @@ impl<'t> Translation<'t> {
         }
         let point_exemplars: Vec<_> = exemplars.iter().map(PointExemplar::new).collect();
         let exemplars: Vec<_> = point_exemplars.iter().map(PointExemplar::shown).collect();
-        let point = NewPoint {
-            attributes,
-            start_ns,
-            time_ns: self.time_ns,
-            no_recorded_value: false,
-            value,
-            exemplars: &exemplars,
-        };
+        let point = NewPoint::new(self.time_ns, value)
+            .attributes(attributes)
+            .start_ns(start_ns)
+            .exemplars(&exemplars);
         match &mut self.converter {
             Some(converter) => converter.push(&mut self.requests, id, &point),
             None => self.requests.push_point(id, &point),
@@ -115,14 +111,14 @@ impl<'t> Translation<'t> {
             let mut attributes = attributes.clone();
             let at = attributes.partition_point(|(name, _)| *name < family.name);
             attributes.insert(at, (family.name, Text::Text(state)));
-            self.put(&attributes, 0, level(i64::from(*is_on)), &[]);
+            self.put(&attributes, None, level(i64::from(*is_on)), &[]);
         }
     }
 
     fn classic(
         &mut self,
         attributes: &[Attribute<'_>],
-        start_ns: u64,
+        start_ns: Option<u64>,
         histogram: &HistogramValue<'_>,
     ) {
         let (mut counts, mut bounds) =
@@ -160,7 +156,7 @@ impl<'t> Translation<'t> {
     fn exponential(
         &mut self,
         attributes: &[Attribute<'_>],
-        start_ns: u64,
+        start_ns: Option<u64>,
         native: &Native<'_>,
         sum: f64,
     ) {
@@ -199,17 +195,6 @@ impl<'t> Translation<'t> {
         attributes.sort_by_key(|(name, _)| *name);
         attributes
     }
-
-    /// Returns the start time of a series. Returns `None` if the series began after the snapshot
-    /// was due, because it then belongs to the next snapshot.
-    fn start(&self, series: &Series<'_>) -> Option<u64> {
-        match series.start.map_or(0, |start| start.0) {
-            start if start <= self.time_ns => Some(start),
-            start if start <= now_ns() => None,
-            // The start is in the future, because the clock was set back.
-            _ => Some(0),
-        }
-    }
 }
 
 impl Sink for Translation<'_> {
@@ -230,7 +215,13 @@ impl Sink for Translation<'_> {
     }
 
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
-        let Some(start) = self.start(series) else { return };
+        let start = series.start.map(|start| start.0);
+        if start.is_some_and(|start| self.time_ns < start && start <= now_ns()) {
+            // The series began after the snapshot was due, so it belongs to the next snapshot.
+            return;
+        }
+        // A later start is in the future, because the clock was set back.
+        let start = start.filter(|start| (1..=self.time_ns).contains(start));
         let attributes = self.attributes(family, series);
         match &series.value {
             Value::Counter(CounterValue { total, exemplar, .. }) => {
@@ -241,9 +232,9 @@ impl Sink for Translation<'_> {
             }
             Value::Gauge(value) | Value::Unknown(value) => {
                 let value = PointValue::Gauge(Some(number(*value)));
-                self.put(&attributes, 0, value, series.exemplar.as_slice());
+                self.put(&attributes, None, value, series.exemplar.as_slice());
             }
-            Value::Info => self.put(&attributes, 0, level(1), &[]),
+            Value::Info => self.put(&attributes, None, level(1), &[]),
             Value::StateSet(states) => self.states(family, series, states),
             Value::Histogram(histogram) => match &histogram.native {
                 Some(native) => self.exponential(&attributes, start, native, histogram.sum),
@@ -267,7 +258,7 @@ impl<'a> PointExemplar<'a> {
             span: None,
             attributes: Vec::new(),
             value: exemplar.value,
-            time_ns: exemplar.time.map_or(0, |time| time.0),
+            time_ns: exemplar.time.map(|time| time.0),
         };
         let mut texts = exemplar.labels;
         while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
@@ -286,13 +277,12 @@ impl<'a> PointExemplar<'a> {
     }
 
     fn shown(&self) -> NewExemplar<'_> {
-        NewExemplar {
-            time_ns: self.time_ns,
-            value: Some(Number::Double(self.value)),
-            trace_id: self.trace.as_ref().map_or(&[], |id| id),
-            span_id: self.span.as_ref().map_or(&[], |id| id),
-            attributes: &self.attributes,
-        }
+        let trace_id = self.trace.as_ref().map_or(&[][..], |id| id);
+        let span_id = self.span.as_ref().map_or(&[][..], |id| id);
+        NewExemplar::new(Number::Double(self.value))
+            .time_ns(self.time_ns)
+            .ids(trace_id, span_id)
+            .attributes(&self.attributes)
     }
 }
 

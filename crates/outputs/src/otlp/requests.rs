@@ -49,7 +49,7 @@ impl Points {
         let (program, others) = Program::split_labels(point.attributes);
         resources.enter(&mut self.writer, program);
         let attributes = others.as_deref().unwrap_or(point.attributes);
-        self.writer.push(&NewPoint { attributes, ..*point });
+        self.writer.push(&point.attributes(attributes));
     }
 }
 
@@ -85,7 +85,8 @@ impl Writer for Points {
             if requests.writer.name() != metric.name {
                 requests.begin_metric(metric.name, metric.description, metric.unit);
             }
-            let mark = NewPoint { start_ns: 0, time_ns, no_recorded_value: true, value, ..*point };
+            let mark =
+                NewPoint::new(time_ns, value).attributes(point.attributes).no_recorded_value(true);
             requests.writer.push(&mark);
             requests.end(id, true);
         });
@@ -140,14 +141,10 @@ pub(super) fn each_point(
         }
         let all = labels.with(point.attributes);
         let attributes = all.as_deref().unwrap_or(point.attributes);
-        let again = NewPoint {
-            attributes,
-            start_ns: point.start_ns,
-            time_ns: point.time_ns,
-            no_recorded_value: point.no_recorded_value,
-            value: point.value,
-            exemplars: &[],
-        };
+        let again = NewPoint::new(point.time_ns.unwrap_or(0), point.value)
+            .attributes(attributes)
+            .start_ns(point.start_ns)
+            .no_recorded_value(point.no_recorded_value);
         let id = identity(hash, point.metric.name, attributes);
         each(&point.metric, id, &again);
     }
@@ -203,14 +200,7 @@ mod tests {
                     [("job", AttributeValue::Text(job)), ("n", AttributeValue::Text(&text))];
                 let id = identity(hash, name, &attributes);
                 assert!(requests.begin(id));
-                let point = NewPoint {
-                    attributes: &attributes,
-                    start_ns: 0,
-                    time_ns: 1,
-                    no_recorded_value: false,
-                    value,
-                    exemplars: &[],
-                };
+                let point = NewPoint::new(1, value).attributes(&attributes);
                 requests.push_point(id, &point);
             }
         }

@@ -284,7 +284,8 @@ pub(crate) fn seen_alone(point: &Point<'_, '_>) -> String {
     let metric = point.metric;
     let exemplars = point.exemplars.iter().map(|e| {
         let attributes = read_attributes(point.exemplar_attributes(e));
-        format!("{} {:?} {:?} {:?} {attributes}", e.time_ns, e.value, e.span_id, e.trace_id)
+        let time = e.time_ns.unwrap_or(0);
+        format!("{time} {:?} {:?} {:?} {attributes}", e.value, e.span_id, e.trace_id)
     });
     let exemplars: Vec<String> = exemplars.collect();
     let head = format!(
@@ -293,7 +294,7 @@ pub(crate) fn seen_alone(point: &Point<'_, '_>) -> String {
         metric.description,
         metric.unit,
         read_attributes(point.attributes),
-        [point.start_ns, point.time_ns],
+        [point.start_ns, point.time_ns].map(|time| time.unwrap_or(0)),
         point.no_recorded_value,
     );
     let kind = |temporality: Temporality| format!("{temporality:?}");

@@ -43,22 +43,21 @@ fn written(bytes: &[u8], most: usize) -> (Vec<Vec<u8>>, Vec<String>) {
 }
 
 fn push(writer: &mut MetricsWriter, point: &Point<'_, '_>) {
-    let exemplars = point.exemplars.iter().map(|exemplar| NewExemplar {
-        time_ns: exemplar.time_ns,
-        value: exemplar.value,
-        trace_id: exemplar.trace_id,
-        span_id: exemplar.span_id,
-        attributes: point.exemplar_attributes(exemplar),
+    let exemplars = point.exemplars.iter().map(|exemplar| {
+        exemplar
+            .value
+            .map_or_else(NewExemplar::default, NewExemplar::new)
+            .time_ns(exemplar.time_ns)
+            .ids(exemplar.trace_id, exemplar.span_id)
+            .attributes(point.exemplar_attributes(exemplar))
     });
     let exemplars: Vec<_> = exemplars.collect();
-    writer.push(&NewPoint {
-        attributes: point.attributes,
-        start_ns: point.start_ns,
-        time_ns: point.time_ns,
-        no_recorded_value: point.no_recorded_value,
-        value: point.value,
-        exemplars: &exemplars,
-    });
+    let written = NewPoint::new(point.time_ns.unwrap_or(0), point.value)
+        .attributes(point.attributes)
+        .start_ns(point.start_ns)
+        .no_recorded_value(point.no_recorded_value)
+        .exemplars(&exemplars);
+    writer.push(&written);
 }
 
 /// Formats the points of a request, and checks that prost can read it.
@@ -89,14 +88,7 @@ fn all_requests_have_the_resource() {
     ];
     let mut writer = MetricsWriter::new();
     writer.set_resource(&attributes);
-    let point = NewPoint {
-        attributes: &[],
-        start_ns: 0,
-        time_ns: 1,
-        no_recorded_value: false,
-        value: PointValue::Gauge(None),
-        exemplars: &[],
-    };
+    let point = NewPoint::new(1, PointValue::Gauge(None));
     for _ in 0..2 {
         let mut request = Vec::new();
         writer.finish(&mut request);
@@ -131,14 +123,7 @@ fn all_requests_have_the_resource() {
 fn points_of_each_resource_are_together() {
     let mut writer = MetricsWriter::new();
     let push = |writer: &mut MetricsWriter, start_ns: u64, value: PointValue<'_>| {
-        writer.push(&NewPoint {
-            attributes: &[],
-            start_ns,
-            time_ns: 9,
-            no_recorded_value: false,
-            value,
-            exemplars: &[],
-        });
+        writer.push(&NewPoint::new(9, value).start_ns(Some(start_ns)));
     };
     let (gauge, sum) = (
         PointValue::Gauge(None),
@@ -186,7 +171,7 @@ fn points_of_each_resource_are_together() {
             };
             let described = (point.metric.name, point.metric.description, point.metric.unit);
             assert!(described == ("a", "help", "s") || described == ("b", "", ""));
-            all.push(format!("{resource} {} {}", described.0, point.start_ns));
+            all.push(format!("{resource} {} {}", described.0, point.start_ns.unwrap()));
         })
         .unwrap();
         let metrics = decoded.resource_metrics.iter().map(|one| one.scope_metrics[0].metrics.len());

@@ -14,10 +14,10 @@ pub struct Point<'r, 'a> {
     pub metric: MetricDescription<'a>,
     /// The attributes of this point.
     pub attributes: &'r [Attribute<'a>],
-    /// The time when a sum or a histogram began, in nanoseconds since 1970; 0 if unknown.
-    pub start_ns: u64,
-    /// The time of the measurement in nanoseconds since 1970; 0 if unknown.
-    pub time_ns: u64,
+    /// The time when a sum or a histogram began, in nanoseconds since 1970, if known.
+    pub start_ns: Option<u64>,
+    /// The time of the measurement in nanoseconds since 1970, if known.
+    pub time_ns: Option<u64>,
     /// Whether the point marks the end of its series. If so, no value was recorded, and you should
     /// ignore `value`.
     pub no_recorded_value: bool,
@@ -211,8 +211,8 @@ pub struct SummaryPoint<'r> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MetricsExemplar<'a> {
-    /// The time of the measurement in nanoseconds since 1970; 0 if unknown.
-    pub time_ns: u64,
+    /// The time of the measurement in nanoseconds since 1970, if known.
+    pub time_ns: Option<u64>,
     /// The value.
     pub value: Option<Number>,
     /// The id of the trace: 16 bytes, or empty.
@@ -221,4 +221,10 @@ pub struct MetricsExemplar<'a> {
     pub span_id: &'a [u8],
     /// The range of its attributes in the list of all exemplar attributes of the point.
     pub(super) attributes: (usize, usize),
+}
+
+/// Returns a time, for which 0 means unknown on the wire.
+#[inline]
+pub(super) fn known(ns: u64) -> Option<u64> {
+    (ns != 0).then_some(ns)
 }

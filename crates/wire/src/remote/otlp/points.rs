@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::attributes::{self, Attribute};
 use super::point::{
     ExponentialBuckets, ExponentialPoint, HistogramPoint, MetricsExemplar, Number, PointValue,
-    SummaryPoint, Temporality,
+    SummaryPoint, Temporality, known,
 };
 use crate::error::Fault;
 use crate::protobuf::double;
@@ -224,7 +224,7 @@ impl<'a> Room<'a> {
         nested(input, |input| {
             each_field(input, |tag, input| {
                 match tag {
-                    0x11 => exemplar.time_ns = fixed(input)?,
+                    0x11 => exemplar.time_ns = known(fixed(input)?),
                     0x19 => exemplar.value = Some(Number::Double(double(input)?)),
                     0x22 => exemplar.span_id = crate::protobuf::bytes(input)?,
                     0x2a => exemplar.trace_id = crate::protobuf::bytes(input)?,

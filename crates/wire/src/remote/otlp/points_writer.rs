@@ -15,12 +15,23 @@ use crate::reader::{Reader, zigzag};
 use crate::remote::fields::{each_field, field_len, nested, skip_unknown, text, varint_len};
 
 /// A data point to write.
+///
+/// ```
+/// use quipu_wire::remote::otlp::{AttributeValue, NewPoint, Number, PointValue};
+///
+/// let attributes = [("region", AttributeValue::Text("eu"))];
+/// let value = PointValue::Gauge(Some(Number::Int(17)));
+/// let point = NewPoint::new(1_700_000_000_000_000_000, value).attributes(&attributes);
+/// assert_eq!(point.attributes.len(), 1);
+/// assert!(point.start_ns.is_none() && point.exemplars.is_empty());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct NewPoint<'p> {
     /// The attributes. Each key may occur once.
     pub attributes: &'p [Attribute<'p>],
-    /// The time when a sum or a histogram began, in nanoseconds since 1970; 0 if unknown.
-    pub start_ns: u64,
+    /// The time when a sum or a histogram began, in nanoseconds since 1970, if known.
+    pub start_ns: Option<u64>,
     /// The time of the measurement in nanoseconds since 1970.
     pub time_ns: u64,
     /// Whether the point marks the end of its series. If so, no value was recorded.
@@ -31,11 +42,62 @@ pub struct NewPoint<'p> {
     pub exemplars: &'p [NewExemplar<'p>],
 }
 
+impl<'p> NewPoint<'p> {
+    /// Creates a point without attributes, a start time and exemplars.
+    pub const fn new(time_ns: u64, value: PointValue<'p>) -> Self {
+        Self {
+            attributes: &[],
+            start_ns: None,
+            time_ns,
+            no_recorded_value: false,
+            value,
+            exemplars: &[],
+        }
+    }
+
+    /// Returns this point with these attributes.
+    #[must_use]
+    pub const fn attributes(self, attributes: &'p [Attribute<'p>]) -> Self {
+        Self { attributes, ..self }
+    }
+
+    /// Returns this point with this start time.
+    #[must_use]
+    pub const fn start_ns(self, start_ns: Option<u64>) -> Self {
+        Self { start_ns, ..self }
+    }
+
+    /// Returns this point with this time of the measurement.
+    #[must_use]
+    pub const fn time_ns(self, time_ns: u64) -> Self {
+        Self { time_ns, ..self }
+    }
+
+    /// Returns this point as the end of its series, or not.
+    #[must_use]
+    pub const fn no_recorded_value(self, no_recorded_value: bool) -> Self {
+        Self { no_recorded_value, ..self }
+    }
+
+    /// Returns this point with this value.
+    #[must_use]
+    pub const fn value(self, value: PointValue<'p>) -> Self {
+        Self { value, ..self }
+    }
+
+    /// Returns this point with these exemplars.
+    #[must_use]
+    pub const fn exemplars(self, exemplars: &'p [NewExemplar<'p>]) -> Self {
+        Self { exemplars, ..self }
+    }
+}
+
 /// An exemplar to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct NewExemplar<'p> {
-    /// The time of the measurement in nanoseconds since 1970; 0 if unknown.
-    pub time_ns: u64,
+    /// The time of the measurement in nanoseconds since 1970, if known.
+    pub time_ns: Option<u64>,
     /// The value.
     pub value: Option<Number>,
     /// The id of the trace: 16 bytes, or empty.
@@ -44,6 +106,31 @@ pub struct NewExemplar<'p> {
     pub span_id: &'p [u8],
     /// The attributes that the point itself does not contain.
     pub attributes: &'p [Attribute<'p>],
+}
+
+impl<'p> NewExemplar<'p> {
+    /// Creates an exemplar with this value, without a time, ids and attributes.
+    pub const fn new(value: Number) -> Self {
+        Self { time_ns: None, value: Some(value), trace_id: &[], span_id: &[], attributes: &[] }
+    }
+
+    /// Returns this exemplar with this time of the measurement.
+    #[must_use]
+    pub const fn time_ns(self, time_ns: Option<u64>) -> Self {
+        Self { time_ns, ..self }
+    }
+
+    /// Returns this exemplar with these ids of a trace and of a span: 16 and 8 bytes, or empty.
+    #[must_use]
+    pub const fn ids(self, trace_id: &'p [u8], span_id: &'p [u8]) -> Self {
+        Self { trace_id, span_id, ..self }
+    }
+
+    /// Returns this exemplar with these attributes, which the point itself does not contain.
+    #[must_use]
+    pub const fn attributes(self, attributes: &'p [Attribute<'p>]) -> Self {
+        Self { attributes, ..self }
+    }
 }
 
 /// An OTLP request, `ExportMetricsServiceRequest`, with any number of data points for each metric.
@@ -274,7 +361,7 @@ impl MetricsWriter {
     }
 
     fn times(&mut self, point: &NewPoint<'_>) {
-        fixed(&mut self.point, 0x11, point.start_ns);
+        fixed(&mut self.point, 0x11, point.start_ns.unwrap_or(0));
         fixed(&mut self.point, 0x19, point.time_ns);
     }
 
@@ -298,7 +385,7 @@ impl MetricsWriter {
         for exemplar in exemplars {
             let inner = &mut self.inner;
             inner.clear();
-            fixed(inner, 0x11, exemplar.time_ns);
+            fixed(inner, 0x11, exemplar.time_ns.unwrap_or(0));
             match exemplar.value {
                 Some(Number::Double(value)) => append(inner, (Byte(0x19), LeDouble(value))),
                 Some(Number::Int(value)) => append(inner, (Byte(0x31), Le64(value as u64))),

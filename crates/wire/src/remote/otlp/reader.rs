@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::attributes::{self, Attribute};
-use super::point::{Instrumentation, MetricDescription, Point, Resource, Temporality};
+use super::point::{Instrumentation, MetricDescription, Point, Resource, Temporality, known};
 use super::points::{Data, Room};
 use crate::error::{Error, Fault};
 use crate::protobuf::{TAG, bytes};
@@ -159,8 +159,8 @@ impl<'a> MetricsReader<'a> {
             scope: Instrumentation { number: scope, name, version, schema_url, attributes },
             metric: MetricDescription { number, ..self.metric },
             attributes: &self.room.attributes,
-            start_ns: self.room.start,
-            time_ns: self.room.end,
+            start_ns: known(self.room.start),
+            time_ns: known(self.room.end),
             no_recorded_value: self.room.no_recorded_value(),
             value: self.room.value(self.temporality, self.monotonic),
             exemplars: &self.room.exemplars,
