@@ -95,7 +95,7 @@ fn parts(line: &Result<StatsdLine<'_>, StatsdLineError>) -> Read {
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let tags = sample.tags().map(|tag| owned(tag.unwrap())).collect();
     let kind = format!("{:?}", sample.kind);
-    (sample.name.to_string(), values, kind, sample.rate, tags, sample.timestamp)
+    (sample.name.to_string(), values, kind, sample.rate, tags, sample.timestamp_s)
 }
 
 /// Reads all lines and formats the result, without line numbers.

@@ -138,7 +138,7 @@ pub struct StatsdSample<'a> {
     /// The sample rate: the part of the events that was sent, above 0 and at most 1.
     pub rate: f64,
     /// The time in seconds since 1970, if the client sent one.
-    pub timestamp: Option<i64>,
+    pub timestamp_s: Option<i64>,
     values: &'a str,
     /// The length of the first value.
     first: usize,
@@ -354,7 +354,7 @@ impl<'a> StatsdLines<'a> {
             name,
             kind,
             rate: 1.0,
-            timestamp: None,
+            timestamp_s: None,
             values: &line[at..bar],
             first: first - at,
             line: self.number,
@@ -398,8 +398,8 @@ impl<'a> StatsdLines<'a> {
                 }
                 Some(b'T') => {
                     at = sample.field_end(bytes, start);
-                    sample.timestamp = line[start + 1..at].parse().ok();
-                    let is_word = sample.timestamp.is_none() && at > start + 1;
+                    sample.timestamp_s = line[start + 1..at].parse().ok();
+                    let is_word = sample.timestamp_s.is_none() && at > start + 1;
                     if is_word && bytes.get(at) == Some(&b':') {
                         at = find(bytes, at, [b'|']);
                     }

@@ -35,7 +35,7 @@ fn show(line: &Result<StatsdLine<'_>, StatsdLineError>) -> String {
     if sample.rate != 1.0 {
         text += &format!(" @{}", sample.rate);
     }
-    if let Some(time) = sample.timestamp {
+    if let Some(time) = sample.timestamp_s {
         text += &format!(" T{time}");
     }
     let tags: Vec<String> = sample
