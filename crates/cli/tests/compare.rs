@@ -23,7 +23,7 @@ fn compare(name: &str, bytes: &[u8], more: &[&str]) -> (Run, TempDir) {
 
 #[test]
 fn json_has_the_sizes_of_every_format() {
-    for kind in Kind::ALL {
+    for &kind in Kind::ALL {
         let messages = messages(kind);
         let text = tsv(&messages);
         let more = ["--json", "--message", argument(kind)];

@@ -105,7 +105,8 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of declaration.
-    pub const ALL: [Kind; 4] = [Kind::Counter, Kind::BatchTimer, Kind::Gauge, Kind::MetricUnion];
+    pub const ALL: &'static [Kind] =
+        &[Kind::Counter, Kind::BatchTimer, Kind::Gauge, Kind::MetricUnion];
 
     /// Returns the name of the message's type.
     pub const fn as_str(self) -> &'static str {
@@ -128,7 +129,7 @@ impl FromStr for Kind {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let found = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
+        let found = Kind::ALL.iter().copied().find(|kind| kind.as_str() == name);
         let names = || Kind::ALL.iter().map(|kind| kind.as_str());
         found.ok_or_else(|| UnknownName::new("kind of message", name, names()))
     }

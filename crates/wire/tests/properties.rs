@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(config(1024))]
 
     #[test]
-    fn any_bytes(kind in select(&Kind::ALL[..]), bytes in vec(any::<u8>(), 0..100)) {
+    fn any_bytes(kind in select(Kind::ALL), bytes in vec(any::<u8>(), 0..100)) {
         for format in AnyFormat::all() {
             is_bounded(format, kind, &bytes);
         }
@@ -105,7 +105,7 @@ fn extreme_numbers_at_every_place() {
     small.id.truncate(3);
     small.timer.truncate(2);
     for format in AnyFormat::all() {
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             let messages = [Owned::of(&seed_message(kind)), as_kind(&small, kind)];
             for bytes in messages.iter().filter_map(|message| written(format, message)) {
                 for width in [1, 2, 4, 8] {
@@ -204,7 +204,7 @@ fn nests() {
             "capnp-packed" => &[("", "00ff"), ("", "ff0000000000000000ff")],
             _ => &[("", "00"), ("", "ff"), ("", "5b"), ("", "01")],
         };
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             for (start, piece) in bombs {
                 let bomb = [unhex(start), unhex(piece).repeat(DEPTH)].concat();
                 is_linear(format, kind, &bomb);
@@ -231,7 +231,7 @@ fn nested_documents(depth: usize) -> Vec<u8> {
 #[test]
 fn long_messages() {
     for format in AnyFormat::all() {
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             let mut message = Owned::of(&seed_message(kind));
             message.id = noise(1 << 16, 1);
             message.timer = (0..1 << 13).map(|number| f64::from(number) / 8.0).collect();

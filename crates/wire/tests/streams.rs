@@ -198,7 +198,7 @@ fn fifty_messages_cut_in_two_anywhere() {
 fn any_pieces() {
     let messages = hard::some(messages(), 50, 3);
     for (index, stream) in streams().enumerate() {
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             let stream = Stream::of(stream, kind, &messages, 9);
             stream.check([]);
             for longest in [20, 1000, 100_000] {
@@ -217,7 +217,7 @@ fn any_pieces() {
 fn byte_by_byte() {
     let messages = hard::some(small_messages(), 50, 4);
     for stream in streams() {
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             let stream = Stream::of(stream, kind, &messages, 50);
             stream.check(1..stream.bytes.len());
         }
@@ -283,7 +283,7 @@ fn one_message_up_to_the_end() {
 fn a_faulty_message_between_lengths_does_not_lose_the_others() {
     let messages = hard::some(small_messages(), 3, 7);
     for format in AnyFormat::all() {
-        for (framing, kind) in LENGTHS.into_iter().flat_map(|f| Kind::ALL.map(|kind| (f, kind))) {
+        for (framing, kind) in LENGTHS.into_iter().flat_map(|f| Kind::ALL.iter().map(move |&kind| (f, kind))) {
             let Some(fault) = fault(format, kind) else { continue };
             let stream = Stream::of((format, framing), kind, &messages, 1);
             let mut bytes = vec![];
@@ -401,7 +401,7 @@ fn fault(format: AnyFormat, kind: Kind) -> Option<Vec<u8>> {
 fn no_message_is_longer_than_the_limit() {
     const LIMIT: usize = 1000;
     for (format, framing) in AnyFormat::all().flat_map(|f| FRAMINGS.map(|framing| (f, framing))) {
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             let long =
                 Owned { id: vec![b'i'; 8 * LIMIT], ..Owned::of(&common::seed_message(kind)) };
             let stream = Stream::of((format, framing), kind, std::slice::from_ref(&long), 1);

@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn streams_have_nothing_between_messages() {
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             let of_kind =
                 || messages(b"id").into_iter().filter(move |message| message.kind() == kind);
             let mut encoder = Encoder::<Postcard>::new(Framing::Own);

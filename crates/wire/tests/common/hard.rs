@@ -110,7 +110,7 @@ fn any_message(
     let types = prop_oneof![0..4_i8, any::<i8>()];
     let zero = |double| prop_oneof![3 => double, 1 => Just(0.0)];
     let counters = prop_oneof![3 => integers(), 1 => Just(0)];
-    (select(&Kind::ALL[..]), types, ids, counters, lists, zero(doubles())).prop_map(
+    (select(Kind::ALL), types, ids, counters, lists, zero(doubles())).prop_map(
         |(kind, metric_type, id, counter, timer, gauge)| {
             let message = Owned { kind, metric_type, id, counter, timer, gauge };
             // Drops the fields that the kind lacks.
