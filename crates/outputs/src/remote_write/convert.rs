@@ -78,11 +78,12 @@ impl Request {
 
     /// Adds an exemplar to the next sample or histogram.
     pub(super) fn push_exemplar(&mut self, exemplar: &ExemplarSample<'_, '_>) {
-        match self {
+        let pushed = match self {
             Self::One(one) => one.request.push_exemplar(exemplar),
-            // This cannot fail: a request is full long before its table of strings is.
-            Self::Two(two) => two.push_exemplar(exemplar).unwrap_or_default(),
-        }
+            Self::Two(two) => two.push_exemplar(exemplar),
+        };
+        // This cannot fail: a request is full long before its table of strings is.
+        pushed.unwrap_or_default();
     }
 
     /// Appends the encoded request to `out`, and begins the next one.

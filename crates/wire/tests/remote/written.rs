@@ -303,7 +303,7 @@ fn rewritten(version: WriteVersion, bytes: &[u8]) -> [Vec<u8>; 2] {
         match entry.unwrap() {
             Entry::Series(series) => {
                 for exemplar in series.exemplars() {
-                    one.push_exemplar(&exemplar);
+                    one.push_exemplar(&exemplar).unwrap();
                     two.push_exemplar(&exemplar).unwrap();
                 }
                 for sample in series.samples {

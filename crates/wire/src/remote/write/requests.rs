@@ -118,13 +118,18 @@ impl RemoteWrite1 {
 
     /// Attaches an exemplar to the next sample or histogram, and only to this one. If adding that
     /// sample fails, the exemplar is dropped.
-    pub fn push_exemplar(&mut self, exemplar: &ExemplarSample<'_, '_>) {
+    ///
+    /// # Errors
+    ///
+    /// None. The signature is the same as in version 2.0, whose requests can be full.
+    pub fn push_exemplar(&mut self, exemplar: &ExemplarSample<'_, '_>) -> Result<(), Error> {
         let ExemplarSample { labels, value, timestamp_ms } = *exemplar;
         let labels_len: usize = labels.iter().map(|label| field_len(label_len(label))).sum();
         let len = labels_len + sample_len(value, timestamp_ms, 0);
         append(&mut self.exemplars, (Byte(0x1a), Varint(len as u64)));
         labels.iter().for_each(|label| put_label(&mut self.exemplars, label));
         append(&mut self.exemplars, observed(value, timestamp_ms));
+        Ok(())
     }
 
     /// Adds the metadata of a family.
