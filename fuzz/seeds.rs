@@ -274,7 +274,7 @@ fn wire(corpus: &impl Corpus) -> Result<(), Failure> {
         ("zero", zero.into()),
     ];
     for format in AnyFormat::all() {
-        let name = format.name();
+        let name = format.as_str();
         let index = NAMES.iter().position(|known| *known == name);
         let index = index.ok_or_else(|| format!("{name} is not in NAMES of wire_shared.rs"))?;
         for (message_name, message) in &messages {

@@ -103,7 +103,7 @@ pub fn decode(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Read, Error
         Err(error) => {
             let offset = error.offset().expect("reading fails somewhere");
             assert!(offset <= bytes.len() as u64, "{error}");
-            assert_eq!(error.format(), format.name());
+            assert_eq!(error.format(), format.as_str());
         }
     }
     result
@@ -120,7 +120,7 @@ pub fn comes_back(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     if let Err(error) = format.encode(&message, &mut once) {
         // Line decoders take ids literally, and tags that only one dialect writes.
         let is_plain = core::str::from_utf8(message.id()).is_ok_and(|id| !id.contains("|#"));
-        let lines = format.name().ends_with("statsd");
+        let lines = format.as_str().ends_with("statsd");
         assert!(lines && !is_plain, "{message:?}: {error}");
         return;
     }

@@ -24,7 +24,7 @@ fuzz_target!(|input: &[u8]| {
     let framings = [Framing::Own, Framing::U32Le, Framing::Varint, Framing::None];
     let decoder = || format.decoder(kind(form), framings[usize::from(form >> 2 & 3)]);
     let mut bytes = bytes.to_vec();
-    if form & 0x10 != 0 && format.name().starts_with("quipu") {
+    if form & 0x10 != 0 && format.as_str().starts_with("quipu") {
         seal(&mut bytes);
     }
 
@@ -44,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
     );
     // A TSV line is decoded before its line feed arrives. If another byte follows, the decoder can
     // already have returned this line, although it is malformed.
-    assert!(format.name() == "tsv" || whole == pieces, "{whole:?}, in pieces {pieces:?}");
+    assert!(format.as_str() == "tsv" || whole == pieces, "{whole:?}, in pieces {pieces:?}");
 });
 
 /// Gives each block of a quipu stream the length up to the next block or to the end, the next

@@ -38,7 +38,7 @@ fn json_has_the_sizes_of_every_format() {
             refused.iter().map(|row| row["format"].as_str().unwrap()).collect();
         let expected: Vec<&str> = AnyFormat::all()
             .filter(|format| !carries(*format, &messages))
-            .map(|format| format.name())
+            .map(|format| format.as_str())
             .collect();
         assert_eq!(refused, expected);
         let rows = report["formats"].as_array().unwrap();
@@ -91,12 +91,12 @@ fn the_table_and_the_plot_name_every_format() {
     assert!(svg.contains("<title>") && svg.contains("prefers-color-scheme: dark"), "{svg}");
     for format in AnyFormat::all() {
         if !carries(format, &messages) {
-            assert!(table.contains(&format!("{}: cannot write", format.name())), "{table}");
+            assert!(table.contains(&format!("{}: cannot write", format.as_str())), "{table}");
             continue;
         }
-        let name = format!(" {} ", format.name());
+        let name = format!(" {} ", format.as_str());
         assert!(table.lines().any(|line| line.contains(&name)), "{table}");
-        assert!(svg.contains(&format!("\n{}\n", format.name())), "{} {svg}", format.name());
+        assert!(svg.contains(&format!("\n{}\n", format.as_str())), "{} {svg}", format.as_str());
     }
     assert!(table.lines().any(|line| line.starts_with(" * ")), "{table}");
 }
@@ -108,7 +108,7 @@ fn formats_that_refuse_or_change_messages_are_listed() {
     let (run, _directory) = compare("gauges.tsv", tsv(&gauges).as_bytes(), &["--message", "gauge"]);
     let table = String::from_utf8(run.success()).unwrap();
     for format in AnyFormat::all() {
-        let name = format.name();
+        let name = format.as_str();
         if !carries(format, &gauges) {
             assert!(table.contains(&format!("{name}: cannot write message ")), "{table}");
             continue;

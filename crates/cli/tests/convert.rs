@@ -24,9 +24,9 @@ fn every_format_is_converted_into_every_other() {
                 "messages",
                 "convert",
                 "--from",
-                from.name(),
+                from.as_str(),
                 "--to",
-                to.name(),
+                to.as_str(),
                 "--message",
                 argument(kind),
             ];
@@ -53,12 +53,13 @@ fn every_format_kind_and_framing_survives_a_way_through_tsv() {
                     messages.truncate(1);
                 }
                 let text = tsv(&messages);
-                let to = ["--to", format.name(), "--to-framing", name, "--message", argument(kind)];
+                let to =
+                    ["--to", format.as_str(), "--to-framing", name, "--message", argument(kind)];
                 let arguments = [&["messages", "convert", "--from", "tsv"][..], &to].concat();
                 let out = run(&arguments, text.as_bytes()).success();
                 assert_eq!(out, encoded(format, framing, &messages), "{arguments:?}");
 
-                let from = ["--from", format.name(), "--from-framing", name];
+                let from = ["--from", format.as_str(), "--from-framing", name];
                 let rest = ["--to", "tsv", "--message", argument(kind)];
                 let arguments = [&["messages", "convert"][..], &from[..], &rest].concat();
                 let back = run(&arguments, &out).success();
@@ -87,7 +88,7 @@ fn a_kind_that_loses_all_values_is_questioned() {
 #[test]
 fn a_second_message_needs_a_length_between() {
     for format in exact().filter(|format| !format.is_delimited()) {
-        let to = ["--to", format.name(), "--to-framing", "none"];
+        let to = ["--to", format.as_str(), "--to-framing", "none"];
         let arguments = [&["messages", "convert", "--from", "tsv"][..], &to].concat();
         let text = tsv(&messages(Kind::Counter)[..2]);
         run(&arguments, text.as_bytes()).expect_error(&["use a framing with lengths", "message 2"]);
@@ -107,7 +108,7 @@ fn messages_that_a_format_cannot_carry_fail_or_are_skipped() {
         let messages = [gauge(b"a", 1.0), gauge(b"b", value), gauge(b"c", 3.0)];
         let text = tsv(&messages);
         for format in exact() {
-            let name = format.name();
+            let name = format.as_str();
             let arguments =
                 ["messages", "convert", "--from", "tsv", "--to", name, "--message", "gauge"];
             let going = [&arguments[..], &["--keep-going"]].concat();
@@ -147,7 +148,7 @@ fn truncated_input_is_an_error_after_the_whole_messages() {
     for format in exact() {
         let stream = encoded(format, Framing::U32Le, &messages);
         let first = encoded(format, Framing::U32Le, &messages[..1]).len();
-        let name = format.name();
+        let name = format.as_str();
         let arguments =
             ["messages", "convert", "--from", name, "--to", "tsv", "--from-framing", "u32le"];
         for cut in [first - 1, first + 1, first + 5, stream.len() - 1] {
@@ -171,10 +172,10 @@ fn own_framing_cut_anywhere_gives_whole_messages() {
         let stream = encoded(format, Framing::Own, &messages);
         for cut in [1, stream.len() / 3, stream.len() / 2, stream.len() - 2] {
             let run = run(
-                &["messages", "convert", "--from", format.name(), "--to", "tsv"],
+                &["messages", "convert", "--from", format.as_str(), "--to", "tsv"],
                 &stream[..cut],
             );
-            assert!(text.starts_with(&run.text()), "{} {cut} {run:?}", format.name());
+            assert!(text.starts_with(&run.text()), "{} {cut} {run:?}", format.as_str());
             // Without an error, the cut was between two messages.
             if run.code != Some(0) {
                 run.expect_error(&["standard input: ", "converted"]);
@@ -195,7 +196,7 @@ fn garbage_is_an_error() {
     .take(5000)
     .collect();
     for format in exact() {
-        let name = format.name();
+        let name = format.as_str();
         for framing in ["own", "u32le", "varint", "none"] {
             let arguments =
                 ["messages", "convert", "--from", name, "--to", "tsv", "--from-framing", framing];
@@ -273,7 +274,7 @@ fn an_error_has_the_number_of_a_message_of_another_kind() {
 fn empty_input_has_no_messages() {
     for format in exact() {
         assert_eq!(
-            run(&["messages", "convert", "--from", format.name(), "--to", "tsv"], b"").success(),
+            run(&["messages", "convert", "--from", format.as_str(), "--to", "tsv"], b"").success(),
             b""
         );
     }
@@ -286,7 +287,7 @@ fn names_of_formats_are_listed() {
     let wrong = run(&["messages", "convert", "--from", "yaml", "--to", "tsv"], b"");
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     for format in exact() {
-        assert!(help.contains(format.name()), "{help}");
-        assert!(wrong.err.contains(format.name()), "{wrong:?}");
+        assert!(help.contains(format.as_str()), "{help}");
+        assert!(wrong.err.contains(format.as_str()), "{wrong:?}");
     }
 }

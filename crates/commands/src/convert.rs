@@ -90,7 +90,7 @@ pub fn run(arguments: &Convert) -> Result<(), Error> {
         return Err(Error::new(format_args!(
             "{} is a terminal: {} is not text: give -o FILE, or redirect the output",
             stream.as_ref().map_or("the output", Output::name),
-            arguments.to.name()
+            arguments.to.as_str()
         )));
     }
     let stop = Stop::watch().map_err(|error| Error::new(format_args!("signals: {error}")))?;
@@ -366,9 +366,9 @@ impl<'a> Conversion<'a> {
                 io::stderr(),
                 "{count}, {} of {} to {} of {}, in {:.1} s",
                 BinaryBytes(self.read),
-                from.name(),
+                from.as_str(),
                 BinaryBytes(self.written),
-                to.name(),
+                to.as_str(),
                 self.started.elapsed().as_secs_f64()
             );
         }

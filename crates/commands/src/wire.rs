@@ -16,7 +16,7 @@ pub(crate) use input::{CHUNK, Input};
 
 /// Returns a clap parser for the names of formats.
 pub(crate) fn formats() -> impl TypedValueParser<Value = AnyFormat> {
-    PossibleValuesParser::new(AnyFormat::all().map(|format| format.name()))
+    PossibleValuesParser::new(AnyFormat::all().map(|format| format.as_str()))
         .try_map(|name| name.parse::<AnyFormat>())
 }
 

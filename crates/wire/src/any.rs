@@ -21,7 +21,7 @@ use crate::stream::{Decoder, Encoder, Framing};
 /// use quipu_wire::AnyFormat;
 ///
 /// for format in AnyFormat::all() {
-///     assert_eq!(format.name().parse(), Ok(format));
+///     assert_eq!(format.as_str().parse(), Ok(format));
 /// }
 /// let error = "soap".parse::<AnyFormat>().unwrap_err();
 /// assert!(error.to_string().starts_with("unknown format \"soap\": use one of "));
@@ -40,7 +40,7 @@ impl AnyFormat {
     }
 
     /// Returns the name.
-    pub fn name(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         self.0.name()
     }
 
@@ -90,7 +90,7 @@ impl AnyFormat {
 
 impl PartialEq for AnyFormat {
     fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
+        self.as_str() == other.as_str()
     }
 }
 
@@ -99,7 +99,7 @@ impl Eq for AnyFormat {}
 /// Writes the name.
 impl fmt::Display for AnyFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        f.pad(self.as_str())
     }
 }
 
@@ -108,9 +108,9 @@ impl FromStr for AnyFormat {
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         let mut all = AnyFormat::all();
-        let found = all.find(|format| format.name() == name);
+        let found = all.find(|format| format.as_str() == name);
         found.ok_or_else(|| {
-            UnknownName::new("format", name, AnyFormat::all().map(|format| format.name()))
+            UnknownName::new("format", name, AnyFormat::all().map(|format| format.as_str()))
         })
     }
 }
@@ -147,7 +147,7 @@ impl core::error::Error for UnknownName {}
 
 impl fmt::Debug for AnyFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyFormat").field(&self.name()).finish()
+        f.debug_tuple("AnyFormat").field(&self.as_str()).finish()
     }
 }
 

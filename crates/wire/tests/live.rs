@@ -93,10 +93,10 @@ impl Question<'_> {
 
     fn ask(&self, requests: &mut impl Write) {
         let Question { format, message, bytes } = self;
-        writeln!(requests, "encode\t{}\t{}", format.name(), message.columns()).unwrap();
+        writeln!(requests, "encode\t{}\t{}", format.as_str(), message.columns()).unwrap();
         if let Some(bytes) = bytes {
             let (kind, bytes) = (message.kind.as_str(), hex(bytes));
-            writeln!(requests, "decode\t{}\t{kind}\t{bytes}", format.name()).unwrap();
+            writeln!(requests, "decode\t{}\t{kind}\t{bytes}", format.as_str()).unwrap();
         }
     }
 
@@ -115,7 +115,7 @@ impl Question<'_> {
         let mut arena = Arena::new();
         let read = format.decode(message.kind, &theirs, &arena.as_scope());
         let read = read.unwrap_or_else(|error| panic!("{self}: {error}"));
-        let expected = carried(format.name(), message).unwrap();
+        let expected = carried(format.as_str(), message).unwrap();
         assert!(same(&read, &expected.message()), "{self}: read {read:?}");
     }
 
@@ -127,12 +127,12 @@ impl Question<'_> {
             Kind::BatchTimer => false,
             Kind::Gauge | Kind::MetricUnion => self.message.gauge == 0.0,
         };
-        self.format.name() == "flatbuffers" && last_is_zero
+        self.format.as_str() == "flatbuffers" && last_is_zero
     }
 
     /// Checks that the library reads our bytes.
     fn check_read(&self, answer: &str) {
-        let name = self.format.name();
+        let name = self.format.as_str();
         let finite = self.message.doubles().all(f64::is_finite);
         if name == "easyjson" && !finite {
             // For such numbers, the library writes words that it cannot read.
@@ -151,7 +151,7 @@ impl std::fmt::Display for Question<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut columns = self.message.columns();
         columns.truncate(400);
-        write!(f, "{} {columns}", self.format.name())
+        write!(f, "{} {columns}", self.format.as_str())
     }
 }
 

@@ -158,7 +158,7 @@ fn pieces_repeated() {
 fn nests() {
     const DEPTH: usize = 1 << 15;
     for format in AnyFormat::all() {
-        let bombs: &[(&str, &str)] = match format.name() {
+        let bombs: &[(&str, &str)] = match format.as_str() {
             "tinylib-msgp" | "ugorji-msgpack" => &[
                 ("81a178", "91"),
                 ("81a178", "81a178"),
@@ -209,7 +209,7 @@ fn nests() {
                 let bomb = [unhex(start), unhex(piece).repeat(DEPTH)].concat();
                 is_linear(format, kind, &bomb);
             }
-            if format.name() == "bson" {
+            if format.as_str() == "bson" {
                 is_linear(format, kind, &nested_documents(DEPTH));
             }
         }
@@ -243,11 +243,11 @@ fn long_messages() {
 
 /// Returns the encoded message, if the format can represent it.
 fn written(format: AnyFormat, message: &Owned) -> Option<Vec<u8>> {
-    carried(format.name(), message).map(|_| encoded(format, &message.message()))
+    carried(format.as_str(), message).map(|_| encoded(format, &message.message()))
 }
 
 fn comes_back(format: AnyFormat, message: &Owned, before: &[u8]) {
-    let name = format.name();
+    let name = format.as_str();
     let mut out = before.to_vec();
     let result = format.encode(&message.message(), &mut out);
     let Some(expected) = carried(name, message) else {
@@ -269,7 +269,7 @@ fn comes_back(format: AnyFormat, message: &Owned, before: &[u8]) {
 fn is_incomplete(format: AnyFormat, kind: Kind, beginning: &[u8]) {
     let read = read_any(format, kind, beginning);
     if format.is_delimited() {
-        let error = read.expect_err(format.name());
+        let error = read.expect_err(format.as_str());
         assert!(error.is_incomplete(), "{kind:?} {}: {error}", hex(beginning));
     }
 }
@@ -314,7 +314,7 @@ fn seen(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
 /// Returns how much memory a byte of input can take. A list of small numbers takes 8 bytes for
 /// each, twice while the list grows. A packed byte of capnp stands for 128 words of zeros.
 fn growth(format: AnyFormat) -> usize {
-    if format.name() == "capnp-packed" { 64 << 10 } else { 64 }
+    if format.as_str() == "capnp-packed" { 64 << 10 } else { 64 }
 }
 
 /// Checks that reading any bytes takes memory in proportion to their number, and that we can write
@@ -322,7 +322,7 @@ fn growth(format: AnyFormat) -> usize {
 fn is_bounded(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     let peak = peak_of(format, kind, bytes);
     let most = growth(format) * bytes.len() + 4096;
-    assert!(peak <= most, "{} {}: {peak} bytes", format.name(), hex(bytes));
+    assert!(peak <= most, "{} {}: {peak} bytes", format.as_str(), hex(bytes));
     drop(read_any(format, kind, bytes));
 }
 
@@ -336,14 +336,14 @@ fn is_linear(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     for _ in 0..10 {
         let start = Instant::now();
         let peak = peak_of(format, kind, bytes);
-        assert!(peak <= growth(format) * bytes.len() + 4096, "{}: {peak} bytes", format.name());
+        assert!(peak <= growth(format) * bytes.len() + 4096, "{}: {peak} bytes", format.as_str());
         fastest = fastest.min(start.elapsed());
         if fastest < limit {
             return;
         }
     }
     let start = hex(&bytes[..bytes.len().min(200)]);
-    panic!("{} {kind:?}: {fastest:?} for {} bytes: {start}", format.name(), bytes.len());
+    panic!("{} {kind:?}: {fastest:?} for {} bytes: {start}", format.as_str(), bytes.len());
 }
 
 /// Measures the peak memory of reading, and checks that all of it is freed.
@@ -356,7 +356,7 @@ fn peak_of(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
     let kept = LIVE.get() - before;
     let peak = (PEAK.get() - before) as usize;
     // This is below zero if this call freed memory from an earlier call.
-    assert!(kept <= 0, "{} keeps {kept} bytes: {kind:?} {}", format.name(), hex(bytes));
+    assert!(kept <= 0, "{} keeps {kept} bytes: {kind:?} {}", format.as_str(), hex(bytes));
     peak
 }
 

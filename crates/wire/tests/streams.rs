@@ -51,12 +51,12 @@ impl Stream {
             Stream { format, framing, kind, bytes: vec![], messages: vec![], ends: vec![0] };
         let mut encoder = format.encoder(framing);
         // A quipu stream sorts the messages of a block by kind.
-        let has_blocks = format.name().starts_with("quipu") && framing == Framing::Own;
+        let has_blocks = format.as_str().starts_with("quipu") && framing == Framing::Own;
         let mut block = 0;
         for message in messages {
             let message = as_kind(message, kind);
             let before = stream.bytes.len();
-            let Some(carried) = carried(format.name(), &message) else {
+            let Some(carried) = carried(format.as_str(), &message) else {
                 let before = stream.bytes.clone();
                 encoder.append(&message.message(), &mut stream.bytes).unwrap_err();
                 assert_eq!(stream.bytes, before);
@@ -92,7 +92,7 @@ impl Stream {
     /// because it has a separate implementation there.
     fn check(&self, cuts: impl IntoIterator<Item = usize> + Clone) {
         self.read(cuts.clone(), Reading::drain);
-        if self.format.name().starts_with("quipu") {
+        if self.format.as_str().starts_with("quipu") {
             self.read(cuts, Reading::drain_by_each);
         }
     }
@@ -126,14 +126,14 @@ impl Stream {
 
 impl std::fmt::Display for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {:?} {:?}", self.format.name(), self.framing, self.kind)
+        write!(f, "{} {:?} {:?}", self.format.as_str(), self.framing, self.kind)
     }
 }
 
 /// Returns whether a message becomes several messages in a stream. This happens if each line is a
 /// message with one value.
 fn is_split(format: AnyFormat, framing: Framing, message: &Owned) -> bool {
-    let name = format.name();
+    let name = format.as_str();
     let has_lines = name == "statsd" && framing == Framing::Own;
     has_lines && encoded(format, &message.message()).contains(&b'\n')
 }
@@ -283,7 +283,9 @@ fn one_message_up_to_the_end() {
 fn a_faulty_message_between_lengths_does_not_lose_the_others() {
     let messages = hard::some(small_messages(), 3, 7);
     for format in AnyFormat::all() {
-        for (framing, kind) in LENGTHS.into_iter().flat_map(|f| Kind::ALL.iter().map(move |&kind| (f, kind))) {
+        for (framing, kind) in
+            LENGTHS.into_iter().flat_map(|f| Kind::ALL.iter().map(move |&kind| (f, kind)))
+        {
             let Some(fault) = fault(format, kind) else { continue };
             let stream = Stream::of((format, framing), kind, &messages, 1);
             let mut bytes = vec![];
@@ -338,7 +340,7 @@ proptest! {
             let (whole, pieces) = (found(&stream, &[]), found(&stream, &cuts));
             // A line of columns is read before its line feed arrives. If another byte arrives
             // instead, the line was already read in one case and refused in the other.
-            let early = stream.format.name() == "tsv";
+            let early = stream.format.as_str() == "tsv";
             assert!(
                 early || whole == pieces,
                 "{stream} {}: {whole:?}, in pieces {pieces:?}",

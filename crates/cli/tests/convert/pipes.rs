@@ -31,8 +31,8 @@ fn expect_end(mut child: Child, code: i32, text: &str) {
 fn a_slow_pipe_holds_no_message_back() {
     for format in exact() {
         // Check two commands in one pipe, because either of them could hold a message back.
-        let (mut first, mut stdin) = start("tsv", format.name());
-        let mut second = quipu(&["messages", "convert", "--from", format.name(), "--to", "tsv"])
+        let (mut first, mut stdin) = start("tsv", format.as_str());
+        let mut second = quipu(&["messages", "convert", "--from", format.as_str(), "--to", "tsv"])
             .stdin(first.stdout.take().unwrap())
             .spawn()
             .unwrap();
@@ -42,7 +42,7 @@ fn a_slow_pipe_holds_no_message_back() {
             stdin.write_all(expected.as_bytes()).unwrap();
             let mut line = String::new();
             lines.read_line(&mut line).unwrap();
-            assert_eq!(line, expected, "{}", format.name());
+            assert_eq!(line, expected, "{}", format.as_str());
         }
         drop(stdin);
         expect_end(first, 0, "");

@@ -135,5 +135,5 @@ pub(crate) fn argument(kind: Kind) -> &'static str {
 /// they only support metrics and few ids.
 #[allow(dead_code, reason = "the comparison's tests take all formats")]
 pub(crate) fn exact() -> impl Iterator<Item = AnyFormat> {
-    AnyFormat::all().filter(|format| !["statsd", "dogstatsd"].contains(&format.name()))
+    AnyFormat::all().filter(|format| !["statsd", "dogstatsd"].contains(&format.as_str()))
 }

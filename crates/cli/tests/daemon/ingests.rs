@@ -32,8 +32,8 @@ fn every_format_is_taken_and_a_kill_loses_nothing() {
             BatchTimer { id: b"api.took", values: &[1.0, 2.0, 3.0] }.into(),
         ];
         let body = stream(format, Framing::Own, &messages);
-        let response = ingest(&daemon, &format!("?format={}", format.name()), &body);
-        assert_eq!(response.status, 204, "{}: {response:?}", format.name());
+        let response = ingest(&daemon, &format!("?format={}", format.as_str()), &body);
+        assert_eq!(response.status, 204, "{}: {response:?}", format.as_str());
         sent += 1.0;
     }
     let mut daemon = daemon;

@@ -59,7 +59,7 @@ fn the_description_has_the_routes_methods_and_codes_of_the_daemon() {
 #[test]
 fn the_description_has_the_formats_and_the_version_of_the_daemon() {
     let document = document();
-    let formats: Vec<&str> = AnyFormat::all().map(|format| format.name()).collect();
+    let formats: Vec<&str> = AnyFormat::all().map(|format| format.as_str()).collect();
     let described = &document["components"]["parameters"]["Format"]["schema"]["enum"];
     assert_eq!(*described, serde_json::json!(formats));
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));

@@ -74,7 +74,7 @@ pub(super) fn measure(sample: &Sample<'_>, time: Duration) -> Measurement {
     let kind = sample.kind.kind();
     let (mut entries, mut refusals) = (Vec::new(), Vec::new());
     for format in AnyFormat::all() {
-        show(&progress, || format!("sizes: {}", format.name()));
+        show(&progress, || format!("sizes: {}", format.as_str()));
         match sizes(format, kind, &sample.messages) {
             Ok(entry) => entries.push(entry),
             Err(refusal) => refusals.push(refusal),

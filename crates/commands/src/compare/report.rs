@@ -67,7 +67,7 @@ impl Comparison {
         let kind = sample.kind.to_possible_value();
         Comparison {
             file: sample.name.clone(),
-            format: sample.format.name(),
+            format: sample.format.as_str(),
             message: kind.map_or_else(String::new, |kind| kind.get_name().into()),
             messages,
             bytes: sample.bytes,
@@ -75,7 +75,7 @@ impl Comparison {
             formats: entries
                 .iter()
                 .map(|entry| FormatRow {
-                    format: entry.format.name(),
+                    format: entry.format.as_str(),
                     stream_bytes: average(entry.stream),
                     alone_bytes: average(entry.alone),
                     write_ns: entry.write,
@@ -88,7 +88,7 @@ impl Comparison {
             refused: refusals
                 .iter()
                 .map(|refusal| RefusalRow {
-                    format: refusal.format.name(),
+                    format: refusal.format.as_str(),
                     message: refusal.message,
                     reason: refusal.reason.expected().into(),
                 })

@@ -130,7 +130,7 @@ fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, E
             )))
         }
         _ => {
-            let names: Vec<_> = possible.iter().map(|format| format.name()).collect();
+            let names: Vec<_> = possible.iter().map(|format| format.as_str()).collect();
             let names = names.join(", ");
             Err(Error::new(format_args!(
                 "{name}: several formats can read it; say which with --from: {names}"

@@ -89,7 +89,7 @@ impl Head {
             }
         }
         match self.formats(reading.kind, FramingName::Own)[..] {
-            [format] => Some(format!("is the format {0}? --from {0}", format.name())),
+            [format] => Some(format!("is the format {0}? --from {0}", format.as_str())),
             _ => None,
         }
     }

@@ -243,20 +243,20 @@ pub fn encoded(format: AnyFormat, message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     format
         .encode(message, &mut out)
-        .unwrap_or_else(|error| panic!("{} {message:?}: {error}", format.name()));
+        .unwrap_or_else(|error| panic!("{} {message:?}: {error}", format.as_str()));
     out
 }
 
 /// Returns how many bytes at the end of a message are optional: the last line feed, if lines
 /// consist of columns.
 pub fn optional_end(format: AnyFormat) -> usize {
-    usize::from(format.name() == "tsv")
+    usize::from(format.as_str() == "tsv")
 }
 
 /// Reads any bytes. An error must contain an offset in the input. A message must survive being
 /// written and read again.
 pub fn read_any(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Owned, quipu_wire::Error> {
-    let name = format.name();
+    let name = format.as_str();
     let mut arena = Arena::new();
     let message = match format.decode(kind, bytes, &arena.as_scope()) {
         Ok(message) => Owned::of(&message),

@@ -109,7 +109,8 @@ fn second_messages_of_the_vectors() {
         let (message, first) = line.rsplit_once('\t').unwrap();
         // One long id differs from row to row.
         let Some(second) = second.get(message) else { continue };
-        let kind = Kind::ALL.iter().copied().find(|kind| message.starts_with(kind.as_str())).unwrap();
+        let kind =
+            Kind::ALL.iter().copied().find(|kind| message.starts_with(kind.as_str())).unwrap();
         let (first, second) = (unhex(first), unhex(second));
         let read = read_all(kind, &[&first[..], &second].concat(), 1 << 20);
         assert!(read.len() == 2 && read[0] == read[1]);
