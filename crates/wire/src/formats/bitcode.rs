@@ -23,6 +23,9 @@ use crate::reader::Reader;
 
 /// bitcode as written by the crate, version 0.6, without serde.
 ///
+/// The bytes stay the same in all versions of this crate. If a later version of bitcode writes
+/// other bytes, it becomes another format, with another name.
+///
 /// ```
 /// use quipu_wire::{Counter, Metric, Bitcode};
 ///

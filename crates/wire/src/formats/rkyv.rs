@@ -31,7 +31,12 @@ use crate::format::{Format, forward, sealed};
 use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
 use crate::reader::Reader;
 
-/// rkyv as written by the crate, version 0.8.
+/// rkyv as written by the crate, version 0.8, little-endian and with 32-bit offsets.
+///
+/// The bytes stay the same in all versions of this crate, unless another crate of your program
+/// enables a feature of rkyv that changes its format: `big_endian`, `unaligned`, `pointer_width_16`
+/// or `pointer_width_64`. If a later version of rkyv writes other bytes, it becomes another format,
+/// with another name.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Rkyv};
