@@ -191,7 +191,7 @@ macro_rules! allocator {
     ($allocator:path, $error:path, $result:path,
         $([$($generics:tt)*] $type:ty: $policy:ty),* $(,)?
     ) => {$(
-        // SAFETY: Blocks stay where they are until the arena is reset, cleared or dropped, or the
+        // SAFETY: Blocks stay where they are until the arena is reset, released or dropped, or the
         // scope ends; none of these can happen while it is borrowed. Copies of the reference are
         // the same arena.
         unsafe impl<$($generics)*> $allocator for $type {

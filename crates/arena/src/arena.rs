@@ -264,7 +264,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         &self.base
     }
 
-    /// Frees all allocations. Keeps the largest chunk.
+    /// Frees all allocations. Keeps the largest chunk; to free this one too, use
+    /// [`release`](Arena::release).
     #[inline(always)]
     pub fn reset(&mut self) {
         let header = self.header();
@@ -279,9 +280,9 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Frees all allocations, and all chunks. The next allocation takes a new chunk. An arena in a
-    /// buffer owns no chunk then, and every allocation fails.
-    pub fn clear(&mut self) {
+    /// Frees all allocations, and returns all chunks to the base allocator. The next allocation
+    /// takes a new chunk. An arena in a buffer owns no chunk then, and every allocation fails.
+    pub fn release(&mut self) {
         // SAFETY: The arena can be borrowed mutably, so there are no other borrows.
         unsafe { self.give_back_all() };
     }
@@ -353,7 +354,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// # Safety
     ///
     /// - The checkpoint was taken from this arena.
-    /// - Since then, the arena was not reset, cleared, or set back to an earlier checkpoint, and no
+    /// - Since then, the arena was not reset, released, or set back to an earlier checkpoint, and no
     ///   block from before was freed, grown or shrunk.
     /// - No allocation since then is used any more.
     #[inline(always)]

@@ -315,7 +315,7 @@ fn reset_keeps_the_largest_chunk<P: Policy>() {
             assert_eq!(memory.peak(), peak);
         }
     }
-    arena.clear();
+    arena.release();
     assert_eq!(memory.used(), 0);
     assert_eq!(*arena.alloc(3), 3);
 }
@@ -400,8 +400,8 @@ fn a_buffer_never_grows<P: Policy>() {
             arena.scoped(|scope| assert!(scope.try_alloc_slice_fill(600, 1u8).is_err()));
             arena.reset();
         }
-        arena.clear();
-        assert!(arena.try_alloc(1u8).is_err(), "a buffer that was cleared is gone");
+        arena.release();
+        assert!(arena.try_alloc(1u8).is_err(), "a buffer that was released is gone");
     }
 }
 
@@ -741,7 +741,7 @@ fn a_base_allocator_that_panics_leaves_no_block_twice() {
     type Call = fn(&mut Arena<Up, &Panics>);
     let calls: [Call; 4] = [
         |arena| arena.reset(),
-        |arena| arena.clear(),
+        |arena| arena.release(),
         |arena| _ = arena.scoped(|scope| scope.alloc_uninit_slice::<u8>(100_000).len()),
         |arena| _ = arena.alloc_uninit_slice::<u8>(200_000),
     ];

@@ -102,7 +102,7 @@ fn with_checkpoints<P: Policy>(
             3 if input.byte() < 16 => {
                 checkpoints.clear();
                 model.blocks.clear();
-                arena.clear();
+                arena.release();
                 assert_eq!(model.base.given.borrow().len(), 0);
             }
             operation => model.step(operation, &*arena, input, from),
