@@ -1,5 +1,6 @@
 //! [`ArenaBox`]: owns a value in an arena, and drops it.
 
+use core::borrow::{Borrow, BorrowMut};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
@@ -154,6 +155,18 @@ impl<T: ?Sized> AsRef<T> for ArenaBox<'_, T> {
 
 impl<T: ?Sized> AsMut<T> for ArenaBox<'_, T> {
     fn as_mut(&mut self) -> &mut T {
+        self
+    }
+}
+
+impl<T: ?Sized> Borrow<T> for ArenaBox<'_, T> {
+    fn borrow(&self) -> &T {
+        self
+    }
+}
+
+impl<T: ?Sized> BorrowMut<T> for ArenaBox<'_, T> {
+    fn borrow_mut(&mut self) -> &mut T {
         self
     }
 }

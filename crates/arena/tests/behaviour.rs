@@ -4,6 +4,8 @@
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
+use std::hash::BuildHasher;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -822,6 +824,23 @@ fn a_base_allocator_may_allocate_in_its_own_arena() {
     assert_eq!(arena.stats().reserved as isize, hook.0.given.get());
     drop(arena);
     assert_eq!(hook.0.given.get(), 0);
+}
+
+#[test]
+fn vectors_compare_and_hash_like_slices() {
+    let (arena, other) = (Arena::new(), Arena::<Down>::default());
+    let few = ArenaVec::from_iter_in([1, 2], &arena);
+    let many = ArenaVec::from_iter_in([1, 2, 3], &other);
+    assert!(few < many && many > few && few == [1, 2]);
+    assert_eq!(few.partial_cmp(&many), [1, 2][..].partial_cmp(&[1, 2, 3][..]));
+    assert_eq!(few.cmp(&ArenaVec::from_iter_in([0, 9], &arena)), Ordering::Greater);
+    let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
+    assert_eq!(hasher.hash_one(&few), hasher.hash_one(&[1, 2][..]));
+    let mut map = std::collections::BTreeMap::from([(few, "few")]);
+    assert_eq!(map.get(&[1, 2][..]), Some(&"few"));
+    let (mut few, _) = map.pop_first().unwrap();
+    AsMut::<[i32]>::as_mut(&mut few)[0] = 7;
+    assert_eq!(AsRef::<[i32]>::as_ref(&few), [7, 2]);
 }
 
 #[test]

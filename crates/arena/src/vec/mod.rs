@@ -10,7 +10,10 @@ mod edit;
 mod into_iter;
 
 use core::alloc::Layout;
+use core::borrow::{Borrow, BorrowMut};
+use core::cmp::Ordering;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
@@ -741,3 +744,47 @@ macro_rules! equal {
 equal!([] [U], [] &[U], [] &mut [U], [const N: usize] [U; N], [const N: usize] &[U; N]);
 
 impl<'a, T: Eq, H: Within<'a>> Eq for ArenaVec<'a, T, H> {}
+
+impl<'a, 'b, T: PartialOrd, H: Within<'a>, I: Within<'b>> PartialOrd<ArenaVec<'b, T, I>>
+    for ArenaVec<'a, T, H>
+{
+    fn partial_cmp(&self, other: &ArenaVec<'b, T, I>) -> Option<Ordering> {
+        self.as_slice().partial_cmp(other.as_slice())
+    }
+}
+
+impl<'a, T: Ord, H: Within<'a>> Ord for ArenaVec<'a, T, H> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_slice().cmp(other.as_slice())
+    }
+}
+
+impl<'a, T: Hash, H: Within<'a>> Hash for ArenaVec<'a, T, H> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        self.as_slice().hash(state);
+    }
+}
+
+impl<'a, T, H: Within<'a>> AsRef<[T]> for ArenaVec<'a, T, H> {
+    fn as_ref(&self) -> &[T] {
+        self.as_slice()
+    }
+}
+
+impl<'a, T, H: Within<'a>> AsMut<[T]> for ArenaVec<'a, T, H> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self.as_mut_slice()
+    }
+}
+
+impl<'a, T, H: Within<'a>> Borrow<[T]> for ArenaVec<'a, T, H> {
+    fn borrow(&self) -> &[T] {
+        self.as_slice()
+    }
+}
+
+impl<'a, T, H: Within<'a>> BorrowMut<[T]> for ArenaVec<'a, T, H> {
+    fn borrow_mut(&mut self) -> &mut [T] {
+        self.as_mut_slice()
+    }
+}
