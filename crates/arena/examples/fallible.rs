@@ -7,9 +7,10 @@ use std::fmt::Arguments;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
+use allocator_api2_02::alloc::{self, Allocator};
 use quipu_arena::{
-    AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, Keep,
-    LimitedAllocator, Policy, Reclaim, SharedArena, Up,
+    AllocError, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, Keep, LimitedAllocator,
+    Policy, Reclaim, SharedArena, Up,
 };
 use std::alloc::Layout;
 
@@ -84,7 +85,10 @@ macro_rules! fallible {
                 fn try_alloc_layout(arena: &Of, layout: Layout) -> Result<NonNull<u8>, AllocError> {
                     arena.try_alloc_layout(layout)
                 }
-                fn allocate(arena: &Of, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+                fn allocate(
+                    arena: &Of,
+                    layout: Layout,
+                ) -> Result<NonNull<[u8]>, alloc::AllocError> {
                     arena.allocate(layout)
                 }
                 fn deallocate(arena: &Of, block: NonNull<u8>, layout: Layout) {
@@ -96,7 +100,7 @@ macro_rules! fallible {
                     block: NonNull<u8>,
                     old: Layout,
                     new: Layout,
-                ) -> Result<NonNull<[u8]>, AllocError> {
+                ) -> Result<NonNull<[u8]>, alloc::AllocError> {
                     // SAFETY: This is never called.
                     unsafe { arena.grow(block, old, new) }
                 }
@@ -105,7 +109,7 @@ macro_rules! fallible {
                     block: NonNull<u8>,
                     old: Layout,
                     new: Layout,
-                ) -> Result<NonNull<[u8]>, AllocError> {
+                ) -> Result<NonNull<[u8]>, alloc::AllocError> {
                     // SAFETY: This is never called.
                     unsafe { arena.shrink(block, old, new) }
                 }

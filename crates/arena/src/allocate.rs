@@ -8,10 +8,9 @@ use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
-use allocator_api2::alloc::{AllocError, Allocator};
-
 use crate::arena::{Arena, out_of_memory};
 use crate::arithmetic::StaticFacts;
+use crate::base::{AllocError, BaseAllocator};
 use crate::policy::Policy;
 
 /// Refuses, at build time, a type whose values would never be dropped.
@@ -30,7 +29,7 @@ macro_rules! refuse_drop {
 }
 pub(crate) use refuse_drop;
 
-impl<P: Policy, A: Allocator> Arena<P, A> {
+impl<P: Policy, A: BaseAllocator> Arena<P, A> {
     /// Returns room for a value, if the current chunk is large enough.
     #[inline(always)]
     fn room<T>(&self) -> Option<NonNull<T>> {

@@ -1,5 +1,5 @@
-//! Implements [`Allocator`] for references to arenas and scopes, so you can use collections in
-//! them.
+//! Implements the trait `Allocator` of each version of allocator-api2 for references to arenas and
+//! scopes, so you can use collections in them.
 //!
 //! The last allocation can grow and, if the policy allows it, shrink and be freed. We recognise it
 //! by its end (upwards) or its start (downwards), which equals the position. A block of another
@@ -9,14 +9,13 @@ use core::alloc::Layout;
 use core::hint::assert_unchecked;
 use core::ptr::{self, NonNull};
 
-use allocator_api2::alloc::{AllocError, Allocator};
-
 use crate::arena::Arena;
 use crate::arithmetic::{self, LOW, round_up};
+use crate::base::{AllocError, BaseAllocator};
 use crate::policy::Policy;
 use crate::scope::Scope;
 
-impl<P: Policy, A: Allocator> Arena<P, A> {
+impl<P: Policy, A: BaseAllocator> Arena<P, A> {
     /// Like [`block_slow`](Arena::block_slow), with a negated alignment, and with the length in the
     /// result. This lets the fast path jump, because all arguments are already in registers.
     #[cold]
@@ -175,17 +174,65 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     }
 }
 
-/// Implements a version of the trait for references to arenas, scopes and batches. `$result`
-/// converts a result to the version's type of error.
+/// Implements the base allocator for references to arenas, scopes and batches.
+macro_rules! base_allocator {
+    ($([$($generics:tt)*] $type:ty: $policy:ty),* $(,)?) => {$(
+        // SAFETY: As for the collections below.
+        unsafe impl<$($generics)*> BaseAllocator for $type {
+            #[inline(always)]
+            fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+                self.arena().allocate_block(layout)
+            }
+
+            #[inline(always)]
+            unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+                if <$policy>::FREE {
+                    // SAFETY: By contract.
+                    unsafe { self.arena().free_block(block, layout.size()) }
+                }
+            }
+        }
+    )*};
+}
+
+base_allocator! {
+    [P: Policy, A: BaseAllocator] &Arena<P, A>: P,
+    [P: Policy, A: BaseAllocator] &Scope<'_, P, A>: P,
+}
+#[cfg(feature = "alloc")]
+base_allocator! {
+    [A: BaseAllocator] &crate::Batch<'_, A>: crate::Pieces,
+}
+
+/// Implements a version of the trait for references to arenas, scopes and batches, and for shared
+/// arenas.
+#[cfg(any(
+    feature = "allocator-api2-02",
+    feature = "allocator-api2-03",
+    feature = "allocator-api2-04"
+))]
 macro_rules! allocator {
     ($allocator:path, $error:path, $result:path) => {
         allocator! { $allocator, $error, $result,
-            [P: Policy, A: Allocator] &Arena<P, A>: P,
-            [P: Policy, A: Allocator] &Scope<'_, P, A>: P,
+            [P: Policy, A: BaseAllocator] &Arena<P, A>: P,
+            [P: Policy, A: BaseAllocator] &Scope<'_, P, A>: P,
         }
         #[cfg(feature = "alloc")]
         allocator! { $allocator, $error, $result,
-            [A: Allocator] &crate::Batch<'_, A>: crate::Pieces,
+            [A: BaseAllocator] &crate::Batch<'_, A>: crate::Pieces,
+        }
+        // SAFETY: Blocks stay in place until the arena is dropped or is reset, which borrows it
+        // mutably.
+        #[cfg(feature = "alloc")]
+        unsafe impl<A: BaseAllocator> $allocator for crate::SharedArena<A> {
+            #[inline(always)]
+            fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, $error> {
+                $result(BaseAllocator::allocate(self, layout))
+            }
+
+            /// Has no effect: a shared arena frees all memory at once.
+            #[inline(always)]
+            unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
         }
     };
     ($allocator:path, $error:path, $result:path,
@@ -255,7 +302,18 @@ macro_rules! allocator {
     )*};
 }
 
-allocator! { Allocator, AllocError, core::convert::identity }
+#[cfg(feature = "allocator-api2-02")]
+mod version_02 {
+    use super::*;
+    use allocator_api2_02::alloc;
+
+    allocator! { alloc::Allocator, alloc::AllocError, converted }
+
+    #[inline(always)]
+    fn converted<T>(result: Result<T, AllocError>) -> Result<T, alloc::AllocError> {
+        result.map_err(|AllocError| alloc::AllocError)
+    }
+}
 
 #[cfg(feature = "allocator-api2-03")]
 mod version_03 {

@@ -1,7 +1,7 @@
 //! [`Arena`]: constructors, resetting, and the slow paths.
 //!
-//! The methods that allocate are in `allocate.rs`, because scopes use the same ones. The trait
-//! [`Allocator`] is implemented in `allocator.rs`.
+//! The methods that allocate are in `allocate.rs`, because scopes use the same ones. The traits of
+//! allocators are implemented in `allocator.rs`.
 
 use core::alloc::Layout;
 use core::cell::Cell;
@@ -10,10 +10,8 @@ use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
-use allocator_api2::alloc::{AllocError, Allocator};
-
 use crate::arithmetic::{self, LOW, Place, StaticFacts};
-use crate::base::{InBuffer, default_to_heap};
+use crate::base::{AllocError, BaseAllocator, InBuffer, default_to_heap};
 use crate::chunk::{self, Chunks, Header};
 use crate::policy::Policy;
 use crate::scope::{Checkpoint, Scope, ScopeGuard};
@@ -53,7 +51,7 @@ default_to_heap! {
     /// let arena = quipu_arena::Arena::new();
     /// arena.alloc(String::from("would never be freed"));
     /// ```
-    pub struct Arena<P: Policy = crate::Up, A: Allocator = crate::Global> {
+    pub struct Arena<P: Policy = crate::Up, A: BaseAllocator = crate::Global> {
         /// Upwards, the first free byte; downwards, the last used one. A multiple of the minimum
         /// alignment.
         pos: Cell<NonNull<u8>>,
@@ -66,7 +64,7 @@ default_to_heap! {
 }
 
 // SAFETY: An arena owns its chunks, and a borrow from it prevents sending it.
-unsafe impl<P: Policy, A: Allocator + Send> Send for Arena<P, A> {}
+unsafe impl<P: Policy, A: BaseAllocator + Send> Send for Arena<P, A> {}
 
 #[cfg(feature = "alloc")]
 impl Arena {
@@ -79,7 +77,7 @@ impl Arena {
     #[must_use]
     #[track_caller]
     pub fn new() -> Arena {
-        Arena::new_in(allocator_api2::alloc::Global)
+        Arena::new_in(crate::Global)
     }
 
     /// Like [`new`](Arena::new), but returns an error if there is no memory.
@@ -89,14 +87,14 @@ impl Arena {
     /// If the heap is out of memory.
     #[inline(always)]
     pub fn try_new() -> Result<Arena, AllocError> {
-        Arena::try_new_in(allocator_api2::alloc::Global)
+        Arena::try_new_in(crate::Global)
     }
 
     /// Creates an arena on the heap that takes its first chunk at the first allocation.
     #[inline(always)]
     #[must_use]
     pub const fn empty() -> Arena {
-        Arena::empty_in(allocator_api2::alloc::Global)
+        Arena::empty_in(crate::Global)
     }
 
     /// Creates an arena on the heap whose first chunk is `size` bytes long, including its header.
@@ -108,7 +106,7 @@ impl Arena {
     #[must_use]
     #[track_caller]
     pub fn with_size(size: usize) -> Arena {
-        Arena::with_size_in(size, allocator_api2::alloc::Global)
+        Arena::with_size_in(size, crate::Global)
     }
 
     /// Like [`with_size`](Arena::with_size), but returns an error if there is no memory.
@@ -118,7 +116,7 @@ impl Arena {
     /// If the heap is out of memory.
     #[inline]
     pub fn try_with_size(size: usize) -> Result<Arena, AllocError> {
-        Arena::try_with_size_in(size, allocator_api2::alloc::Global)
+        Arena::try_with_size_in(size, crate::Global)
     }
 
     /// Creates an arena on the heap whose first chunk can hold `bytes`.
@@ -130,7 +128,7 @@ impl Arena {
     #[must_use]
     #[track_caller]
     pub fn with_capacity(bytes: usize) -> Arena {
-        Arena::with_capacity_in(bytes, allocator_api2::alloc::Global)
+        Arena::with_capacity_in(bytes, crate::Global)
     }
 
     /// Like [`with_capacity`](Arena::with_capacity), but returns an error if there is no memory.
@@ -140,11 +138,11 @@ impl Arena {
     /// If the heap is out of memory.
     #[inline]
     pub fn try_with_capacity(bytes: usize) -> Result<Arena, AllocError> {
-        Arena::try_with_capacity_in(bytes, allocator_api2::alloc::Global)
+        Arena::try_with_capacity_in(bytes, crate::Global)
     }
 }
 
-impl<P: Policy, A: Allocator> Arena<P, A> {
+impl<P: Policy, A: BaseAllocator> Arena<P, A> {
     /// Creates an arena on a base allocator, with a first chunk of half a kilobyte.
     ///
     /// ```
@@ -281,7 +279,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     }
 
     /// Frees all allocations, and returns all chunks to the base allocator. The next allocation
-    /// takes a new chunk. An arena in a buffer owns no chunk then, and every allocation fails.
+    /// takes a new chunk. An arena in a
+    /// buffer owns no chunk then, and every allocation fails.
     pub fn release(&mut self) {
         // SAFETY: The arena can be borrowed mutably, so there are no other borrows.
         unsafe { self.give_back_all() };
@@ -354,8 +353,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// # Safety
     ///
     /// - The checkpoint was taken from this arena.
-    /// - Since then, the arena was not reset, released, or set back to an earlier checkpoint, and no
-    ///   block from before was freed, grown or shrunk.
+    /// - Since then, the arena was not reset, released, or set back to an earlier checkpoint, and
+    ///   no block from before was freed, grown or shrunk.
     /// - No allocation since then is used any more.
     #[inline(always)]
     pub unsafe fn reset_to(&self, checkpoint: Checkpoint) {
@@ -411,7 +410,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
 // ------------------------------------------------------------------------------ within the crate
 
-impl<P: Policy, A: Allocator> Arena<P, A> {
+impl<P: Policy, A: BaseAllocator> Arena<P, A> {
     /// Returns the position, as an address.
     #[inline(always)]
     pub(crate) fn pos(&self) -> usize {
@@ -704,7 +703,7 @@ impl<'b, P: Policy> Arena<P, InBuffer<'b>> {
     }
 }
 
-impl<P: Policy, A: Allocator> Drop for Arena<P, A> {
+impl<P: Policy, A: BaseAllocator> Drop for Arena<P, A> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: The arena ends here, so it is not borrowed.
@@ -713,13 +712,13 @@ impl<P: Policy, A: Allocator> Drop for Arena<P, A> {
 }
 
 /// Creates an arena without a chunk.
-impl<P: Policy, A: Allocator + Default> Default for Arena<P, A> {
+impl<P: Policy, A: BaseAllocator + Default> Default for Arena<P, A> {
     fn default() -> Arena<P, A> {
         Arena::empty_in(A::default())
     }
 }
 
-impl<P: Policy, A: Allocator> fmt::Debug for Arena<P, A> {
+impl<P: Policy, A: BaseAllocator> fmt::Debug for Arena<P, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Arena").field("stats", &self.stats()).finish_non_exhaustive()
     }

@@ -16,9 +16,8 @@ use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
-use allocator_api2::alloc::{AllocError, Allocator};
-
 use crate::arithmetic::{LOW, round_up};
+use crate::base::{AllocError, BaseAllocator};
 use crate::policy::{MAX_MIN_ALIGN, Policy};
 
 /// The header of a chunk.
@@ -169,7 +168,7 @@ pub(crate) fn is_usable(chunk: NonNull<u8>) -> bool {
 /// Returns the chunk that a base allocator returned for a layout, if there is one and it is usable.
 /// We can check both with one comparison, because an error is a null pointer.
 #[inline(always)]
-pub(crate) fn usable<A: Allocator>(
+pub(crate) fn usable<A: BaseAllocator>(
     base: &A,
     layout: Layout,
     given: Result<NonNull<[u8]>, AllocError>,
@@ -189,7 +188,7 @@ pub(crate) fn usable<A: Allocator>(
 
 #[cold]
 #[inline(never)]
-fn refuse<A: Allocator>(base: &A, layout: Layout, given: Result<NonNull<[u8]>, AllocError>) {
+fn refuse<A: BaseAllocator>(base: &A, layout: Layout, given: Result<NonNull<[u8]>, AllocError>) {
     if let Ok(chunk) = given {
         // SAFETY: The chunk was just allocated.
         unsafe { base.deallocate(chunk.cast(), layout) };
@@ -230,7 +229,7 @@ pub(crate) unsafe fn write<P: Policy>(
 ///
 /// Returns `None` if the base allocator is out of memory, or only returns memory that the fast
 /// paths cannot use. `size` is at least the result of [`size_for`], and a multiple of `P::ALIGN`.
-pub(crate) fn take<P: Policy, A: Allocator>(base: &A, size: usize) -> Option<NonNull<[u8]>> {
+pub(crate) fn take<P: Policy, A: BaseAllocator>(base: &A, size: usize) -> Option<NonNull<[u8]>> {
     let layout = Layout::from_size_align(size, P::ALIGN).ok()?;
     let chunk = usable(base, layout, base.allocate(layout))?;
     // A base allocator can return more than was requested.
@@ -243,7 +242,7 @@ pub(crate) fn take<P: Policy, A: Allocator>(base: &A, size: usize) -> Option<Non
 /// # Safety
 ///
 /// The chunk was allocated by `base`, and is no longer used.
-pub(crate) unsafe fn give_back<P: Policy, A: Allocator>(base: &A, header: *mut Header) {
+pub(crate) unsafe fn give_back<P: Policy, A: BaseAllocator>(base: &A, header: *mut Header) {
     // SAFETY: By contract; the layout is within the memory that the base allocator returned.
     unsafe {
         let size = size::<P>(header);

@@ -4,6 +4,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_debug_implementations)]
 
+#[cfg(feature = "alloc")]
+extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
@@ -29,17 +31,12 @@ mod string;
 mod sync;
 mod vec;
 
-/// The error of fallible methods: the base allocator is out of memory. With the feature `std`, this
-/// type implements `Error`.
-pub use allocator_api2::alloc::AllocError;
-pub use allocator_api2::alloc::Allocator;
-#[cfg(feature = "alloc")]
-pub use allocator_api2::alloc::Global;
-
 #[cfg(feature = "serde")]
 pub use self::serde::{ArenaSeed, DeserializeIn};
 pub use arena::Arena;
-pub use base::{InBuffer, LimitedAllocator};
+#[cfg(feature = "alloc")]
+pub use base::Global;
+pub use base::{AllocError, BaseAllocator, InBuffer, LimitedAllocator};
 pub use boxed::ArenaBox;
 pub use policy::{Down, Keep, Pieces, Policy, Reclaim, Up};
 #[cfg(feature = "std")]

@@ -35,11 +35,12 @@ pub struct Down<const MIN_ALIGN: usize = 1>;
 
 /// Like the policy `P`, but shrinking the last allocation frees the rest.
 ///
-/// Without this policy, [`Allocator::shrink`](crate::Allocator::shrink) keeps the size of the
-/// block, which has no cost. [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString)
-/// free unused capacity under any policy.
+/// Without this policy, shrinking a block by `Allocator::shrink` of allocator-api2 keeps the size
+/// of the block, which has no cost. [`ArenaVec`](crate::ArenaVec) and
+/// [`ArenaString`](crate::ArenaString) free unused capacity under any policy.
 ///
 /// ```
+/// # use allocator_api2_02 as allocator_api2;
 /// use allocator_api2::vec::Vec;
 /// use quipu_arena::{Arena, Global, Reclaim, Up};
 ///
@@ -55,15 +56,16 @@ pub struct Reclaim<P: Policy>(PhantomData<P>);
 /// Like the policy `P`, but neither freeing nor shrinking a block frees memory, even for the last
 /// allocation.
 ///
-/// Without this policy, [`Allocator::deallocate`](crate::Allocator::deallocate) compares the block
-/// with the position, and frees the last allocation. With it, dropping a vector of another library
-/// takes instructions only for its values. Choose it if your collections live as long as the arena,
-/// or if you drop them in an order that would free little.
+/// Without this policy, freeing a block by `Allocator::deallocate` of allocator-api2 compares the
+/// block with the position, and frees the last allocation. With it, dropping a vector of another
+/// library takes instructions only for its values. Choose it if your collections live as long as
+/// the arena, or if you drop them in an order that would free little.
 ///
 /// Scopes, checkpoints and resets free memory under any policy, and so do
 /// [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString).
 ///
 /// ```
+/// # use allocator_api2_02 as allocator_api2;
 /// use allocator_api2::vec::Vec;
 /// use quipu_arena::{Arena, Global, Keep, Up};
 ///

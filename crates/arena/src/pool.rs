@@ -6,9 +6,8 @@ use core::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-use allocator_api2::alloc::{Allocator, Global};
-
 use crate::arena::Arena;
+use crate::base::{BaseAllocator, Global};
 use crate::policy::{Policy, Up};
 
 /// A pool of reusable arenas.
@@ -29,7 +28,7 @@ use crate::policy::{Policy, Up};
 /// drop(arena);
 /// assert_eq!(POOL.idle(), 1);
 /// ```
-pub struct Pool<P: Policy = Up, A: Allocator + Clone = Global> {
+pub struct Pool<P: Policy = Up, A: BaseAllocator + Clone = Global> {
     idle: Mutex<Vec<Arena<P, A>>>,
     keep: usize,
     base: A,
@@ -49,7 +48,7 @@ impl Default for Pool {
     }
 }
 
-impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
+impl<P: Policy, A: BaseAllocator + Clone> Pool<P, A> {
     /// Creates a pool of arenas on a base allocator.
     #[must_use]
     pub const fn new_in(base: A) -> Pool<P, A> {
@@ -105,7 +104,7 @@ impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
     }
 }
 
-impl<P: Policy, A: Allocator + Clone> fmt::Debug for Pool<P, A> {
+impl<P: Policy, A: BaseAllocator + Clone> fmt::Debug for Pool<P, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("idle", &self.idle()).finish_non_exhaustive()
     }
@@ -127,12 +126,12 @@ impl<P: Policy, A: Allocator + Clone> fmt::Debug for Pool<P, A> {
 /// assert_eq!(pool.idle(), 1);
 /// ```
 #[repr(align(128))]
-pub struct PoolGuard<'p, P: Policy = Up, A: Allocator + Clone = Global> {
+pub struct PoolGuard<'p, P: Policy = Up, A: BaseAllocator + Clone = Global> {
     arena: ManuallyDrop<Arena<P, A>>,
     pool: &'p Pool<P, A>,
 }
 
-impl<P: Policy, A: Allocator + Clone> Deref for PoolGuard<'_, P, A> {
+impl<P: Policy, A: BaseAllocator + Clone> Deref for PoolGuard<'_, P, A> {
     type Target = Arena<P, A>;
 
     #[inline(always)]
@@ -141,14 +140,14 @@ impl<P: Policy, A: Allocator + Clone> Deref for PoolGuard<'_, P, A> {
     }
 }
 
-impl<P: Policy, A: Allocator + Clone> DerefMut for PoolGuard<'_, P, A> {
+impl<P: Policy, A: BaseAllocator + Clone> DerefMut for PoolGuard<'_, P, A> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Arena<P, A> {
         &mut self.arena
     }
 }
 
-impl<P: Policy, A: Allocator + Clone> Drop for PoolGuard<'_, P, A> {
+impl<P: Policy, A: BaseAllocator + Clone> Drop for PoolGuard<'_, P, A> {
     fn drop(&mut self) {
         // SAFETY: The arena is taken only here, when the guard ends.
         let arena = unsafe { ManuallyDrop::take(&mut self.arena) };
@@ -156,7 +155,7 @@ impl<P: Policy, A: Allocator + Clone> Drop for PoolGuard<'_, P, A> {
     }
 }
 
-impl<P: Policy, A: Allocator + Clone> fmt::Debug for PoolGuard<'_, P, A> {
+impl<P: Policy, A: BaseAllocator + Clone> fmt::Debug for PoolGuard<'_, P, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PoolGuard").field(&*self.arena).finish()
     }

@@ -9,11 +9,9 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-use allocator_api2::alloc::{AllocError, Allocator};
-
 use crate::allocate::{allocating, expect_array, refuse_drop, uninit};
 use crate::arena::{Arena, out_of_memory};
-use crate::base::default_to_heap;
+use crate::base::{AllocError, BaseAllocator, default_to_heap};
 use crate::boxed::ArenaBox;
 use crate::policy::Policy;
 use crate::string::ArenaString;
@@ -38,12 +36,12 @@ default_to_heap! {
     /// ```
     ///
     /// A function that opens inner scopes takes `&mut Scope<'_>`.
-    pub struct Scope<'a; P: Policy = crate::Up, A: Allocator = crate::Global> {
+    pub struct Scope<'a; P: Policy = crate::Up, A: BaseAllocator = crate::Global> {
         arena: &'a Arena<P, A>,
     }
 }
 
-impl<'a, P: Policy, A: Allocator> Scope<'a, P, A> {
+impl<'a, P: Policy, A: BaseAllocator> Scope<'a, P, A> {
     #[inline(always)]
     pub(crate) fn new(arena: &'a mut Arena<P, A>) -> Scope<'a, P, A> {
         Scope { arena }
@@ -81,7 +79,7 @@ impl<'a, P: Policy, A: Allocator> Scope<'a, P, A> {
     }
 }
 
-impl<P: Policy, A: Allocator> Arena<P, A> {
+impl<P: Policy, A: BaseAllocator> Arena<P, A> {
     /// `self`, because the macro below also writes methods for types that contain an arena.
     #[inline(always)]
     pub(crate) fn arena(&self) -> &Arena<P, A> {
@@ -91,7 +89,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     allocating!(['s]['s] 's);
 }
 
-impl<P: Policy, A: Allocator> fmt::Debug for Scope<'_, P, A> {
+impl<P: Policy, A: BaseAllocator> fmt::Debug for Scope<'_, P, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope").field("arena", self.arena).finish()
     }
@@ -116,13 +114,13 @@ default_to_heap! {
     /// drop(guard);
     /// assert_eq!(arena.stats().allocated, 0);
     /// ```
-    pub struct ScopeGuard<'a; P: Policy = crate::Up, A: Allocator = crate::Global> {
+    pub struct ScopeGuard<'a; P: Policy = crate::Up, A: BaseAllocator = crate::Global> {
         arena: &'a Arena<P, A>,
         start: Checkpoint,
     }
 }
 
-impl<'a, P: Policy, A: Allocator> ScopeGuard<'a, P, A> {
+impl<'a, P: Policy, A: BaseAllocator> ScopeGuard<'a, P, A> {
     #[inline]
     pub(crate) fn new(arena: &'a mut Arena<P, A>) -> ScopeGuard<'a, P, A> {
         let start = arena.checkpoint();
@@ -146,14 +144,14 @@ impl<'a, P: Policy, A: Allocator> ScopeGuard<'a, P, A> {
     }
 }
 
-impl<P: Policy, A: Allocator> Drop for ScopeGuard<'_, P, A> {
+impl<P: Policy, A: BaseAllocator> Drop for ScopeGuard<'_, P, A> {
     #[inline]
     fn drop(&mut self) {
         self.reset();
     }
 }
 
-impl<P: Policy, A: Allocator> fmt::Debug for ScopeGuard<'_, P, A> {
+impl<P: Policy, A: BaseAllocator> fmt::Debug for ScopeGuard<'_, P, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScopeGuard").field("arena", self.arena).finish_non_exhaustive()
     }

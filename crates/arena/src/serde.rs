@@ -7,10 +7,10 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use allocator_api2::alloc::AllocError;
 use serde_core::de::{DeserializeSeed, Error, SeqAccess, Visitor};
 use serde_core::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::base::AllocError;
 use crate::boxed::ArenaBox;
 use crate::string::ArenaString;
 use crate::vec::{ArenaVec, Within};

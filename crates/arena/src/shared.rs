@@ -11,11 +11,10 @@ use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::{self, NonNull};
 
-use allocator_api2::alloc::{AllocError, Allocator, Global};
-
 use crate::allocate::{allocating, expect_array, refuse_drop, uninit};
 use crate::arena::{Arena, out_of_bytes, out_of_memory};
 use crate::arithmetic::round_up;
+use crate::base::{AllocError, BaseAllocator, Global};
 use crate::boxed::ArenaBox;
 use crate::chunk;
 use crate::policy::Pieces;
@@ -63,7 +62,7 @@ const HEADER: usize = size_of::<Chunk>();
 /// A bump allocator that threads share.
 ///
 /// An allocation is one atomic addition. You can allocate single values, slices and strings, and a
-/// reference to the arena is an [`Allocator`]; for everything else, for example vectors, use a
+/// reference to the arena is a [`BaseAllocator`]; for everything else, for example vectors, use a
 /// batch.
 ///
 /// Threads that allocate a lot contend for the offset. You can avoid this if you give each thread a
@@ -85,16 +84,16 @@ const HEADER: usize = size_of::<Chunk>();
 /// assert_eq!(names, ["worker 0", "worker 1"]);
 /// assert_eq!(arena.alloc_str("requests"), "requests");
 /// ```
-pub struct SharedArena<A: Allocator = Global> {
+pub struct SharedArena<A: BaseAllocator = Global> {
     current: AtomicPtr<Chunk>,
     large: AtomicPtr<Chunk>,
     base: A,
 }
 
 // SAFETY: The arena owns its chunks; the fields that threads share are atomic.
-unsafe impl<A: Allocator + Send> Send for SharedArena<A> {}
+unsafe impl<A: BaseAllocator + Send> Send for SharedArena<A> {}
 // SAFETY: As above; several threads can call the base allocator.
-unsafe impl<A: Allocator + Sync> Sync for SharedArena<A> {}
+unsafe impl<A: BaseAllocator + Sync> Sync for SharedArena<A> {}
 
 impl SharedArena {
     const_unless_loom! {
@@ -132,7 +131,7 @@ impl Default for SharedArena {
     }
 }
 
-impl<A: Allocator> SharedArena<A> {
+impl<A: BaseAllocator> SharedArena<A> {
     const_unless_loom! {
         /// Creates an arena on a base allocator that takes 64 KiB at the first allocation.
         #[must_use]
@@ -393,7 +392,7 @@ impl<A: Allocator> SharedArena<A> {
 
 // ------------------------------------------------------------------------------ the allocations
 
-impl<A: Allocator> SharedArena<A> {
+impl<A: BaseAllocator> SharedArena<A> {
     /// Allocates a value of a type that does not need dropping. For other types, use
     /// [`alloc_box`](SharedArena::alloc_box).
     ///
@@ -509,7 +508,7 @@ impl<A: Allocator> SharedArena<A> {
 }
 
 // SAFETY: Blocks stay in place until the arena is dropped or is reset, which borrows it mutably.
-unsafe impl<A: Allocator> Allocator for SharedArena<A> {
+unsafe impl<A: BaseAllocator> BaseAllocator for SharedArena<A> {
     #[inline(always)]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         Ok(NonNull::slice_from_raw_parts(self.block(layout)?, layout.size()))
@@ -520,7 +519,7 @@ unsafe impl<A: Allocator> Allocator for SharedArena<A> {
     unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
 }
 
-impl<A: Allocator> Drop for SharedArena<A> {
+impl<A: BaseAllocator> Drop for SharedArena<A> {
     fn drop(&mut self) {
         let current = self.current.load(Ordering::Relaxed);
         self.give_back_list(current);
@@ -528,7 +527,7 @@ impl<A: Allocator> Drop for SharedArena<A> {
     }
 }
 
-impl<A: Allocator> fmt::Debug for SharedArena<A> {
+impl<A: BaseAllocator> fmt::Debug for SharedArena<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedArena").field("stats", &self.stats()).finish_non_exhaustive()
     }
@@ -547,15 +546,15 @@ impl<A: Allocator> fmt::Debug for SharedArena<A> {
 /// };
 /// assert!(name.starts_with("lives"));
 /// ```
-pub struct Batch<'a, A: Allocator = Global> {
+pub struct Batch<'a, A: BaseAllocator = Global> {
     /// The chunks belong to the shared arena, where freeing them would have no effect.
     arena: ManuallyDrop<Arena<Pieces, &'a SharedArena<A>>>,
 }
 
 // SAFETY: Only one thread at a time owns the batch and its pieces; the shared arena is `Sync`.
-unsafe impl<A: Allocator + Sync> Send for Batch<'_, A> {}
+unsafe impl<A: BaseAllocator + Sync> Send for Batch<'_, A> {}
 
-impl<'a, A: Allocator> Batch<'a, A> {
+impl<'a, A: BaseAllocator> Batch<'a, A> {
     #[inline(always)]
     pub(crate) fn arena(&self) -> &Arena<Pieces, &'a SharedArena<A>> {
         &self.arena
@@ -569,7 +568,7 @@ impl<'a, A: Allocator> Batch<'a, A> {
     }
 }
 
-impl<A: Allocator> fmt::Debug for Batch<'_, A> {
+impl<A: BaseAllocator> fmt::Debug for Batch<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch").field("stats", &self.arena.stats()).finish_non_exhaustive()
     }

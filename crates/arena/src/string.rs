@@ -7,10 +7,8 @@ use core::iter::FusedIterator;
 use core::ops::{AddAssign, Deref, RangeBounds};
 use core::{fmt, mem, str};
 
-use allocator_api2::alloc::AllocError;
-
 use crate::allocate::no_text;
-use crate::base::default_to_heap;
+use crate::base::{AllocError, default_to_heap};
 use crate::vec::{ArenaVec, Within, bounds};
 
 default_to_heap! {

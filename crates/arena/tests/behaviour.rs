@@ -12,8 +12,8 @@ use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
 
 use quipu_arena::{
-    AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, InBuffer, Keep,
-    LimitedAllocator, Policy, Pool, Reclaim, SharedArena, Up, arena_format, arena_vec,
+    AllocError, Arena, ArenaBox, ArenaString, ArenaVec, BaseAllocator, Down, Global, InBuffer,
+    Keep, LimitedAllocator, Policy, Pool, Reclaim, SharedArena, Up, arena_format, arena_vec,
 };
 
 /// Runs a generic test under each kind of policy.
@@ -174,7 +174,7 @@ struct Fails {
 }
 
 // SAFETY: Every block is the heap's.
-unsafe impl Allocator for Fails {
+unsafe impl BaseAllocator for Fails {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         self.calls.set(self.calls.get() + 1);
         if self.calls.get() - 1 == self.at {
@@ -380,7 +380,7 @@ fn the_last_allocation_is_freed_unless_kept<P: Policy>() {
     let block = arena.allocate(old).unwrap();
     let before = arena.stats().allocated;
     // SAFETY: The block is of the old layout.
-    unsafe { arena.shrink(block.cast(), old, new).unwrap() };
+    unsafe { allocator_api2_02::alloc::Allocator::shrink(&arena, block.cast(), old, new).unwrap() };
     assert_eq!(arena.stats().allocated < before, P::RECLAIM);
 }
 
@@ -700,7 +700,7 @@ fn hash_tables_and_vectors_of_others_work<P: Policy>() {
     for _ in 0..2 {
         {
             let mut counts = hashbrown::HashMap::new_in(&arena);
-            let mut order = allocator_api2::vec::Vec::new_in(&arena);
+            let mut order = allocator_api2_02::vec::Vec::new_in(&arena);
             for word in "a b a c b a".split(' ') {
                 let word = &*arena.alloc_str(word);
                 *counts.entry(word).or_insert(0) += 1;
@@ -728,7 +728,7 @@ fn a_base_allocator_that_panics_leaves_no_block_twice() {
     struct Panics(Cell<bool>);
 
     // SAFETY: Every block is the heap's.
-    unsafe impl Allocator for Panics {
+    unsafe impl BaseAllocator for Panics {
         fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
             Global.allocate(layout)
         }
@@ -798,7 +798,7 @@ fn a_base_allocator_may_allocate_in_its_own_arena() {
     }
 
     // SAFETY: Every block is the heap's.
-    unsafe impl Allocator for Hook {
+    unsafe impl BaseAllocator for Hook {
         fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
             self.called(layout.size() as isize);
             Global.allocate(layout)

@@ -1,6 +1,10 @@
 //! Arenas are allocators for the collections of each version of allocator-api2.
 
-#![cfg(all(feature = "allocator-api2-03", feature = "allocator-api2-04"))]
+#![cfg(all(
+    feature = "allocator-api2-02",
+    feature = "allocator-api2-03",
+    feature = "allocator-api2-04"
+))]
 
 use quipu_arena::{Arena, Down, Global, LimitedAllocator, Policy, Reclaim, SharedArena, Up};
 
@@ -40,6 +44,7 @@ macro_rules! versions {
                 under_a_policy::<Reclaim<Down>>();
                 let shared = SharedArena::new();
                 vectors_grow_and_shrink(&shared.batch());
+                vectors_grow_and_shrink(&shared);
             }
 
             #[test]
@@ -51,4 +56,4 @@ macro_rules! versions {
     )*};
 }
 
-versions!(allocator_api2, allocator_api2_03, allocator_api2_04);
+versions!(allocator_api2_02, allocator_api2_03, allocator_api2_04);

@@ -2,9 +2,8 @@
 
 use core::ptr;
 
-use allocator_api2::alloc::AllocError;
-
 use crate::allocate::expect_array;
+use crate::base::AllocError;
 use crate::vec::{ArenaVec, Within};
 
 impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {

@@ -20,11 +20,9 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::{self, NonNull};
 use core::slice;
 
-use allocator_api2::alloc::{AllocError, Allocator};
-
 use crate::allocate::{expect_array, no_growth, refuse_drop};
 use crate::arena::Arena;
-use crate::base::default_to_heap;
+use crate::base::{AllocError, BaseAllocator, default_to_heap};
 use crate::boxed::ArenaBox;
 use crate::policy::Policy;
 use crate::scope::Scope;
@@ -56,14 +54,14 @@ pub unsafe trait Within<'a>: Copy + sealed::SealedTarget {
     /// The arena's policy.
     type Policy: Policy;
     /// The arena's base allocator.
-    type Base: Allocator;
+    type Base: BaseAllocator;
     /// Returns the arena.
     #[doc(hidden)]
     fn arena(&self) -> &Arena<Self::Policy, Self::Base>;
 }
 
 // SAFETY: The arena is borrowed for `'a`.
-unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &'a Arena<P, A> {
+unsafe impl<'a, P: Policy, A: BaseAllocator> Within<'a> for &'a Arena<P, A> {
     type Policy = P;
     type Base = A;
 
@@ -74,7 +72,7 @@ unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &'a Arena<P, A> {
 }
 
 // SAFETY: Allocations of a scope live as long as its lifetime.
-unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &Scope<'a, P, A> {
+unsafe impl<'a, P: Policy, A: BaseAllocator> Within<'a> for &Scope<'a, P, A> {
     type Policy = P;
     type Base = A;
 
@@ -85,18 +83,18 @@ unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &Scope<'a, P, A> {
 }
 
 mod sealed {
-    use super::{Allocator, Arena, Policy, Scope};
+    use super::{Arena, BaseAllocator, Policy, Scope};
 
     pub trait SealedTarget {}
-    impl<P: Policy, A: Allocator> SealedTarget for &Arena<P, A> {}
-    impl<P: Policy, A: Allocator> SealedTarget for &Scope<'_, P, A> {}
+    impl<P: Policy, A: BaseAllocator> SealedTarget for &Arena<P, A> {}
+    impl<P: Policy, A: BaseAllocator> SealedTarget for &Scope<'_, P, A> {}
     #[cfg(feature = "alloc")]
-    impl<A: Allocator> SealedTarget for &crate::Batch<'_, A> {}
+    impl<A: BaseAllocator> SealedTarget for &crate::Batch<'_, A> {}
 }
 
 // SAFETY: Allocations of a batch live as long as the shared arena.
 #[cfg(feature = "alloc")]
-unsafe impl<'a, A: Allocator> Within<'a> for &crate::Batch<'a, A> {
+unsafe impl<'a, A: BaseAllocator> Within<'a> for &crate::Batch<'a, A> {
     type Policy = crate::Pieces;
     type Base = &'a crate::SharedArena<A>;
 

@@ -12,9 +12,10 @@ use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
+use allocator_api2_02::alloc::Allocator;
 use quipu_arena::{
-    AllocError, Allocator, Arena, ArenaVec, Checkpoint, Down, Global, Keep, Policy, Reclaim, Scope,
-    Up, Within,
+    AllocError, Arena, ArenaVec, BaseAllocator, Checkpoint, Down, Global, Keep, Policy, Reclaim,
+    Scope, Up, Within,
 };
 
 /// The number of policies.
@@ -232,7 +233,7 @@ impl Model<'_> {
                 if input.bit() && !vec.is_empty() {
                     let len = vec.len();
                     let bytes = NonNull::from(vec.into_slice()).cast();
-                    self.insert(Ok(bytes), Layout::array::<u32>(len).unwrap());
+                    self.insert::<AllocError>(Ok(bytes), Layout::array::<u32>(len).unwrap());
                 }
             }
             (11, _) => {
@@ -251,7 +252,7 @@ impl Model<'_> {
         }
     }
 
-    fn insert(&mut self, block: Result<NonNull<u8>, AllocError>, layout: Layout) {
+    fn insert<E>(&mut self, block: Result<NonNull<u8>, E>, layout: Layout) {
         if let Ok(start) = block {
             self.seed = self.seed.wrapping_add(37);
             let block = Block { start, layout, seed: self.seed };
@@ -260,7 +261,7 @@ impl Model<'_> {
         }
     }
 
-    fn replace(&mut self, index: usize, new: Result<NonNull<[u8]>, AllocError>, layout: Layout) {
+    fn replace<E>(&mut self, index: usize, new: Result<NonNull<[u8]>, E>, layout: Layout) {
         if let Ok(start) = new {
             let mut block = self.blocks.remove(index);
             let bytes = block.layout.size().min(layout.size());
@@ -327,7 +328,7 @@ impl Base {
 }
 
 // SAFETY: Every block is the heap's.
-unsafe impl Allocator for Base {
+unsafe impl BaseAllocator for Base {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         if layout.size() > 1 << 24 {
             return Err(AllocError);

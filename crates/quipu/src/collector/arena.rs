@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 
-use quipu_arena::{Allocator, LimitedAllocator, Policy, Pool, SharedArena};
+use quipu_arena::{BaseAllocator, LimitedAllocator, Policy, Pool, SharedArena};
 
 use super::Collector;
 use crate::snapshot::{FamilyHeader, Kind, Sink};
@@ -128,7 +128,7 @@ const FAMILIES: [FamilyHeader<'static>; 4] = [
 ];
 
 mod sealed {
-    use super::{Allocator, ArenaUsage, LimitedAllocator, Policy, Pool, SharedArena};
+    use super::{ArenaUsage, BaseAllocator, LimitedAllocator, Policy, Pool, SharedArena};
 
     pub trait ArenaMeasure {
         #[doc(hidden)]
@@ -151,7 +151,7 @@ mod sealed {
     }
 
     #[expect(private_interfaces)]
-    impl<A: Allocator> ArenaMeasure for SharedArena<A> {
+    impl<A: BaseAllocator> ArenaMeasure for SharedArena<A> {
         fn usage(&self) -> ArenaUsage {
             let stats = self.stats();
             let (reserved, allocated) = (Some(stats.reserved), Some(stats.allocated));
@@ -161,7 +161,7 @@ mod sealed {
 
     /// For a pool, the memory of the idle arenas, because the arenas in use belong to their users.
     #[expect(private_interfaces)]
-    impl<P: Policy, A: Allocator + Clone> ArenaMeasure for Pool<P, A> {
+    impl<P: Policy, A: BaseAllocator + Clone> ArenaMeasure for Pool<P, A> {
         fn usage(&self) -> ArenaUsage {
             ArenaUsage { reserved: Some(self.reserved()), ..ArenaUsage::default() }
         }
