@@ -112,7 +112,7 @@ fn segments(corpus: &impl Corpus, clock: &TestClock) -> Result<(), Failure> {
             counter.add(5);
         }
         if records & 2 == 2 {
-            let keys = KeyedWindows::options(MINUTE, SECOND, 3).key_bytes(16);
+            let keys = KeyedWindows::options(MINUTE, SECOND, 3).max_key_bytes(16);
             let keys = keys.build_in_with_clock(&segment, "keys", clock.clone())?;
             keys.add_and_count(b"one", 1)?;
             keys.add_and_count(b"two", 2)?;

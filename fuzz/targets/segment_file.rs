@@ -61,7 +61,7 @@ fuzz_target!(|input: &[u8]| {
         counter.buckets_over(minute).expect("within the span");
     }
     if let Ok(keys) =
-        KeyedWindows::options(minute, second, 3).key_bytes(16).build_in(&segment, "keys")
+        KeyedWindows::options(minute, second, 3).max_key_bytes(16).build_in(&segment, "keys")
     {
         for key in [&b"a"[..], b"one", b"two", b"three"] {
             keys.add_and_count(key, 1).expect("short enough");

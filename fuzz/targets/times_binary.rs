@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
         ExactWindow::with_clock(Duration::from_secs(60), clock).expect("a sound window");
     let loaded = counter.load(&mut &input[..]).expect("any bytes are times");
     let events = loaded.counted + loaded.expired + loaded.future;
-    assert_eq!(events * 8 + loaded.ragged, input.len() as u64);
+    assert_eq!(events * 8 + loaded.ragged_bytes, input.len() as u64);
     assert_eq!(counter.count(), loaded.counted);
     let mut saved = Vec::new();
     counter.save(&mut saved).expect("memory takes everything");

@@ -238,10 +238,7 @@ const ROOM: u64 = 64 << 20;
 
 impl From<quipu_window::Error> for Error {
     fn from(error: quipu_window::Error) -> Self {
-        match error {
-            quipu_window::Error::Segment(error) => error.into(),
-            other => Self::Window(other),
-        }
+        error.into_segment().map_or_else(Self::Window, Self::from)
     }
 }
 
@@ -253,7 +250,7 @@ impl From<quipu_segment::Error> for Error {
             match error.kind() {
                 ErrorKind::Mismatch(_) => Self::Mismatch(error),
                 ErrorKind::NoSpace { .. } | ErrorKind::FileTooLarge { .. } => Self::Size(error),
-                _ => Self::Window(error.into()),
+                _ => Self::Window(quipu_window::Error::from_segment(error)),
             }
         }
     }

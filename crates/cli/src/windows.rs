@@ -6,7 +6,7 @@ use quipu_process::flags;
 use quipu_process::settings::{Unusable, in_range, set};
 use quipu_process::size::Size;
 use quipu_process::time::Time;
-use quipu_window::{BucketedOptions, BucketedWindow, KeyedOptions, KeyedWindows};
+use quipu_window::{BucketedOptions, BucketedWindow, ErrorKind, KeyedOptions, KeyedWindows};
 
 flags! {
     /// The flags of the daemon's windows.
@@ -60,9 +60,9 @@ impl WindowFlags {
 
         let value = |name| move |error: quipu_window::Error| Unusable::new(name, error.to_string());
         let bucketed = BucketedWindow::options(window, accuracy).tickets();
-        bucketed.bytes().map_err(|error| match error {
-            quipu_window::Error::ZeroDuration("accuracy") => value("accuracy")(error),
-            other => value("window")(other),
+        bucketed.bytes().map_err(|error| match error.kind() {
+            ErrorKind::ZeroDuration("accuracy") => value("accuracy")(error),
+            _ => value("window")(error),
         })?;
         if span < window {
             let window = Time(window);
@@ -73,17 +73,17 @@ impl WindowFlags {
         bucketed.bytes().map_err(value("span"))?;
         let key_bytes = in_range("key-bytes", self.key_bytes, 1, 4096)?;
         let keyed =
-            KeyedWindows::options(window, key_accuracy, set(self.keys).0).key_bytes(key_bytes);
-        keyed.bytes().map_err(|error| match error {
-            quipu_window::Error::NoCapacity => value("keys")(error),
-            quipu_window::Error::NotMultiple { window, accuracy } => {
+            KeyedWindows::options(window, key_accuracy, set(self.keys).0).max_key_bytes(key_bytes);
+        keyed.bytes().map_err(|error| match error.kind() {
+            ErrorKind::NoCapacity => value("keys")(error),
+            ErrorKind::NotMultiple { window, accuracy } => {
                 let message = format!(
                     "the window of {window:?} is not a whole number of buckets of {accuracy:?}; \
                      give one that divides it"
                 );
                 Unusable::new("key-accuracy", message)
             }
-            other => value("key-accuracy")(other),
+            _ => value("key-accuracy")(error),
         })?;
         Ok((bucketed, keyed))
     }

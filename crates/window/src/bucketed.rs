@@ -7,7 +7,7 @@ use crate::clock::{Clock, CoarseClock};
 use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Kind, LINE_CELLS, Segment, Stripes};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::json::{self, Moment};
 use crate::ring::{Lines, PeakSearch, Ring};
 use crate::save::sealed::Sealed;
@@ -70,9 +70,10 @@ pub struct BucketedWindow<C = CoarseClock> {
 /// requests.add(17);
 /// // The second counter of the same name is the same counter.
 /// assert_eq!(options.build_in(&segment, "requests")?.count_over(hour)?, 17);
-/// # Ok::<(), quipu_window::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "options create nothing until you build the counter"]
 pub struct BucketedOptions {
     window: Duration,
     accuracy: Duration,
@@ -118,7 +119,8 @@ impl BucketedOptions {
     /// The errors of [`BucketedOptions::build`].
     pub fn build_with_clock<C: Clock>(&self, clock: C) -> Result<BucketedWindow<C>, Error> {
         let (_, span) = self.shapes()?;
-        let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))?;
+        let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))
+            .map_err(Error::from_segment)?;
         self.build_in_with_clock(&segment, "window", clock)
     }
 
@@ -142,14 +144,16 @@ impl BucketedOptions {
         clock: C,
     ) -> Result<BucketedWindow<C>, Error> {
         let (shape, span) = self.shapes()?;
-        let registration = segment.lock_registration()?;
-        let ring = match segment.find(KIND, name)? {
+        let registration = segment.lock_registration().map_err(Error::from_segment)?;
+        let ring = match segment.find(KIND, name).map_err(Error::from_segment)? {
             Some(record) => {
                 let ring = open_ring(segment, name, record.cells(), span)?;
                 if !ring.fits(clock.settle()) {
                     let reason =
                         format!("window {name:?} is more than its span ahead of the clock");
-                    return Err(Error::Segment(quipu_segment::Error::damaged(segment, reason)));
+                    return Err(Error::from_segment(quipu_segment::Error::damaged(
+                        segment, reason,
+                    )));
                 }
                 if segment.may_have_lost_power() {
                     ring.mend();
@@ -157,10 +161,11 @@ impl BucketedOptions {
                 ring
             }
             None => {
-                let draft = segment.reserve(KIND, name, self.cells(span))?;
+                let draft =
+                    segment.reserve(KIND, name, self.cells(span)).map_err(Error::from_segment)?;
                 let ring = lay_ring(draft.cells(), span, self.lines);
                 ring.begin(clock.settle());
-                draft.publish()?;
+                draft.publish().map_err(Error::from_segment)?;
                 ring
             }
         };
@@ -336,29 +341,31 @@ impl<C: Clock> BucketedWindow<C> {
     fn ticks(&self, window: Duration) -> Result<u64, Error> {
         let shape = Shape::new(window, self.accuracy())?;
         if shape.ticks > self.ring.span() {
-            return Err(Error::OverSpan { window, span: self.span() });
+            return Err(ErrorKind::OverSpan { window, span: self.span() }.into());
         }
         Ok(shape.ticks)
     }
 
-    /// Counts `n` events at time `now` of the counter's clock. Does not read the clock.
+    /// Counts `n` events at time `now_ns`, in nanoseconds of the counter's clock. Does not read the
+    /// clock.
     #[inline]
-    pub fn add_at(&self, now: u64, n: u64) {
-        self.turn_to(now);
+    pub fn add_at(&self, now_ns: u64, n: u64) {
+        self.turn_to(now_ns);
         self.ring.add(n);
     }
 
-    /// Returns the events of the window that ends at time `now` of the counter's clock.
+    /// Returns the events of the window that ends at time `now_ns`, in nanoseconds of the counter's
+    /// clock.
     #[inline]
-    pub fn count_at(&self, now: u64) -> u64 {
-        self.turn_to(now);
+    pub fn count_at(&self, now_ns: u64) -> u64 {
+        self.turn_to(now_ns);
         self.ring.count(self.shape.ticks)
     }
 
-    /// Adds and counts at time `now`, with one addition.
+    /// Adds and counts at time `now_ns`, in nanoseconds of the counter's clock, with one addition.
     #[inline]
-    pub fn add_and_count_at(&self, now: u64, n: u64) -> u64 {
-        self.turn_to(now);
+    pub fn add_and_count_at(&self, now_ns: u64, n: u64) -> u64 {
+        self.turn_to(now_ns);
         self.ring.add_and_count(n, self.shape.ticks)
     }
 
@@ -488,7 +495,7 @@ fn lay_ring(cells: &Cells, span: Shape, lines: Lines) -> Ring {
 /// Opens the ring of an existing record. Its cells can contain anything.
 fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Result<Ring, Error> {
     let mismatch = |message: String| {
-        Error::Segment(quipu_segment::Error::mismatch(
+        Error::from_segment(quipu_segment::Error::mismatch(
             segment,
             format!("window {name:?} {message}"),
         ))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::{CachedClock, Clock};
 
 use crate::bucketed::BucketedWindow;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::save::sealed::Sealed;
 use crate::save::{LoadReport, SlidingWindow};
 
@@ -67,7 +67,7 @@ impl<C: Clock + Clone> ConstantWindow<C> {
         // A resolution of zero becomes an accuracy of zero, which is refused below.
         let accuracy = window.checked_div(resolution).unwrap_or(Duration::ZERO);
         if !accuracy.is_zero() && accuracy * resolution != window {
-            return Err(Error::NotMultiple { window, accuracy });
+            return Err(ErrorKind::NotMultiple { window, accuracy }.into());
         }
         let buckets = BucketedWindow::options(window, accuracy).build_with_clock(clock.clone())?;
         Ok(Self { buckets, clock })

@@ -7,22 +7,31 @@ use std::time::Duration;
 
 use quipu_segment::printable;
 
-/// An operation on a window that failed.
+/// A failed operation on a window.
 ///
 /// ```
 /// use std::time::Duration;
-/// use quipu_window::{BucketedWindow, Error};
+/// use quipu_window::BucketedWindow;
 ///
 /// let error = BucketedWindow::new(Duration::from_secs(1), Duration::from_millis(300)).unwrap_err();
-/// assert!(matches!(error, Error::NotMultiple { .. }));
+/// assert!(error.is_invalid_duration());
 /// assert_eq!(
 ///     error.to_string(),
 ///     "a window of 1s is not a whole number of buckets of 300ms; take 900ms or 1.2s",
 /// );
 /// ```
 #[derive(Debug)]
+pub struct Error {
+    /// The file that the window was saved to or loaded from.
+    path: Option<PathBuf>,
+    kind: ErrorKind,
+}
+
+/// The cause of an [`Error`].
+#[doc(hidden)]
+#[derive(Debug)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ErrorKind {
     /// A window or an accuracy of zero.
     ZeroDuration(&'static str),
     /// A window or an accuracy over 292 years, which does not fit into 63 bits of nanoseconds.
@@ -66,19 +75,118 @@ pub enum Error {
     Malformed(String),
     /// Reading or writing failed.
     Io(io::Error),
-    /// The inner error, for this file.
-    File(PathBuf, Box<Error>),
     /// An error of the segment.
     Segment(quipu_segment::Error),
 }
 
 impl Error {
+    /// Creates an error of a segment.
+    #[doc(hidden)]
+    pub fn from_segment(error: quipu_segment::Error) -> Self {
+        ErrorKind::Segment(error).into()
+    }
+
+    /// Returns the segment's error, or this error if it has another cause.
+    ///
+    /// # Errors
+    /// This error.
+    #[doc(hidden)]
+    pub fn into_segment(self) -> Result<quipu_segment::Error, Self> {
+        match self.kind {
+            ErrorKind::Segment(error) => Ok(error),
+            kind => Err(Self { kind, ..self }),
+        }
+    }
+
+    pub(crate) fn malformed(reason: String) -> Self {
+        ErrorKind::Malformed(reason).into()
+    }
+
     pub(crate) fn in_file(self, path: &Path) -> Self {
-        Self::File(path.to_owned(), Box::new(self))
+        Self { path: Some(path.to_owned()), ..self }
+    }
+
+    /// Returns the cause.
+    #[doc(hidden)]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// Returns the path of the file that the window was saved to or loaded from.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Whether a window, an accuracy or a span is zero or too long, is not a whole number of
+    /// buckets, or would need too many buckets.
+    pub fn is_invalid_duration(&self) -> bool {
+        matches!(
+            self.kind,
+            ErrorKind::ZeroDuration(_)
+                | ErrorKind::TooLong(..)
+                | ErrorKind::NotMultiple { .. }
+                | ErrorKind::TooManyBuckets { .. }
+        )
+    }
+
+    /// Whether a requested window is longer than the span of the counter.
+    pub fn is_over_span(&self) -> bool {
+        matches!(self.kind, ErrorKind::OverSpan { .. })
+    }
+
+    /// Whether a key is empty, or longer than the table allows.
+    pub fn is_invalid_key(&self) -> bool {
+        matches!(self.kind, ErrorKind::KeyLength { .. })
+    }
+
+    /// Whether one addition to a key was over [`MAX_EVENTS`](crate::MAX_EVENTS).
+    pub fn is_too_many_events(&self) -> bool {
+        matches!(self.kind, ErrorKind::TooManyEvents { .. })
+    }
+
+    /// Whether a table was to have room for no key or for too many, or for keys of no bytes.
+    pub fn is_invalid_capacity(&self) -> bool {
+        matches!(self.kind, ErrorKind::NoCapacity)
+    }
+
+    /// Whether the bytes are not a valid saved counter.
+    pub fn is_malformed(&self) -> bool {
+        matches!(self.kind, ErrorKind::Malformed(_))
+    }
+
+    /// Whether reading or writing failed. The [source](std::error::Error::source) is the
+    /// [`io::Error`].
+    pub fn is_io(&self) -> bool {
+        matches!(self.kind, ErrorKind::Io(_))
+    }
+
+    /// Whether the segment contains a record of this name with other settings.
+    pub fn is_mismatch(&self) -> bool {
+        matches!(&self.kind, ErrorKind::Segment(error) if error.is_mismatch())
+    }
+
+    /// Whether the segment is damaged.
+    pub fn is_damage(&self) -> bool {
+        matches!(&self.kind, ErrorKind::Segment(error) if error.is_damage())
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        Self { path: None, kind }
     }
 }
 
 impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{}: {}", printable(path), self.kind),
+            None => self.kind.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ZeroDuration(name) => {
@@ -123,7 +231,6 @@ impl fmt::Display for Error {
             }
             Self::Malformed(reason) => write!(f, "not a saved counter: {reason}"),
             Self::Io(error) => write!(f, "{error}"),
-            Self::File(path, error) => write!(f, "{}: {error}", printable(path)),
             Self::Segment(error) => write!(f, "{error}"),
         }
     }
@@ -131,10 +238,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::File(_, error) => Some(error),
-            Self::Segment(error) => Some(error),
+        match &self.kind {
+            ErrorKind::Io(error) => Some(error),
+            ErrorKind::Segment(error) => Some(error),
             _ => None,
         }
     }
@@ -142,13 +248,7 @@ impl std::error::Error for Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<quipu_segment::Error> for Error {
-    fn from(error: quipu_segment::Error) -> Self {
-        Self::Segment(error)
+        ErrorKind::Io(error).into()
     }
 }
 

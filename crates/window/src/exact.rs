@@ -24,7 +24,7 @@ use crate::clock::{Clock, PreciseClock};
 )]
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::log::{Log, Snapshot};
 use crate::save::sealed::Sealed;
 use crate::save::{LoadReport, SlidingWindow};
@@ -47,7 +47,7 @@ use crate::shape::nanoseconds;
 /// over different locks, up to 8. Counting takes all locks in use, and so does adding and counting
 /// in one call; saving does not hold them while it writes. An event takes about 2.2 bytes if events
 /// arrive at random, and up to 20 if several share a nanosecond; you can limit the memory with
-/// [`ExactWindow::limit`].
+/// [`ExactWindow::max_bytes`].
 ///
 /// Create a new counter in a forked child, because the child could wait forever for the lock of its
 /// parent's counter.
@@ -164,7 +164,8 @@ impl<C: Clock> ExactWindow<C> {
     /// [`dropped`](ExactWindow::dropped). They are dropped in blocks of up to 2048 events, starting
     /// with the block of the oldest events. About 20 KiB are always kept. Threads use one lock for
     /// each 64 KiB.
-    pub fn limit(mut self, bytes: usize) -> Self {
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.limit = bytes;
         self.most = (bytes / STRIPE_BYTES).clamp(1, STRIPES);
         self
@@ -180,38 +181,41 @@ impl<C: Clock> ExactWindow<C> {
         self.all(self.first()).bytes()
     }
 
-    /// Counts `n` events at time `now` of the counter's clock. Does not read the clock.
+    /// Counts `n` events at time `now_ns`, in nanoseconds of the counter's clock. Does not read the
+    /// clock.
     #[inline]
-    pub fn add_at(&self, now: u64, n: u64) {
+    pub fn add_at(&self, now_ns: u64, n: u64) {
         match self.try_own() {
             Some(mut state) => {
-                if n != 1 || !state.log.push_short(now) {
-                    self.add_slowly(state, now, n);
+                if n != 1 || !state.log.push_short(now_ns) {
+                    self.add_slowly(state, now_ns, n);
                 }
             }
-            None => self.add_slowly(self.another(), now, n),
+            None => self.add_slowly(self.another(), now_ns, n),
         }
     }
 
-    /// Returns the events of the window that ends at time `now` of the counter's clock.
+    /// Returns the events of the window that ends at time `now_ns`, in nanoseconds of the counter's
+    /// clock.
     #[inline]
-    pub fn count_at(&self, now: u64) -> u64 {
+    pub fn count_at(&self, now_ns: u64) -> u64 {
         let mut first = self.first();
         if self.used.load(Ordering::Relaxed) == 1 {
-            return first.expire(now, self.window);
+            return first.expire(now_ns, self.window);
         }
-        self.all(first).expire(now, self.window)
+        self.all(first).expire(now_ns, self.window)
     }
 
-    /// Adds and counts at time `now`, with all events of other threads before or after both.
+    /// Adds and counts at time `now_ns`, in nanoseconds of the counter's clock, with all events of
+    /// other threads before or after both.
     #[inline]
-    pub fn add_and_count_at(&self, now: u64, n: u64) -> u64 {
+    pub fn add_and_count_at(&self, now_ns: u64, n: u64) -> u64 {
         let mut first = self.first();
         if self.used.load(Ordering::Relaxed) > 1 {
-            return self.add_and_count_all(first, now, n);
+            return self.add_and_count_all(first, now_ns, n);
         }
-        let sealed = n > 0 && first.log.push(now, n);
-        let count = first.expire(now, self.window);
+        let sealed = n > 0 && first.log.push(now_ns, n);
+        let count = first.expire(now_ns, self.window);
         if sealed {
             first.trim(self.limit);
         }
@@ -226,7 +230,7 @@ impl<C: Clock> ExactWindow<C> {
     pub fn count_over(&self, window: Duration) -> Result<u64, Error> {
         let nanos = nanoseconds("window", window)?;
         if nanos > self.window {
-            return Err(Error::OverSpan { window, span: self.window() });
+            return Err(ErrorKind::OverSpan { window, span: self.window() }.into());
         }
         let now = self.clock.now();
         let mut all = self.all(self.first());
@@ -471,7 +475,7 @@ impl<C: Clock> SlidingWindow for ExactWindow<C> {
             buffer.copy_within(whole..filled, 0);
             kept = filled - whole;
         }
-        loaded.ragged = kept as u64;
+        loaded.ragged_bytes = kept as u64;
         self.stripes = Default::default();
         *self.used.get_mut() = 1;
         let state = self.stripes[0].state.get_mut();
@@ -674,7 +678,7 @@ mod tests {
     fn a_bound_on_memory_holds_for_all_stripes_together() {
         let limit = 300_000;
         let (clock, counter) = counter(3_600_000_000_000);
-        let counter = counter.limit(limit);
+        let counter = counter.max_bytes(limit);
         assert_eq!(counter.most, 4);
         counter.used.store(counter.most, Ordering::Relaxed);
         let events = if cfg!(miri) { 3000 } else { 600_000 };

@@ -3,7 +3,7 @@
 //! The Go package `derlaft/ratecounter/counter` uses this format. `Timeint` is a Unix time divided
 //! by the accuracy. The format does not contain the accuracy, so the reader must know it.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ pub(crate) fn write(
             Bucket { tick, count }
         })
         .collect();
-    let text = serde_json::to_vec(&buckets).map_err(|error| Error::Io(error.into()))?;
+    let text = serde_json::to_vec(&buckets).map_err(|error| Error::from(io::Error::from(error)))?;
     // One write call, because the writer can be a file.
     Ok(out.write_all(&text)?)
 }
@@ -62,7 +62,7 @@ pub(crate) fn read(
     let mut text = Vec::new();
     let length = input.take(MAX_BYTES + 1).read_to_end(&mut text)? as u64;
     if length > MAX_BYTES {
-        return Err(Error::Malformed(format!(
+        return Err(Error::malformed(format!(
             "it is longer than {MAX_BYTES} bytes, the most that is read"
         )));
     }
@@ -73,12 +73,12 @@ pub(crate) fn read(
         return Ok((counts, loaded));
     }
     let buckets: Vec<Bucket> = serde_json::from_slice(&text).map_err(|error| {
-        Error::Malformed(format!(
+        Error::malformed(format!(
             "{error}; an array of {{\"Timeint\":..,\"Count\":..}} is expected"
         ))
     })?;
     let newest = moment.unix / accuracy;
-    let overflow = || Error::Malformed("its counts add up to 2^64 or more".into());
+    let overflow = || Error::malformed("its counts add up to 2^64 or more".into());
     for bucket in buckets {
         // The next tick is not the future: a clock can be late by part of a tick, and the file may
         // be new.
@@ -115,7 +115,7 @@ const MAX_BYTES: u64 = 64 << 20;
 const PLAUSIBLE: u64 = 10 * 365 * 86_400 * 1_000_000_000;
 
 fn implausible(side: &str, tick: u64, accuracy: u64) -> Error {
-    Error::Malformed(format!(
+    Error::malformed(format!(
         "its bucket {tick} lies more than 10 years {side} now, at an accuracy of {accuracy} ns; \
          load it with the accuracy that it was saved with"
     ))

@@ -17,7 +17,7 @@ use quipu_segment::hash::SeededState;
 use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Kind, LINE_CELLS, Record, Segment};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::ring::{Lines, Ring};
 use crate::shape::Shape;
 
@@ -119,14 +119,15 @@ struct Slot {
 /// use quipu_window::{KeyedWindows, Segment};
 ///
 /// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
-/// let options = KeyedWindows::options(minute, second, 100).key_bytes(16);
+/// let options = KeyedWindows::options(minute, second, 100).max_key_bytes(16);
 /// let segment = Segment::private(options.bytes()? + (64 << 10))?;
 /// let clients = options.build_in(&segment, "clients")?;
 /// clients.add_and_count(b"alice", 1)?;
 /// assert!(clients.add_and_count(b"a name of over 16 bytes", 1).is_err());
-/// # Ok::<(), quipu_window::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "options create nothing until you build the table"]
 pub struct KeyedOptions {
     window: Duration,
     accuracy: Duration,
@@ -143,7 +144,7 @@ impl KeyedOptions {
     }
 
     /// Sets the greatest length of a key in bytes. The default is 128.
-    pub fn key_bytes(mut self, bytes: usize) -> Self {
+    pub fn max_key_bytes(mut self, bytes: usize) -> Self {
         self.key_bytes = bytes;
         self
     }
@@ -172,7 +173,8 @@ impl KeyedOptions {
     #[doc(hidden)]
     pub fn index_bytes_in(&self, segment: &Segment, name: &str) -> Result<u64, Error> {
         let (_, span) = self.shapes()?;
-        let Some(record) = segment.find(KIND, name)? else { return Ok(0) };
+        let found = segment.find(KIND, name).map_err(Error::from_segment)?;
+        let Some(record) = found else { return Ok(0) };
         self.check(segment, &record, span)?;
         Ok((self.begun(record.cells()) as u64).saturating_mul(INDEX_BYTES))
     }
@@ -191,7 +193,8 @@ impl KeyedOptions {
     /// The errors of [`KeyedOptions::build`].
     pub fn build_with_clock<C: Clock>(&self, clock: C) -> Result<KeyedWindows<C>, Error> {
         let (_, span) = self.shapes()?;
-        let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))?;
+        let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))
+            .map_err(Error::from_segment)?;
         self.build_in_with_clock(&segment, "keys", clock)
     }
 
@@ -214,18 +217,19 @@ impl KeyedOptions {
         clock: C,
     ) -> Result<KeyedWindows<C>, Error> {
         let (shape, span) = self.shapes()?;
-        let registration = segment.lock_registration()?;
-        let cells = match segment.find(KIND, name)? {
+        let registration = segment.lock_registration().map_err(Error::from_segment)?;
+        let cells = match segment.find(KIND, name).map_err(Error::from_segment)? {
             Some(record) => {
                 self.check(segment, &record, span)?;
                 record.cells().clone()
             }
             None => {
-                let draft = segment.reserve(KIND, name, self.cells(span))?;
+                let draft =
+                    segment.reserve(KIND, name, self.cells(span)).map_err(Error::from_segment)?;
                 for (at, value) in self.settings(span) {
                     draft.cells()[at].store(value, Ordering::Relaxed);
                 }
-                draft.publish()?.cells().clone()
+                draft.publish().map_err(Error::from_segment)?.cells().clone()
             }
         };
         drop(registration);
@@ -248,7 +252,7 @@ impl KeyedOptions {
     fn shapes(&self) -> Result<(Shape, Shape), Error> {
         let shapes = Shape::with_span(self.window, self.accuracy, self.span)?;
         if self.capacity == 0 || self.capacity > MAX_KEYS || self.key_bytes == 0 {
-            return Err(Error::NoCapacity);
+            return Err(ErrorKind::NoCapacity.into());
         }
         Ok(shapes)
     }
@@ -276,7 +280,7 @@ impl KeyedOptions {
     fn check(&self, segment: &Segment, record: &Record, span: Shape) -> Result<(), Error> {
         let mismatch = |message: String| {
             let message = format!("key table {:?} {message}", record.name());
-            Error::Segment(quipu_segment::Error::mismatch(segment, message))
+            Error::from_segment(quipu_segment::Error::mismatch(segment, message))
         };
         if record.cells().len() < LINE_CELLS {
             return Err(mismatch("has no room for its settings".into()));
@@ -387,10 +391,10 @@ impl<C: Clock> KeyedWindows<C> {
     /// addition can count.
     pub fn add_and_count(&self, key: &[u8], n: u64) -> Result<u64, Error> {
         if n > MAX_EVENTS {
-            return Err(Error::TooManyEvents { n });
+            return Err(ErrorKind::TooManyEvents { n }.into());
         }
         if key.is_empty() || key.len() > self.key_bytes {
-            return Err(Error::KeyLength { length: key.len(), most: self.key_bytes });
+            return Err(ErrorKind::KeyLength { length: key.len(), most: self.key_bytes }.into());
         }
         let hash = self.hasher.hash_one(key);
         let now = self.clock.now();
@@ -546,7 +550,7 @@ impl<C: Clock> KeyedWindows<C> {
     fn ticks(&self, window: Duration) -> Result<u64, Error> {
         let shape = Shape::new(window, self.shape.accuracy())?;
         if shape.ticks > self.table.span {
-            return Err(Error::OverSpan { window, span: self.span() });
+            return Err(ErrorKind::OverSpan { window, span: self.span() }.into());
         }
         Ok(shape.ticks)
     }

@@ -87,6 +87,9 @@ pub use constant::ConstantWindow;
 #[cfg(not(loom))]
 pub use error::Error;
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub use error::ErrorKind;
+#[cfg(not(loom))]
 pub use exact::ExactWindow;
 #[cfg(not(loom))]
 pub use keyed::{KeyedOptions, KeyedWindows, MAX_EVENTS, Ranking};
@@ -95,6 +98,10 @@ pub use ring::PeakSearch;
 #[cfg(not(loom))]
 pub use save::{LoadReport, SlidingWindow, load_file, save_file, save_file_synced};
 
+/// A region of memory or a file in which counters can live.
+///
+/// This type and the [clocks](clock) belong to the stable part of the crate quipu-segment. Use them
+/// from here, because each version of this crate works with exactly one version of quipu-segment.
 #[cfg(not(loom))]
 #[doc(inline)]
 pub use quipu_segment::Segment;

@@ -69,8 +69,8 @@ pub trait SlidingWindow: Sealed {
     /// share its events, so you must not use any of them during this call.
     ///
     /// # Errors
-    /// The errors of the reader, and [`Error::Malformed`] for bytes that no counter of this kind
-    /// writes. On an error, the counter is unchanged.
+    /// The errors of the reader, and a [malformed](Error::is_malformed) input, which no counter of
+    /// this kind writes. On an error, the counter is unchanged.
     fn load(&mut self, input: &mut dyn Read) -> Result<LoadReport, Error>;
 }
 
@@ -109,7 +109,7 @@ pub struct LoadReport {
     /// Events with a time in the future, for example because the wall clock was set back.
     pub future: u64,
     /// Bytes after the last complete event.
-    pub ragged: u64,
+    pub ragged_bytes: u64,
 }
 
 /// Saves a window to a file. This replaces the whole file: even if this process dies, the file

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, LONGEST, MAX_BUCKETS};
+use crate::error::{Error, ErrorKind, LONGEST, MAX_BUCKETS};
 
 /// A window that is a whole number of buckets of one width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,11 +18,11 @@ impl Shape {
         let wide = nanoseconds("window", window)?;
         let narrow = nanoseconds("accuracy", accuracy)?;
         if wide < narrow || !wide.is_multiple_of(narrow) {
-            return Err(Error::NotMultiple { window, accuracy });
+            return Err(ErrorKind::NotMultiple { window, accuracy }.into());
         }
         let ticks = wide / narrow;
         if ticks > MAX_BUCKETS {
-            return Err(Error::TooManyBuckets { window, accuracy });
+            return Err(ErrorKind::TooManyBuckets { window, accuracy }.into());
         }
         Ok(Self { accuracy: narrow, ticks })
     }
@@ -35,7 +35,7 @@ impl Shape {
     ) -> Result<(Self, Self), Error> {
         let (shape, longest) = (Self::new(window, accuracy)?, Self::new(span, accuracy)?);
         if shape.ticks > longest.ticks {
-            return Err(Error::OverSpan { window, span });
+            return Err(ErrorKind::OverSpan { window, span }.into());
         }
         Ok((shape, longest))
     }
@@ -52,10 +52,10 @@ impl Shape {
 /// Returns the nanoseconds of a window or an accuracy, at least 1 and at most `i64::MAX`.
 pub(crate) fn nanoseconds(name: &'static str, value: Duration) -> Result<u64, Error> {
     if value.is_zero() {
-        return Err(Error::ZeroDuration(name));
+        return Err(ErrorKind::ZeroDuration(name).into());
     }
     if value > LONGEST {
-        return Err(Error::TooLong(name, value));
+        return Err(ErrorKind::TooLong(name, value).into());
     }
     // At most LONGEST, so it fits.
     Ok(value.as_nanos() as u64)

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use quipu_window::clock::{CachedClock, Clock, TestClock};
-use quipu_window::{BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, SlidingWindow};
+use quipu_window::{
+    BucketedWindow, ConstantWindow, ExactWindow, KeyedWindows, MAX_EVENTS, SlidingWindow,
+};
 
 const START: u64 = 1_700_000_000_000_000_000;
 
@@ -233,28 +235,33 @@ fn counts_near_the_end_of_the_range_are_exact() {
 #[test]
 fn keys_are_bounded_and_their_errors_name_the_bound() {
     let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
-    let table = KeyedWindows::options(minute, second, 3).key_bytes(4).build().unwrap();
+    let table = KeyedWindows::options(minute, second, 3).max_key_bytes(4).build().unwrap();
     for key in ["", "12345"] {
-        let message = table.add_and_count(key.as_bytes(), 1).unwrap_err().to_string();
-        assert!(message.contains("a key has 1 to 4 bytes"), "{message}");
+        let error = table.add_and_count(key.as_bytes(), 1).unwrap_err();
+        assert!(error.is_invalid_key() && !error.is_too_many_events());
+        assert!(error.to_string().contains("a key has 1 to 4 bytes"), "{error}");
     }
+    assert!(table.add_and_count(b"1", MAX_EVENTS + 1).unwrap_err().is_too_many_events());
     for i in 0..100 {
         table.add_and_count(format!("{i}").as_bytes(), 1).unwrap();
     }
     assert_eq!((table.len(), table.capacity(), table.evicted()), (3, 3, 97));
-    assert!(table.count_over(b"99", minute * 2).is_err());
+    assert!(table.count_over(b"99", minute * 2).unwrap_err().is_over_span());
     assert_eq!(table.count_over(b"99", second).unwrap(), Some(1));
     assert!(table.count_and_rate_over(b"99", minute).unwrap().is_some());
-    assert!(KeyedWindows::options(minute, second, 0).build().is_err());
-    assert!(KeyedWindows::options(minute, second, usize::MAX).build().is_err());
+    for capacity in [0, usize::MAX] {
+        let error = KeyedWindows::options(minute, second, capacity).build().unwrap_err();
+        assert!(error.is_invalid_capacity(), "{error}");
+    }
 }
 
 #[test]
 fn a_bound_on_memory_drops_the_oldest_and_counts_them() {
     let clock = TestClock::from_nanos(START);
     let events = 300_000;
-    let counter =
-        ExactWindow::with_clock(Duration::from_secs(3600), clock.clone()).unwrap().limit(40_000);
+    let counter = ExactWindow::with_clock(Duration::from_secs(3600), clock.clone())
+        .unwrap()
+        .max_bytes(40_000);
     for _ in 0..events {
         clock.advance(Duration::from_micros(60));
         counter.inc();

@@ -265,7 +265,7 @@ proptest! {
     ) {
         let nanos = Duration::from_nanos;
         let clock = TestClock::from_nanos(START);
-        let options = KeyedWindows::options(nanos(1000), nanos(100), capacity).key_bytes(9);
+        let options = KeyedWindows::options(nanos(1000), nanos(100), capacity).max_key_bytes(9);
         let segment = quipu_segment::Segment::private(1 << 20).unwrap();
         let mut table = options.build_in_with_clock(&segment, "keys", clock.clone()).unwrap();
         // Keys by their last use, and a model of each.

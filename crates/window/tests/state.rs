@@ -78,7 +78,9 @@ fn other_settings_are_refused() {
     shorter.build_in_with_clock(&segment, "requests", clock.clone()).unwrap();
     let keys = |n| KeyedWindows::options(MINUTE, ACCURACY * 5, n).build_in(&segment, "keys");
     keys(3).unwrap();
-    let error = keys(4).unwrap_err().to_string();
+    let error = keys(4).unwrap_err();
+    assert!(error.is_mismatch() && !error.is_damage());
+    let error = error.to_string();
     assert!(error.contains("was made with a capacity of 3, not 4"), "{error}");
 }
 
@@ -127,7 +129,7 @@ fn a_window_ahead_of_its_clock_is_damage() {
 #[test]
 fn a_key_table_with_nonsense_in_it_is_cleaned() {
     let segment = Segment::private(1 << 20).unwrap();
-    let options = KeyedWindows::options(MINUTE, ACCURACY * 5, 4).key_bytes(16);
+    let options = KeyedWindows::options(MINUTE, ACCURACY * 5, 4).max_key_bytes(16);
     let table = options.build_in(&segment, "keys").unwrap();
     for key in [&b"one"[..], b"two", b"three"] {
         table.add_and_count(key, 1).unwrap();

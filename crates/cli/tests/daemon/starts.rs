@@ -325,7 +325,7 @@ fn a_start_without_room_for_the_index_of_the_keys_is_refused() {
     let settings = [&settings[..], &["--window", "1m", "--input-bytes", "1048576"]].concat();
     home.start(&settings).stop();
     let segment = Options::new().open(home.state()).unwrap();
-    let table = KeyedWindows::options(minute, minute, KEYS).key_bytes(8);
+    let table = KeyedWindows::options(minute, minute, KEYS).max_key_bytes(8);
     let table = table.build_in(&segment, "keys").unwrap();
     for key in 0..KEYS {
         table.add_and_count(&key.to_le_bytes(), 1).unwrap();
