@@ -34,11 +34,11 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 /// assert!(clock.now() <= clock.now());
 /// ```
 pub trait Clock {
-    /// Returns the current time.
+    /// Returns the current time in nanoseconds.
     fn now(&self) -> u64;
 
-    /// Returns the current time, including events that [`Clock::now`] is too cheap to notice, such
-    /// as a suspend of the machine. Counters call this when a bucket begins.
+    /// Returns the current time in nanoseconds, including events that [`Clock::now`] is too cheap
+    /// to notice, such as a suspend of the machine. Counters call this when a bucket begins.
     fn settle(&self) -> u64 {
         self.now()
     }
@@ -98,9 +98,9 @@ impl TestClock {
         Self { now: Arc::new(AtomicU64::new(now)), ahead: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Sets the time. You can also set it back.
-    pub fn set(&self, now: u64) {
-        self.now.store(now, Ordering::Relaxed);
+    /// Sets the time, in nanoseconds since 1970. You can also set it back.
+    pub fn set(&self, now_ns: u64) {
+        self.now.store(now_ns, Ordering::Relaxed);
     }
 
     /// Advances the time, at most to the last nanosecond that fits into 64 bits.
@@ -111,9 +111,10 @@ impl TestClock {
         let _ = self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
     }
 
-    /// Sets the wall clock, which is otherwise equal to this clock. It advances with this clock.
-    pub fn set_unix(&self, unix: u64) {
-        self.ahead.store(unix.wrapping_sub(self.now()), Ordering::Relaxed);
+    /// Sets the wall clock, in nanoseconds since 1970, which is otherwise equal to this clock. The
+    /// wall clock advances with this clock.
+    pub fn set_unix(&self, unix_ns: u64) {
+        self.ahead.store(unix_ns.wrapping_sub(self.now()), Ordering::Relaxed);
     }
 }
 

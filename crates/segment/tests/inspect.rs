@@ -298,7 +298,7 @@ fn a_copy_shows_the_same_and_what_is_counted_there_stays_there() {
     let open = File::open(&path).unwrap();
     let copy = Segment::copy_of(&path, &open, 1 << 20).unwrap();
     assert_eq!(walked(&copy), shown);
-    assert_eq!((copy.created(), copy.instance()), (segment.created(), segment.instance()));
+    assert_eq!((copy.created_ns(), copy.instance()), (segment.created_ns(), segment.instance()));
     for family in copy.families().unwrap() {
         let texts = family.schema().labels.iter().map(|_| "get").collect::<Vec<_>>();
         add(&family, &texts, 1);

@@ -116,7 +116,7 @@ impl SegmentFile {
 /// Fails like [`SegmentFile::visit`].
 pub fn visit(path: &Path, file: &File, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
     let copy = Segment::copy_of(path, file, most).map_err(|error| error.to_string())?;
-    let (instance, created, used) = (copy.instance(), copy.created(), copy.used());
+    let (instance, created, used) = (copy.instance(), copy.created_ns(), copy.used());
     Registry::from_segment(copy.clone()).visit(sink).map_err(|error| error.to_string())?;
     Ok(Header { instance, created, used, omitted: copy.omitted() })
 }

@@ -229,7 +229,7 @@ pub const ANY: usize = usize::MAX;
 /// assert!(registry.text().contains("requests_total{code=\"200\",path=\"/x\"} 1"));
 /// # Ok::<(), quipu::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Values<'a>(pub &'a [&'a str]);
 
 impl LabelGroup for Values<'_> {

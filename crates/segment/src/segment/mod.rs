@@ -248,7 +248,7 @@ impl Segment {
     }
 
     /// Returns the Unix time in nanoseconds of its creation.
-    pub fn created(&self) -> u64 {
+    pub fn created_ns(&self) -> u64 {
         self.region.cell(at::CREATED).load(Ordering::Relaxed)
     }
 

@@ -46,6 +46,7 @@ impl InitialState {
 
 /// Options for creating or opening a segment file.
 #[derive(Debug, Clone)]
+#[must_use = "options open no file until you call one of the methods that open"]
 pub struct Options {
     limit: u64,
     size: u64,
