@@ -122,7 +122,7 @@ impl<'py> Lists<'py> {
         if let (true, Some(start), Kind::Counter | Kind::Histogram | Kind::Summary) =
             (self.created, series.start, family.kind)
         {
-            plain("_created", start.0 as f64 / 1e9)?;
+            plain("_created", start.as_nanos() as f64 / 1e9)?;
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl<'py> Lists<'py> {
         while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
             labels.set_item(name, value)?;
         }
-        let time = exemplar.time.map(|time| time.0 as f64 / 1e9);
+        let time = exemplar.time.map(|time| time.as_nanos() as f64 / 1e9);
         Ok((labels, exemplar.value, time).into_pyobject(self.py)?.into_any())
     }
 }

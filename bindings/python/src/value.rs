@@ -183,7 +183,7 @@ impl Value {
             Part::Bucket(raw, _, bound) => raw.instrument.exemplar(*bound),
             _ => None,
         };
-        kept.map(|kept| (kept.labels, kept.value, kept.time.0 as f64 / 1e9))
+        kept.map(|kept| (kept.labels, kept.value, kept.time.as_nanos() as f64 / 1e9))
     }
 }
 

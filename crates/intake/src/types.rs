@@ -107,13 +107,13 @@ pub fn family_name(name: &str) -> Option<&str> {
 /// Converts milliseconds since 1970 to a time. Earlier times become zero, because such a sample is
 /// older than any stored one.
 pub(super) fn sample_time(ms: i64) -> Timestamp {
-    Timestamp(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000))
+    Timestamp::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
 /// Converts milliseconds since 1970 to a time; `None` unless it is after 1970.
 pub(super) fn timestamp(ms: i64) -> Option<Timestamp> {
     let ns = u64::try_from(ms).ok()?.checked_mul(1_000_000)?;
-    (ns > 0).then_some(Timestamp(ns))
+    (ns > 0).then_some(Timestamp::from_nanos(ns))
 }
 
 #[cfg(test)]

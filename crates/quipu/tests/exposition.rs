@@ -25,7 +25,7 @@ fn family(
 
 fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
     let series = Series::checked(Texts::new(texts), false, value);
-    series.group(1).start(Timestamp(1_500_000_000))
+    series.group(1).start(Timestamp::from_nanos(1_500_000_000))
 }
 
 /// Another program can choose the unit.
@@ -46,7 +46,8 @@ fn everything(sink: &mut impl Sink) {
     let mut trace = Vec::new();
     Texts::push(&mut trace, "id");
     Texts::push(&mut trace, "7");
-    let exemplar = Exemplar::new(Texts::new(&trace), 0.5).time(Timestamp(2_000_000_001));
+    let exemplar =
+        Exemplar::new(Texts::new(&trace), 0.5).time(Timestamp::from_nanos(2_000_000_001));
     let mut one = |family: FamilyHeader<'_>, value: Value<'_>| {
         sink.family(&family);
         let texts = if family.labels().is_empty() { &[][..] } else { &user[..] };

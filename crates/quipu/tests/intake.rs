@@ -208,7 +208,7 @@ fn observations_have_weights() {
 fn a_reopened_file_has_all_series() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.quipu");
-    let start = Some(Timestamp(7));
+    let start = Some(Timestamp::from_nanos(7));
     {
         let registry = Registry::open(&path).unwrap();
         let mut intake = intake(&registry);

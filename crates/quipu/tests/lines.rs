@@ -104,7 +104,7 @@ impl Row {
         let mut labels = Vec::new();
         ["id", "7"].iter().for_each(|text| Texts::push(&mut labels, text));
         let labels = Texts::new(&labels);
-        let exemplar = Exemplar::new(labels, 0.5).time(Timestamp(2_000_000_001));
+        let exemplar = Exemplar::new(labels, 0.5).time(Timestamp::from_nanos(2_000_000_001));
         let exemplar = self.exemplar.then_some(exemplar);
         let bucket = |bound: &f64| {
             let le = (self.le && bound.is_finite()).then_some("07");
@@ -130,7 +130,7 @@ impl Row {
         };
         let texts = Texts::new(&self.texts);
         let series = Series::new(texts, value).group(self.group);
-        let mut series = series.start(Timestamp(1_500_000_000));
+        let mut series = series.start(Timestamp::from_nanos(1_500_000_000));
         series.overflow = self.overflow;
         act(&series);
     }

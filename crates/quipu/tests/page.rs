@@ -298,7 +298,7 @@ fn exemplar_labels_have_names_that_differ() {
     for texts in [&["", "v"][..], &["a b", "1", "a_b", "2"]] {
         let mut labels = Vec::new();
         texts.iter().for_each(|text| Texts::push(&mut labels, text));
-        let (labels, time) = (Texts::new(&labels), Some(Timestamp(1_000_000_000)));
+        let (labels, time) = (Texts::new(&labels), Some(Timestamp::from_nanos(1_000_000_000)));
         let exemplar = Exemplar::new(labels, 1.0).time(time);
         let total = Value::Counter(CounterValue::new(Number::Unsigned(1)).exemplar(exemplar));
         assert_broken(&[(family("x", Kind::Counter), total)], &[]);

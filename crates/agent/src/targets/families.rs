@@ -451,7 +451,7 @@ impl<'h> ExpositionReader<'h> {
             let created = entry.metric.created_ms().and_then(|ms| u64::try_from(ms).ok());
             let texts = Texts::encode(&values, &mut self.texts);
             let series = Series::new(texts, Value::Info)
-                .start(created.and_then(|ms| ms.checked_mul(1_000_000)).map(Timestamp));
+                .start(created.and_then(|ms| ms.checked_mul(1_000_000)).map(Timestamp::from_nanos));
             let Self { recorder, bounds, .. } = self;
             entry.with_value(kind, bounds, |value| {
                 let mut series = series;
@@ -564,7 +564,7 @@ fn shown<'l>(exemplar: &wire::Exemplar<'_>, labels: &'l mut Vec<u8>) -> Exemplar
     }
     let time = exemplar.timestamp_ms.and_then(|ms| u64::try_from(ms).ok()?.checked_mul(1_000_000));
     let labels = snapshot::Texts::new(labels);
-    Exemplar::new(labels, exemplar.value).time(time.map(Timestamp))
+    Exemplar::new(labels, exemplar.value).time(time.map(Timestamp::from_nanos))
 }
 
 /// Returns whether a snapshot can represent the histogram: its counts are whole and ascending.

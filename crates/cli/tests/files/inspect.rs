@@ -231,8 +231,7 @@ fn follow_totals(registry: &Registry) {
             ("slept", InputValue::Summary { quantiles: &[(0.5, 1.0)], count, sum: 2.5 * count }),
         ];
         for (name, given) in all {
-            let metric =
-                Metric { time: Some(Timestamp(time * 1_000_000_000)), ..Metric::new(name) };
+            let metric = Metric { time: Some(Timestamp::from_secs(time)), ..Metric::new(name) };
             intake.take(metric, &[("by", "x")], &given, Mode::Follow, None).unwrap();
         }
     }

@@ -61,7 +61,7 @@ impl Sink for LookSink<'_> {
     }
 
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
-        let start = series.start.map(|start| start.0);
+        let start = series.start.map(|start| start.as_nanos());
         let number = self.family;
         let value = match series.value {
             snapshot::Value::Counter(snapshot::CounterValue { total: n, .. })

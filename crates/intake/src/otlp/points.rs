@@ -181,10 +181,10 @@ impl Translator {
             expiry: self.shared.options.common.expiry,
             exemplars: true,
             streams: true,
-            time: point.time_ns.map(Timestamp),
+            time: point.time_ns.map(Timestamp::from_nanos),
             ..Metric::new(name)
         };
-        let start = point.start_ns.filter(|_| mode == Mode::Follow).map(Timestamp);
+        let start = point.start_ns.filter(|_| mode == Mode::Follow).map(Timestamp::from_nanos);
         let taken = self.shared.take(intake, metric, &pairs, &given, mode, start);
         taken.map_err(PointError::Intake)?;
         for exemplar in point.exemplars {
@@ -193,7 +193,7 @@ impl Translator {
             let rules = LabelRules { translation: self.shared.options.otlp.translation, limits };
             describe_exemplar(&mut self.exemplar, point, exemplar, rules);
             let labels: Vec<(&str, &str)> = self.exemplar.iter().collect();
-            let time = exemplar.time_ns.map(Timestamp);
+            let time = exemplar.time_ns.map(Timestamp::from_nanos);
             let exemplar = InputExemplar { labels: &labels, value: value.as_f64(), time };
             self.shared.exemplify(intake, name, &pairs, &exemplar);
         }

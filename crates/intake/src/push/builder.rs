@@ -293,7 +293,7 @@ impl ContentBuilder {
             _ => return None,
         }
         let start = metric.created_ms().and_then(|ms| u64::try_from(ms).ok());
-        series_value.start = start.map(|ms| Timestamp(ms.saturating_mul(1_000_000)));
+        series_value.start = start.map(Timestamp::from_millis);
         self.kind_at(at)?.has_value(series_value.value).then_some(series_value)
     }
 

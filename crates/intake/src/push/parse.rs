@@ -303,7 +303,7 @@ mod tests {
         let content = read("application/openmetrics-text; version=1.0.0", text).unwrap();
         let names: Vec<_> = content.families.iter().map(|family| &*family.name).collect();
         assert_eq!(names, ["hits_total", "build_info"]);
-        assert_eq!(content.values.series[0].start.unwrap().0, 12_000_000_000);
+        assert_eq!(content.values.series[0].start.unwrap().as_nanos(), 12_000_000_000);
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Sink for Translation<'_> {
     }
 
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
-        let start = series.start.map(|start| start.0);
+        let start = series.start.map(|start| start.as_nanos());
         if start.is_some_and(|start| self.time_ns < start && start <= now_ns()) {
             // The series began after the snapshot was due, so it belongs to the next snapshot.
             return;
@@ -258,7 +258,7 @@ impl<'a> PointExemplar<'a> {
             span: None,
             attributes: Vec::new(),
             value: exemplar.value,
-            time_ns: exemplar.time.map(|time| time.0),
+            time_ns: exemplar.time.map(|time| time.as_nanos()),
         };
         let mut texts = exemplar.labels;
         while let (Some(name), Some(value)) = (texts.next(), texts.next()) {

@@ -147,7 +147,7 @@ impl Requests<Samples> {
         let Some(time) = exemplar.time else { return };
         let Some(labels) = labels_of(exemplar) else { return };
         let labels: Vec<Label<'_>> = labels.iter().map(|(name, value)| (&**name, *value)).collect();
-        let timestamp_ms = i64::try_from(time.0 / 1_000_000).unwrap_or(i64::MAX);
+        let timestamp_ms = i64::try_from(time.as_nanos() / 1_000_000).unwrap_or(i64::MAX);
         self.writer.repeated += repeated(&labels);
         let exemplar = ExemplarSample::new(&labels, exemplar.value, timestamp_ms);
         self.writer.request.push_exemplar(&exemplar);
@@ -187,7 +187,7 @@ impl Requests<Samples> {
     /// Returns the start time, if it is before the sample. A later start means that the series
     /// began after the snapshot was due.
     fn start_ms(&self, start: Option<Timestamp>) -> Option<i64> {
-        let start_ms = i64::try_from(start?.0 / 1_000_000).ok()?;
+        let start_ms = i64::try_from(start?.as_nanos() / 1_000_000).ok()?;
         (start_ms < self.snapshot.timestamp_ms).then_some(start_ms)
     }
 }
@@ -277,7 +277,8 @@ mod tests {
         let (long, hash) = ("x".repeat(3500), SeededState::default());
         let mut texts = Vec::new();
         ["a", &long[..100]].iter().for_each(|text| Texts::push(&mut texts, text));
-        let exemplar = Exemplar::new(Texts::new(&texts), 0.5).time(Timestamp(1_000_000));
+        let exemplar =
+            Exemplar::new(Texts::new(&texts), 0.5).time(Timestamp::from_nanos(1_000_000));
         for (samples, shared, help, exemplar) in [
             (2500, &*long, "", None),
             // Each series belongs to another family.

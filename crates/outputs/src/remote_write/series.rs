@@ -484,7 +484,7 @@ mod tests {
     fn add(sink: &mut impl Sink, family: &FamilyHeader<'_>, text: Option<&str>, value: Value<'_>) {
         let mut texts = Vec::new();
         text.iter().for_each(|text| Texts::push(&mut texts, text));
-        let series = Series::new(Texts::new(&texts), value).start(Timestamp(5_000_000));
+        let series = Series::new(Texts::new(&texts), value).start(Timestamp::from_nanos(5_000_000));
         sink.family(family);
         sink.series(family, &series);
     }
@@ -648,7 +648,7 @@ mod tests {
     #[test]
     fn exemplars_are_sent_in_both_versions() {
         let texts = encoded(&["user", "ada", "id", "7"]);
-        let (labels, time) = (Texts::new(&texts), Some(Timestamp(9_000_000)));
+        let (labels, time) = (Texts::new(&texts), Some(Timestamp::from_nanos(9_000_000)));
         let one = Exemplar::new(labels, 0.5).time(time);
         let of = |texts| Some(Exemplar::new(Texts::new(texts), 0.5).time(time));
         let long = ["\u{e9}".repeat(124), "e".repeat(125)];
@@ -659,7 +659,7 @@ mod tests {
             encoded(&["name", &long[1]]),
         ];
         let bare = Exemplar::new(Texts::default(), 0.0).time(time);
-        let later = bare.time(Timestamp(10_000_000));
+        let later = bare.time(Timestamp::from_nanos(10_000_000));
         let timeless = one.time(None);
         let bucket = |bound, exemplar| Bucket::new(bound, 1).exemplar(exemplar);
         let buckets = [bucket(1.0, Some(one)), bucket(f64::INFINITY, None)];

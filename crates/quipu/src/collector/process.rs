@@ -54,7 +54,7 @@ impl Collector for Process {
             stat.as_ref().map(|stat| stat.threads),
             self.start,
         ];
-        let start = self.start.map(|start| Timestamp((start * 1e9) as u64));
+        let start = self.start.map(|start| Timestamp::from_nanos((start * 1e9) as u64));
         for (family, value) in FAMILIES.into_iter().zip(values) {
             let Some(value) = value else { continue };
             sink.begin(family, []).start(start).sample([], value);

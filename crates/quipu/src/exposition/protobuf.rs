@@ -300,7 +300,7 @@ fn put_exemplar(number: u32, exemplar: &Exemplar<'_>, escaping: Escaping, out: &
 }
 
 fn put_time(number: u32, time: Option<Timestamp>, out: &mut Vec<u8>) {
-    let Some(Timestamp(nanos)) = time else { return };
+    let Some(nanos) = time.map(Timestamp::as_nanos) else { return };
     put_message(number, out, |message| {
         put_varint_field(1, nanos / 1_000_000_000, message);
         put_varint_field(2, nanos % 1_000_000_000, message);

@@ -454,8 +454,8 @@ fn put_foreign_bound(le: &str, open_metrics: bool, out: &mut Vec<u8>) {
 /// Writes seconds, with up to nine decimals and without trailing zeros.
 fn put_time(time: Timestamp, out: &mut Vec<u8>) {
     const SECOND: u64 = 1_000_000_000;
-    number::put(Number::Unsigned(time.0 / SECOND), out);
-    let nanos = time.0 % SECOND;
+    number::put(Number::Unsigned(time.as_nanos() / SECOND), out);
+    let nanos = time.as_nanos() % SECOND;
     if nanos != 0 {
         let mut digits = *b".000000000";
         let mut rest = nanos;

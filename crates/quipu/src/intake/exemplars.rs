@@ -128,7 +128,7 @@ fn keep(
     if has_place && is_scarce() && exemplar_takes_memory(&entry.family, cells, place) {
         return None;
     }
-    let time = time.map(|time| time.0);
+    let time = time.map(Timestamp::as_nanos);
     Some(keep_exemplar(&entry.family, cells, place, value, labels, time))
 }
 

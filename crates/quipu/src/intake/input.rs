@@ -56,9 +56,9 @@ pub struct Metric<'a> {
     /// let registry = Registry::new();
     /// let mut intake = Intake::new(&registry, Limits::default())?;
     /// let mut take = |total: f64, start: u64, time: u64| {
-    ///     let time = Some(Timestamp(time));
+    ///     let [start, time] = [start, time].map(|secs| Some(Timestamp::from_secs(secs)));
     ///     let jobs = Metric { streams: true, time, ..Metric::new("jobs_total") };
-    ///     intake.take(jobs, &[], &InputValue::Counter(total), Mode::Follow, Some(Timestamp(start)))
+    ///     intake.take(jobs, &[], &InputValue::Counter(total), Mode::Follow, start)
     /// };
     /// // Two senders, which started at 100 and at 200.
     /// for (total, start, time) in [(5.0, 100, 210), (3.0, 200, 220), (7.0, 100, 230)] {
@@ -174,8 +174,8 @@ impl<'a> StoredSeries<'a> {
 /// let registry = Registry::new();
 /// let mut intake = Intake::new(&registry, Limits::default())?;
 /// let mut take = |value: f64, time: u64| {
-///     let metric = Metric::new("level");
-///     let metric = Metric { time: Some(Timestamp(time)), order: Order::Strict, ..metric };
+///     let time = Some(Timestamp::from_secs(time));
+///     let metric = Metric { time, order: Order::Strict, ..Metric::new("level") };
 ///     intake.take(metric, &[], &InputValue::Gauge(value), Mode::Set, None)
 /// };
 /// assert_eq!([take(1.0, 100), take(2.0, 200), take(3.0, 100)], [Ok(()); 3]);

@@ -443,7 +443,7 @@ impl Intake {
             Mode::Set => metric.order != Order::Arrival,
         };
         if !is_used || (start.is_none() && metric.time.is_none()) {
-            return Times { start: start.map_or(0, |start| start.0), ..Times::UNKNOWN };
+            return Times { start: start.map_or(0, Timestamp::as_nanos), ..Times::UNKNOWN };
         }
         Times { by_start, ..Moment::now().times(start, metric.time) }
     }

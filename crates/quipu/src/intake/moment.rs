@@ -28,7 +28,7 @@ impl Moment {
     pub(super) fn times(self, start: Option<Timestamp>, sample: Option<Timestamp>) -> Times {
         let Self { latest } = self;
         let known =
-            |time: Option<Timestamp>| time.map(|time| time.0).filter(|time| *time <= latest);
+            |time: Option<Timestamp>| time.map(Timestamp::as_nanos).filter(|time| *time <= latest);
         Times { start: known(start).unwrap_or(0), sample: known(sample), latest, by_start: false }
     }
 }

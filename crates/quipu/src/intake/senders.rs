@@ -87,7 +87,7 @@ impl Intake {
     ///
     /// let registry = Registry::new();
     /// let mut intake = Intake::new(&registry, Limits::default())?;
-    /// let hits = Metric { time: Some(Timestamp(1000)), ..Metric::new("hits") };
+    /// let hits = Metric { time: Some(Timestamp::from_nanos(1000)), ..Metric::new("hits") };
     /// let mut add = || {
     ///     intake.add_once(hits, &[("host", "a")], |intake| {
     ///         intake.take(Metric::new("hits"), &[], &InputValue::Counter(5.0), Mode::Add, None)
@@ -410,15 +410,18 @@ mod tests {
         let registry = Registry::new();
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
         let labels = SortedLabels::new(&[], 1, false).unwrap();
-        let metric =
-            |time| Metric { streams: true, time: Some(Timestamp(time)), ..Metric::new("c_total") };
+        let metric = |time| Metric {
+            streams: true,
+            time: Some(Timestamp::from_nanos(time)),
+            ..Metric::new("c_total")
+        };
         for (total, start, time) in [(5.0, 100, 150), (2.0, 200, 250)] {
             let input = InputValue::Counter(total);
-            let start = Some(Timestamp(start));
+            let start = Some(Timestamp::from_nanos(start));
             intake.take(metric(time), &[], &input, Mode::Follow, start).unwrap();
         }
         let (metric, input) = (metric(260), InputValue::Counter(3.0));
-        let times = intake.times(&metric, Some(Timestamp(200)), Mode::Follow);
+        let times = intake.times(&metric, Some(Timestamp::from_nanos(200)), Mode::Follow);
         let (metric, role, labels, input) = (&metric, Role::Shown, &labels, &input);
         let sent = SentTotal { metric, role, labels, input, times };
         intake.take_of_other(&sent, 100, |_, _| Err(Rejection::Value)).unwrap();
@@ -431,11 +434,14 @@ mod tests {
     fn the_times_of_increments_are_kept_less_long_than_senders() {
         let registry = Registry::new();
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
-        let metric =
-            |time| Metric { streams: true, time: Some(Timestamp(time)), ..Metric::new("c_total") };
+        let metric = |time| Metric {
+            streams: true,
+            time: Some(Timestamp::from_nanos(time)),
+            ..Metric::new("c_total")
+        };
         intake.add_once(metric(100), &[], |_| Ok(())).unwrap();
         for (total, start) in [(5.0, 100), (2.0, 200)] {
-            let (input, start) = (InputValue::Counter(total), Some(Timestamp(start)));
+            let (input, start) = (InputValue::Counter(total), Some(Timestamp::from_nanos(start)));
             intake.take(metric(300), &[], &input, Mode::Follow, start).unwrap();
         }
         let entries = intake.table.entries().iter().filter(|entry| entry.has_places());

@@ -52,7 +52,7 @@ impl ReadExemplar {
     /// Returns the exemplar, which borrows its strings from the buffer that it was read into.
     pub(super) fn exemplar<'t>(&self, texts: &'t [u8]) -> Exemplar<'t> {
         let labels = Texts::new(texts.get(self.texts.0..self.texts.1).unwrap_or(&[]));
-        Exemplar { labels, value: self.value, time: Some(Timestamp(self.time)) }
+        Exemplar { labels, value: self.value, time: Some(Timestamp::from_nanos(self.time)) }
     }
 }
 

@@ -138,9 +138,9 @@ impl Decoder {
         let names: Vec<_> = labels.iter().map(|(name, _)| Label { name, values: None }).collect();
         let mut texts = Vec::new();
         labels.iter().for_each(|(_, value)| Texts::push(&mut texts, value));
-        let (texts, start) = (Texts::new(&texts), Some(Timestamp(series.start)));
+        let (texts, start) = (Texts::new(&texts), Some(Timestamp::from_nanos(series.start)));
         let (group, escape_free, exemplar) = (0, false, None);
-        let (overflow, start) = (series.is_overflow, start.filter(|start| start.0 > 0));
+        let (overflow, start) = (series.is_overflow, start.filter(|start| start.as_nanos() > 0));
         let Self { schema, cells } = self;
         let Some(cells) = Cells::get_or_make(cells, schema) else { return };
         cells.read(schema, series.cells, |value| {

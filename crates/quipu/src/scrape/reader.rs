@@ -471,7 +471,7 @@ fn series<'v>(
         texts,
         escape_free: view.escape_free,
         overflow: view.overflow,
-        start: Some(Timestamp(view.start)),
+        start: Some(Timestamp::from_nanos(view.start)),
         value,
         exemplar,
     }

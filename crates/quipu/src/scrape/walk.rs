@@ -257,7 +257,8 @@ impl Walk {
                 _ => Value::gauge(number),
             };
             let texts = Texts::encode([name], &mut self.texts);
-            let series = Series::new(texts, value).start(Timestamp(reader.in_segment().created()));
+            let series = Series::new(texts, value)
+                .start(Timestamp::from_nanos(reader.in_segment().created()));
             sink.series(shown, &series);
         }
     }

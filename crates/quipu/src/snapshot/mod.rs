@@ -247,10 +247,38 @@ impl<'a> FamilyHeader<'a> {
 /// use quipu::snapshot::Timestamp;
 ///
 /// let time = UNIX_EPOCH + Duration::from_secs(2);
-/// assert_eq!(Timestamp::from(time), Timestamp(2_000_000_000));
+/// assert_eq!(Timestamp::from(time), Timestamp::from_secs(2));
+/// assert_eq!(Timestamp::from(time).as_nanos(), 2_000_000_000);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Timestamp(pub u64);
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// Creates the time that is this many nanoseconds after 1970.
+    #[inline]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Creates the time that is this many milliseconds after 1970, at most the last representable
+    /// time.
+    #[inline]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// Creates the time that is this many seconds after 1970, at most the last representable time.
+    #[inline]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// Returns the nanoseconds since 1970.
+    #[inline]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+}
 
 impl From<SystemTime> for Timestamp {
     /// Converts a time before 1970 to 0, and a time after the year 2554 to the last representable
@@ -431,7 +459,7 @@ impl Number {
 ///
 /// let mut buffer = Vec::new();
 /// let labels = Texts::encode(["trace_id", "4bf92f35"], &mut buffer);
-/// let exemplar = Exemplar::new(labels, 0.3).time(Timestamp(1_700_000_000_000_000_000));
+/// let exemplar = Exemplar::new(labels, 0.3).time(Timestamp::from_secs(1_700_000_000));
 /// assert_eq!(exemplar.pairs().collect::<Vec<_>>(), [("trace_id", "4bf92f35")]);
 /// ```
 #[derive(Debug, Clone, Copy)]

@@ -153,7 +153,7 @@ mod tests {
     fn a_start_applies_to_the_series_that_follow() {
         let text = text(Format::OpenMetrics2, |sink| {
             let mut family = sink.counter("x", "", ["a"]);
-            family.sample(["b"], 1).start(Timestamp(2_000_000_000)).sample(["c"], 2);
+            family.sample(["b"], 1).start(Timestamp::from_nanos(2_000_000_000)).sample(["c"], 2);
         });
         assert!(text.ends_with("x_total{a=\"b\"} 1\nx_total{a=\"c\"} 2 st@2\n"), "{text}");
     }

@@ -25,7 +25,7 @@ impl Sink for Seen {
     fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let Some(Exemplar { labels, value, time, .. }) = series.exemplar else { return };
         assert!(matches!(series.value, Value::Gauge(_) | Value::Unknown(_)));
-        let (name, time) = (family.name, time.unwrap().0 / 1_000_000_000 - *BEGIN);
+        let (name, time) = (family.name, time.unwrap().as_nanos() / 1_000_000_000 - *BEGIN);
         let texts = series.texts.chain(labels).filter(|text| !text.is_empty());
         let texts: Vec<&str> = texts.collect();
         self.0.push(format!("{name} {} {value} {time}", texts.join(",")));
@@ -39,7 +39,7 @@ fn seen(registry: &Registry) -> Vec<String> {
 }
 
 fn exemplar<'a>(labels: &'a [(&'a str, &'a str)], value: f64, second: u64) -> InputExemplar<'a> {
-    let time = Some(Timestamp((*BEGIN + second) * 1_000_000_000));
+    let time = Some(Timestamp::from_secs(*BEGIN + second));
     InputExemplar { labels, value, time }
 }
 

@@ -9,7 +9,7 @@ use super::{has, intake, metric, observation, observed};
 /// Returns times of a number of nanoseconds after a moment in the recent past.
 fn times() -> impl Fn(u64) -> Option<Timestamp> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    move |n| Some(Timestamp(now.as_nanos() as u64 - 100 + n))
+    move |n| Some(Timestamp::from_nanos(now.as_nanos() as u64 - 100 + n))
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn totals_of_sources_that_restart_only_grow() {
     let mut intake = intake(&registry);
     let mut follow = |total: f64, start: Option<u64>, shown: &str| {
         let input = InputValue::Counter(total);
-        let start = start.map(Timestamp);
+        let start = start.map(Timestamp::from_nanos);
         intake.take(metric("c_total"), &[("i", "1")], &input, Mode::Follow, start).unwrap();
         has(&registry, &[&format!("c_total{{i=\"1\"}} {shown}")]);
     };
@@ -117,7 +117,7 @@ fn take_at(
 #[test]
 fn a_series_keeps_the_order_of_its_samples_over_the_end_of_a_process() {
     const HOUR: u64 = 3_600_000_000_000;
-    let (now, directory) = (times()(0).unwrap().0, tempfile::tempdir().unwrap());
+    let (now, directory) = (times()(0).unwrap().as_nanos(), tempfile::tempdir().unwrap());
     let native = |n: u64| Native::new(3).zero(0.0, n);
     let kinds: [(&str, &dyn Fn(f64) -> InputValue<'static>); 4] = [
         ("c{a=\"b\"}", &InputValue::Counter),
@@ -132,7 +132,11 @@ fn a_series_keeps_the_order_of_its_samples_over_the_end_of_a_process() {
             let registry = Registry::open(&path).unwrap();
             let mut intake = intake(&registry);
             let mut take = |value: f64, time: u64| {
-                take_at(&mut intake, (Some(Timestamp(time)), Order::Strict), &input(value))
+                take_at(
+                    &mut intake,
+                    (Some(Timestamp::from_nanos(time)), Order::Strict),
+                    &input(value),
+                )
             };
             if round > 0 {
                 assert_eq!(take(last.1, last.0), Ok(()));
@@ -177,7 +181,10 @@ fn the_latest_value_counts_and_a_later_type_replaces_another() {
     // The end of the series.
     let labels = [("a", "b")];
     assert_eq!(intake.end("c", &labels, time(5)), Ok(0));
-    assert_eq!(intake.end("c", &labels, Some(Timestamp(u64::MAX))), Err(Rejection::TooNew));
+    assert_eq!(
+        intake.end("c", &labels, Some(Timestamp::from_nanos(u64::MAX))),
+        Err(Rejection::TooNew)
+    );
     assert_eq!(intake.end("c", &labels, time(6)), Ok(1));
     assert_eq!(intake.end("c", &labels, None), Ok(0));
 }

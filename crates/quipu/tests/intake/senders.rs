@@ -10,12 +10,17 @@ use super::{has, intake, metric};
 
 /// Returns a metric whose values are points of streams, with the time of one point.
 fn stream(name: &str, time: u64) -> Metric<'_> {
-    Metric { streams: true, exemplars: true, time: Some(Timestamp(time)), ..metric(name) }
+    Metric {
+        streams: true,
+        exemplars: true,
+        time: Some(Timestamp::from_nanos(time)),
+        ..metric(name)
+    }
 }
 
 /// Takes the total of the sender that began at `start`, as of `time`.
 fn follow(intake: &mut Intake, total: f64, start: u64, time: u64) -> Result<(), Rejection> {
-    let start = Some(Timestamp(start));
+    let start = Some(Timestamp::from_nanos(start));
     intake.take(
         stream("c_total", time),
         &[("i", "1")],
@@ -74,7 +79,7 @@ fn an_increment_that_is_sent_again_counts_once() {
     // Other series, and increments without a time, are unaffected.
     let other = [("i", "2")];
     let one = InputValue::Counter(1.0);
-    for time in [Some(Timestamp(100)), None, None] {
+    for time in [Some(Timestamp::from_nanos(100)), None, None] {
         let hits = Metric { time, ..stream("c_total", 0) };
         intake.take(hits, &other, &one, Mode::Add, None).unwrap();
     }
@@ -160,7 +165,7 @@ fn the_totals_of_senders_that_are_alive_add_up() {
     }
     // Without streams, an earlier start is late.
     let late = Metric { streams: false, ..stream("c_total", 400) };
-    let start = Some(Timestamp(50));
+    let start = Some(Timestamp::from_nanos(50));
     intake.take(late, &[("i", "1")], &InputValue::Counter(90.0), Mode::Follow, start).unwrap();
     has(&registry, &["c_total{i=\"1\"} 209"]);
 }
@@ -175,7 +180,7 @@ fn histograms_and_summaries_of_senders_add_up() {
         let took = InputValue::Histogram { buckets, sum: count };
         let old = InputValue::Summary { quantiles: &[(0.5, 1.0)], count, sum: count };
         for (name, input) in [("took", took), ("old", old)] {
-            let start = Some(Timestamp(start));
+            let start = Some(Timestamp::from_nanos(start));
             intake.take(stream(name, time), &[], &input, Mode::Follow, start).unwrap();
         }
     }
@@ -192,7 +197,7 @@ fn totals_of_senders_add_up_beside_increments_and_into_sums() {
     let sent = [(10.0, 100, 210), (5.0, 200, 220), (12.0, 100, 230), (6.0, 200, 240)];
     for (total, start, time) in sent {
         follow(&mut intake, total, start, time).unwrap();
-        let (input, start) = (InputValue::Counter(total), Some(Timestamp(start)));
+        let (input, start) = (InputValue::Counter(total), Some(Timestamp::from_nanos(start)));
         let give = |intake: &mut Intake, grown: &InputValue<'_>| {
             intake.take(metric("sum"), &[], grown, Mode::Add, None)
         };
@@ -318,7 +323,7 @@ fn a_sender_whose_first_total_cannot_be_added_takes_no_place() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let mut follow = |total, start, time, refused| {
-        let (input, start) = (InputValue::Counter(total), Some(Timestamp(start)));
+        let (input, start) = (InputValue::Counter(total), Some(Timestamp::from_nanos(start)));
         intake.follow_into(stream("c_total", time), &[], &input, start, |intake, grown| {
             let refused: Option<Rejection> = refused;
             refused.map_or(Ok(()), Err)?;

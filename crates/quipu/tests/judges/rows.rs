@@ -129,7 +129,7 @@ impl Rows {
                 };
                 labels.extend([self.label(name, &value)]);
             }
-            let time = exemplar.time.map_or(0, |time| time.0 / 1_000_000);
+            let time = exemplar.time.map_or(0, |time| time.as_nanos() / 1_000_000);
             all.push((labels, format!("{:?}", exemplar.value), time));
         }
         all
@@ -229,7 +229,7 @@ impl Sink for Rows {
             ..Row::default()
         };
         if has_start && counts {
-            row.start = series.start.map_or(0, |start| start.0 / 1_000_000);
+            row.start = series.start.map_or(0, |start| start.as_nanos() / 1_000_000);
         }
         if series.overflow {
             row.labels.insert("quipu_overflow".to_owned(), "true".to_owned());

@@ -218,8 +218,11 @@ fn gauges_and_observations_are_aggregated() {
 fn a_value_that_is_sent_again_is_aggregated_once() {
     let mut bench = Bench::new(RULES);
     let mut take = |pod, value, time| {
-        let metric =
-            Metric { time: Some(Timestamp(time)), order: Order::Strict, ..Metric::new("level") };
+        let metric = Metric {
+            time: Some(Timestamp::from_nanos(time)),
+            order: Order::Strict,
+            ..Metric::new("level")
+        };
         let (labels, given) = ([("instance", "a"), ("pod", pod)], InputValue::Gauge(value));
         bench.rules.take(&mut bench.intake, metric, &labels, &given, Mode::Set, None).unwrap();
     };

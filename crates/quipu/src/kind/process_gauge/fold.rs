@@ -104,7 +104,7 @@ impl Processes {
             texts: Texts::new(&self.texts[shown.texts.clone()]),
             escape_free: shown.escape_free,
             overflow: shown.overflow,
-            start: Some(Timestamp(shown.start)),
+            start: Some(Timestamp::from_nanos(shown.start)),
             value: Value::Gauge(Number::Float(shown.value)),
             exemplar: None,
         })

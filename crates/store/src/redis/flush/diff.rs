@@ -291,7 +291,7 @@ impl<'f> Walk<'f> {
         let round = self.state.round;
         let metric = &mut self.state[handle];
         // Only sums need start times, because an older value of a gauge does not count.
-        let start = series.start.map_or(0, |start| start.0);
+        let start = series.start.map_or(0, |start| start.as_nanos());
         let start = metric.meta.how.is_sum().then_some(start);
         write_key(&mut self.key, series, part, start);
         let change = metric.update(&self.key, part, value, round, self.now);
