@@ -170,7 +170,7 @@ pub(super) fn double_len(value: f64) -> usize {
 
 /// The divisors of decimals.
 pub(super) const POWERS: [f64; 9] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8];
-/// The most decimal places.
+/// The maximum number of decimal places.
 pub(super) const MAX_PLACES: usize = 8;
 
 /// Rounds a double below 2^51: after adding this constant, the lowest bits contain the nearest

@@ -61,17 +61,17 @@ const NUMBERS: u8 = 4;
 const RAW: u8 = 5;
 const FINE_DECIMALS: u8 = 7;
 
-/// The most values that are packed. This is limited because a reader allocates 8 bytes for each
-/// value, which can be one bit of input.
+/// The maximum number of values that are packed. This is limited because a reader allocates 8 bytes
+/// for each value, which can be one bit of input.
 const MAX_PACKED: usize = 1 << 22;
 
 /// Lists of up to this length are read without a branch on their length.
 const FEW: usize = 8;
 
-/// The most bits of a packed value.
+/// The maximum width of a packed value in bits.
 const MAX_WIDTH: usize = 51;
 
-/// The most places of [`DECIMALS`]. [`FINE_DECIMALS`] supports more.
+/// The maximum number of places of [`DECIMALS`]. [`FINE_DECIMALS`] supports more.
 const COARSE: usize = 4;
 
 impl<'a> Values<'a> {
@@ -439,7 +439,7 @@ fn spread(word: u64, places: &mut [MaybeUninit<f64>; 8]) {
     }
 }
 
-/// The same for other processors. This is unsafe only because the version above is.
+/// `spread` for other processors. This is unsafe only because the version above is.
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 #[inline(always)]
 unsafe fn spread(word: u64, places: &mut [MaybeUninit<f64>; 8]) {

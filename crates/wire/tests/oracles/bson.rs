@@ -1,3 +1,5 @@
+//! Compares our BSON with the crate bson.
+
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document};
 use quipu_wire::Kind;

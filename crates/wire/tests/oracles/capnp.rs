@@ -1,3 +1,5 @@
+//! Compares our Cap'n Proto, plain and packed, with the crate capnp.
+
 use capnp::message::{Builder, HeapAllocator, ReaderOptions};
 use capnp::private::layout::{
     PointerBuilder, PointerReader, StructBuilder, StructReader, StructSize,

@@ -1,3 +1,5 @@
+//! Compares our FlatBuffers with the crate flatbuffers.
+
 use flatbuffers::{
     FlatBufferBuilder, Follow, ForwardsUOffset, InvalidFlatbuffer, Table, VOffsetT, Vector,
     Verifiable, Verifier, VerifierOptions,

@@ -1,3 +1,6 @@
+//! Compares our JSON with serde_json. The bytes can differ, because there are several ways to write
+//! a number, so we compare the messages that each side reads.
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use quipu_wire::Kind;
@@ -17,6 +20,7 @@ fn serde_json() {
     }
 }
 
+/// Returns a message as a JSON object. JSON has no bytes, so the id is encoded in base64.
 fn value(message: &Owned) -> Value {
     let id = BASE64_STANDARD.encode(&message.id);
     match message.kind {
@@ -54,8 +58,8 @@ fn read(kind: Kind, bytes: &[u8]) -> Owned {
     message
 }
 
-/// Parses a number in JSON without spaces. This does not use serde_json, because serde_json can
-/// round to a neighbour.
+/// Parses number `index` after a key, in JSON without spaces. Serde_json could return an adjacent
+/// double, because it does not always round to the nearest one.
 fn double(text: &str, name: &str, index: usize) -> f64 {
     let (_, rest) = text.split_once(&format!("\"{name}\":")).unwrap();
     let numbers = rest.trim_start_matches('[').split([',', ']', '}']);

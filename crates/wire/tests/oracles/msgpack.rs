@@ -1,3 +1,6 @@
+//! Compares our MessagePack formats with rmp-serde. Each format follows a Go library, and these
+//! write numbers differently, so the bytes are equal only for some messages.
+
 use quipu_wire::Kind;
 use rmp_serde::{Deserializer, Serializer, to_vec_named};
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! Compares our protobuf formats with prost.
+
 use prost::Message;
 use quipu_wire::Kind;
 

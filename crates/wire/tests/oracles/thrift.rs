@@ -1,3 +1,5 @@
+//! Compares our Thrift, in the binary and the compact protocol, with the crate thrift.
+
 use quipu_wire::Kind;
 use thrift::protocol::{
     TBinaryInputProtocol, TBinaryOutputProtocol, TCompactInputProtocol, TCompactOutputProtocol,

@@ -1,3 +1,5 @@
+//! Compares our XDR with the crate onc-xdr.
+
 use onc_xdr::{Opaque, Pack, Unpack};
 use quipu_wire::Kind;
 

@@ -1,5 +1,6 @@
-//! Remote write requests from prost with all possible contents: samples, histograms, exemplars,
-//! metadata and start times. We read these requests and write them again.
+//! Tests remote write in both directions: prost, an independent protobuf library, encodes requests
+//! with samples, histograms, exemplars, metadata and start times. We read these requests, and write
+//! them again.
 
 use prost::Message as _;
 use quipu_wire::remote::{
@@ -21,7 +22,8 @@ fn span(offset: i32, length: u32) -> v1::BucketSpan {
     v1::BucketSpan { offset, length }
 }
 
-/// Observations: 1, 3, 4, 7 and 8 in positive buckets, 1 and 2 in negative ones, 1 near zero.
+/// Returns a native histogram with counts 1, 3, 4, 7 and 8 in positive buckets, 1 and 2 in negative
+/// buckets, and 1 in the zero bucket. One span is empty.
 fn histogram() -> v1::Histogram {
     v1::Histogram {
         count: Some(v1::Count::Int(27)),
@@ -39,6 +41,7 @@ fn histogram() -> v1::Histogram {
     }
 }
 
+/// Returns a gauge histogram, whose counts are floats, with a start time.
 fn floats() -> v1::Histogram {
     v1::Histogram {
         count: Some(v1::Count::Float(1.5)),
@@ -51,6 +54,7 @@ fn floats() -> v1::Histogram {
     }
 }
 
+/// Returns a native histogram with custom buckets: schema -53.
 fn custom() -> v1::Histogram {
     v1::Histogram {
         count: Some(v1::Count::Int(5)),
@@ -78,6 +82,8 @@ fn histograms(version: WriteVersion, bytes: &[u8]) -> Vec<Result<String, String>
     seen
 }
 
+/// Returns a request of version 1.0 with samples, an exemplar, each kind of histogram, and
+/// metadata.
 pub(crate) fn full_1() -> v1::WriteRequest {
     let sample = |value| v1::Sample { value, timestamp: TIME };
     let exemplar =
@@ -105,6 +111,7 @@ pub(crate) fn full_1() -> v1::WriteRequest {
     }
 }
 
+/// Returns a request of version 2.0 with samples, exemplars, histograms, metadata and start times.
 pub(crate) fn full_2() -> v2::Request {
     let sample = |start_timestamp| v2::Sample { value: 1.5, timestamp: TIME, start_timestamp };
     let exemplar = v2::Exemplar { labels_refs: vec![3, 4], value: 2.0, timestamp: TIME };
@@ -163,8 +170,8 @@ fn all_of_remote_write_1_is_read() {
     assert!(reader.next().is_none());
 }
 
-/// A series with known labels is read without them. If it contains anything but samples after its
-/// labels, it is read completely.
+/// If the caller recognizes the encoded labels of a series, the reader skips them and returns only
+/// the samples. If the series contains more than labels and samples, it is read completely.
 #[test]
 fn known_labels_are_not_read() {
     let sample = |value| v1::Sample { value, timestamp: TIME };
@@ -187,7 +194,8 @@ fn known_labels_are_not_read() {
         let (timeseries, metadata) = (timeseries.to_vec(), full_1().metadata);
         v1::WriteRequest { timeseries, metadata }.encode_to_vec()
     };
-    // A label after a sample.
+    // A series whose last label follows a sample. Its labels are not adjacent, so the reader cannot
+    // recognize them.
     let late = [0x12, 0, 0x0a, 3, 0x0a, 1, b'd'];
     let late = [&[0x0a, 15][..], &series(&["a"], &[]).encode_to_vec(), &late].concat();
     let bytes = [request(&all), late].concat();
@@ -229,7 +237,8 @@ fn known_labels_are_not_read() {
     }
 }
 
-/// The same for remote write 2.0, whose labels are converted to the encoding of 1.0.
+/// Labels of version 2.0 are recognized, too: `encode_labels` and the reader convert them to the
+/// encoding of version 1.0.
 #[test]
 fn known_labels_of_remote_write_2_are_not_read() {
     let mut request = full_2();
@@ -340,7 +349,7 @@ fn what_is_read_can_be_written() {
             Ok(text.replace("Some(77)", "None").replace("Some(5)", "None"))
         });
         assert!(histograms(WriteVersion::One, &one).into_iter().eq(without_starts));
-        // Writing it again does not change it.
+        // A second round trip returns the same bytes.
         assert_eq!(rewritten(WriteVersion::One, &one)[0], one);
         assert_eq!(rewritten(WriteVersion::Two, &two)[1], two);
         for (other, written) in [(WriteVersion::One, &one), (WriteVersion::Two, &two)] {
@@ -387,7 +396,7 @@ fn what_is_read_can_be_written() {
         (&series[0].exemplars[..], &series[1].exemplars[..]),
         (&[][..], &[v2::Exemplar::default()][..])
     );
-    // Marks of the end of a series.
+    // Stale markers remain stale markers.
     request.push_sample(&labels, &Default::default(), &Sample::stale(TIME)).unwrap();
     request.push_histogram(&labels, &Default::default(), &HistogramSample::stale(TIME)).unwrap();
     let mut bytes = vec![];
@@ -502,7 +511,8 @@ fn faults_are_found_where_they_are() {
     }
     bad.symbols[0] = "x".into();
     error(WriteVersion::Two, &bad.encode_to_vec());
-    // A string that is not UTF-8, a label with another wire type, a field that ends too early.
+    // A string that is not UTF-8, a field with an unexpected wire type, and fields that are longer
+    // than their message.
     for (bytes, offset) in [
         (&b"\x0a\x09\x0a\x07\x0a\x01\xff\x12\x02ab"[..], 4),
         (b"\x08\x01", 0),

@@ -346,7 +346,7 @@ const ONES: [u8; 256] = {
 /// distance.
 const DOWN: [[u32; 4]; 16] = moves(false);
 
-/// The same for bytes that move up.
+/// For each half of a tag and each distance: the bytes of the result that move up by this distance.
 const UP: [[u32; 4]; 16] = moves(true);
 
 const fn moves(up: bool) -> [[u32; 4]; 16] {

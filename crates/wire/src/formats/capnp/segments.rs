@@ -26,7 +26,7 @@ pub(super) const WORD: u64 = 5;
 /// Structs of one size, which precedes them. The length of such a list is in words.
 pub(super) const STRUCT: u64 = 7;
 
-/// The most segments in a message, as in other readers.
+/// The maximum number of segments in a message, like in other readers.
 pub(super) const MAX_SEGMENTS: usize = 512;
 
 const TABLE: &str = "a table of segments";

@@ -9,7 +9,7 @@ use crate::error::Fault;
 use crate::pieces::{Byte, Le64, Piece};
 use crate::reader::Reader;
 
-/// The most numbers in a group.
+/// The maximum count of numbers in a group.
 pub(super) const GROUP: usize = 32;
 /// Up to here, any width is allowed.
 pub(super) const NARROW: u32 = 31;

@@ -1,4 +1,5 @@
-//! The header of a block, and its checksum.
+//! The header of a block in a stream: 24 bytes with a checksum of the block, the length of the
+//! body, and the number of messages of each kind. `docs/formats.md` draws the layout.
 
 use alloc::vec::Vec;
 
@@ -9,14 +10,15 @@ use crate::reader::Reader;
 
 pub(super) const MAGIC: &[u8; 3] = b"\xfcqw";
 const VERSION: u8 = 2;
-/// Marks a block that restarts the dictionary.
+/// The flag of a block that restarts the dictionary of series.
 const RESTART: u8 = 1;
 /// The length of a header in bytes.
 pub(super) const HEADER: usize = 24;
 /// The offset of the first byte that the checksum covers.
 const CHECKED: usize = 8;
-/// The most bytes of a body. An id, the values of a message, and all messages that a writer gathers
-/// before it closes a block take less than this together.
+/// The maximum length of a body in bytes. No writer exceeds it, because an id, the values of one
+/// message, and all messages that the writer collects before it closes a block are together
+/// shorter.
 const MAX_BODY: usize = 1 << 27;
 
 /// The fields of a header, except for length and checksum.
@@ -31,7 +33,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Appends a header with room for the length and the checksum. [`seal`] fills them in later.
+    /// Appends a header whose length and checksum are zero. Call [`seal`] once the body is written.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let [counters, timers, gauges, unions] = self.counts;
         append(
@@ -45,8 +47,9 @@ impl Header {
         );
     }
 
-    /// Reads the header and the body of a complete block. If the input ends within the block, it is
-    /// unchanged.
+    /// Reads the header and the body of a complete block. If the input ends within the block, this
+    /// returns an incomplete fault and leaves the input unchanged, because you can try again with
+    /// more bytes.
     pub(super) fn read<'m>(input: &mut Reader<'m>) -> Result<(Header, &'m [u8]), Fault> {
         let before = *input;
         let read = Header::read_parts(input);
@@ -100,8 +103,8 @@ impl Header {
         Ok((Header { sequence, restarts, counts, definitions, exceptions }, body))
     }
 
-    /// Returns the length of the body, if this looks like a block that restarts the dictionary.
-    /// Returns `None` if these bytes cannot begin such a block.
+    /// Returns the length of the body if these bytes look like a complete block that restarts
+    /// the dictionary, otherwise `None`. The checksum is not verified.
     pub(super) fn restart_len(block: &[u8]) -> Option<usize> {
         let header = block.first_chunk::<HEADER>()?;
         let len = header[8..].first_chunk().map(|len| u32::from_le_bytes(*len))?;

@@ -19,7 +19,7 @@ use crate::quipu::number::{MAX_PLACES, POWERS, round};
 use crate::quipu::values::{self, Values};
 use crate::reader::Reader;
 
-/// The most values of a short list.
+/// The maximum number of values in a short list.
 const FEW: usize = 7;
 /// The bytes that a reader loads for a short list: all bytes before the last number's first byte,
 /// and 8 more.

@@ -49,13 +49,13 @@ pub use writer::{StreamSeries, StreamWriter};
 
 use crate::message::Kind;
 
-/// The most series in a dictionary.
+/// The maximum number of series in a dictionary.
 const MAX_SERIES: usize = 1 << 20;
-/// The most bytes of ids in a dictionary.
+/// The maximum length of all ids in a dictionary, in bytes.
 const MAX_IDS: usize = 64 << 20;
-/// The most messages in a block, because their number must fit into a byte.
+/// The maximum number of messages in a block, because their number must fit into a byte.
 const MAX_MESSAGES: usize = 255;
-/// The most values in a list, and in all lists of a block that are not short.
+/// The maximum number of values in a list, and in all lists of a block that are not short.
 const MAX_VALUES: usize = 1 << 22;
 
 /// The kinds, in the order of their codes. This is also their order in a block.

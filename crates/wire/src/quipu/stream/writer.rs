@@ -14,7 +14,7 @@ use crate::quipu::number::{Whole, decimal, mantissa, put_top_bytes, top_bytes, w
 use crate::reader::zigzag;
 
 const NAME: &str = "quipu";
-/// The most bytes that an id can share with the previous id.
+/// The maximum number of bytes that an id can share with the previous id.
 const MAX_SHARED: usize = 255;
 
 const DEFAULT_RESTART: usize = 8 << 20;

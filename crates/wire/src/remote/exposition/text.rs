@@ -69,10 +69,10 @@ pub enum TextFormat {
 pub struct Options {
     /// The format.
     pub format: TextFormat,
-    /// The most bytes in a line.
+    /// The maximum length of a line in bytes.
     pub max_line: usize,
-    /// The most labels of a sample, and of an exemplar. Keep this small, because each name is
-    /// compared with all others: the time grows with the square of the number of labels.
+    /// The maximum number of labels of a sample, and of an exemplar. Keep this small, because each
+    /// name is compared with all others: the time grows with the square of the number of labels.
     pub max_labels: usize,
 }
 
@@ -216,9 +216,9 @@ pub struct LineExemplar<'r, 'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a label has nothing else")]
 pub struct TextLabel<'a> {
-    /// Its name.
+    /// The name of the label.
     pub name: Text<'a>,
-    /// Its value.
+    /// The value of the label.
     pub value: Text<'a>,
 }
 

@@ -82,7 +82,7 @@ struct Level<'a> {
 /// metric, and its data.
 const LEVELS: usize = 5;
 
-/// The most fields to read before a data point.
+/// The maximum number of fields to read before a data point.
 const FIELDS: usize = 1000;
 
 /// The result of one step of the reader.

@@ -104,7 +104,7 @@ impl HistogramSample<'_> {
         }
     }
 
-    /// Creates a mark of the end of a series.
+    /// Creates a stale marker: it ends a series at this time.
     pub fn stale(timestamp_ms: i64) -> Self {
         Self::new(timestamp_ms, 0.0, f64::from_bits(STALE), 0)
     }
@@ -258,9 +258,9 @@ struct Numbers {
     reset_hint: ResetHint,
 }
 
-/// The most buckets in all histograms of a series, and the most bounds.
+/// The maximum number of buckets in all histograms of a series, and of bounds.
 const MOST_BUCKETS: usize = 1 << 20;
-/// The most histograms of a series.
+/// The maximum number of histograms of a series.
 const MOST_HISTOGRAMS: usize = 1 << 16;
 
 impl Histograms {

@@ -189,7 +189,7 @@ const MOST_SYMBOLS: usize = 1 << 20;
 const MOST_LABELS: usize = 1 << 12;
 const MOST_SAMPLES: usize = 1 << 16;
 const MOST_EXEMPLARS: usize = 1 << 16;
-/// The most fields to skip in one call.
+/// The maximum number of fields to skip in one call.
 const MOST_SKIPPED: usize = 1000;
 
 impl<'a> WriteReader<'a> {
@@ -404,7 +404,7 @@ impl Sample {
         Self { value, timestamp_ms, start_ms }
     }
 
-    /// Creates a mark of the end of a series.
+    /// Creates a stale marker: it ends a series at this time.
     pub fn stale(timestamp_ms: i64) -> Self {
         Self::new(f64::from_bits(STALE), timestamp_ms, None)
     }

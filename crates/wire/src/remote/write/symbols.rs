@@ -144,7 +144,7 @@ mod tests {
         for _ in 0..2 {
             let mut known: Vec<String> = Vec::new();
             let mut guess = [0; 2];
-            // The same order again, then others. The previous strings can be from an earlier
+            // First repeat the order, then change it. The previous strings can be from an earlier
             // request.
             for n in [0, 1, 2, 0, 1, 2, 2, 1, 0, 3, 0, 2, 300, 3, 0, 1] {
                 for (text, guess) in [format!("v{n}"), "x".repeat(n)].iter().zip(&mut guess) {

@@ -1,3 +1,5 @@
+//! Tests of families in protobuf: native histograms, invalid families, and limits.
+
 use std::format;
 use std::string::String;
 use std::vec;
