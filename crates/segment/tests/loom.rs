@@ -227,7 +227,7 @@ fn a_lookup_finds_what_stays_while_others_go() {
             index.remove(0, 1);
             index.replace();
             index.migrate(1);
-            // The same key again, in another record.
+            // Insert the removed key again, in another record.
             index.insert(2, 1);
         },
         |index| {

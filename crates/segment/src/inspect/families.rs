@@ -16,7 +16,7 @@ use crate::series::meta::{self, WORDS, state};
 /// A family in a file.
 #[derive(Debug, Clone)]
 pub struct FamilySeen {
-    /// Its description.
+    /// The family's schema.
     pub schema: Schema,
     /// The byte offset of its record.
     pub at: u64,
@@ -68,7 +68,7 @@ pub struct SeriesSeen<'a> {
     /// A number that no other series of the family, present or past, shares: see
     /// [`View::id`](crate::series::View::id).
     pub id: u64,
-    /// Its cells, added up over all lanes. A cell that the family declares as a float contains the
+    /// The cells, added up over all lanes. A cell that the family declares as a float contains the
     /// float's bits.
     pub cells: &'a [u64],
 }

@@ -14,7 +14,7 @@ use crate::presence;
 /// A process that owns a part of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Its token.
+    /// The token that identifies the process in the file.
     pub token: u64,
     /// The locks or claims that it holds, for messages.
     pub holding: String,

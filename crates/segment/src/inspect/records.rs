@@ -45,11 +45,11 @@ pub struct HeaderSeen {
 pub struct RecordSeen {
     /// The kind of record.
     pub kind: Kind,
-    /// Its name.
+    /// The name of the record.
     pub name: String,
     /// The byte offset where it begins.
     pub at: u64,
-    /// Its length in bytes.
+    /// The length of the record in bytes.
     pub bytes: u64,
 }
 

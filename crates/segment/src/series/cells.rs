@@ -20,7 +20,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The distance between two of a family's first lanes, in words.
 pub(crate) const LANE_WORDS: usize = 512;
-/// The same distance in bytes, as a power of two.
+/// The binary logarithm of this distance in bytes.
 const LANE_SHIFT: u32 = (LANE_WORDS * 8).ilog2();
 /// The maximum size, over all lanes, of a family that begins with lanes, in words: 1 MiB.
 pub(crate) const MAX_LANE_WORDS: u64 = 1 << 17;

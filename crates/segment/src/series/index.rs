@@ -72,7 +72,7 @@ pub(crate) struct Index<'m, M> {
 
 /// The binary logarithm of the number of slots of the smallest table.
 pub(crate) const MIN_BITS: u32 = 4;
-/// The same for the largest table.
+/// The binary logarithm of the number of slots of the largest table.
 pub(crate) const MAX_BITS: u32 = 30;
 
 const EMPTY: u64 = 0;
@@ -197,7 +197,7 @@ impl<M: Memory> Index<'_, M> {
     /// Prefetches the slot where a search for a fingerprint begins, in the current table.
     #[inline]
     pub(crate) fn prefetch(&self, fingerprint: u32) {
-        // Acquire: as in `find`.
+        // Acquire: like in `find`.
         let table = Table::unpack(self.table.load(Ordering::Acquire));
         let slots = table.map(|table| (self.slots(table), table.home(fingerprint)));
         if let Some(slot) = slots.and_then(|(slots, home)| slots.get(home as usize)) {
@@ -334,7 +334,7 @@ mod tests {
             let [table, previous, migrated, entries] = &head;
             let index = Index { memory: &memory, table, previous, migrated, entries };
             index.replace(Table { at: WordOffset::new(64), bits: BITS });
-            // All of them share a home, the last slot but one.
+            // All records share a home, which is the second-to-last slot.
             let fingerprint = |record: u32| 62 << (u32::BITS - BITS) | record;
             let found = |record: u32| {
                 let is_it = |at: WordOffset| (at.get() == record).then_some(record);

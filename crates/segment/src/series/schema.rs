@@ -64,7 +64,7 @@ pub enum Identity {
 pub struct Label {
     /// The name of the label.
     pub name: String,
-    /// Its fixed values; `None` if the label is dynamic.
+    /// The fixed values; `None` if the label is dynamic.
     pub values: Option<Vec<String>>,
 }
 

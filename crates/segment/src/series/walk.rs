@@ -14,7 +14,7 @@ use super::sums::Sums;
 pub struct View<'a> {
     /// The index of its combination of fixed label values; the last label varies fastest.
     pub group: u32,
-    /// Its dynamic label values, each preceded by its length: one byte if it is less than 255,
+    /// The dynamic label values, each preceded by its length: one byte if it is less than 255,
     /// otherwise the byte 255 and four little-endian bytes.
     pub texts: &'a [u8],
     /// Whether no dynamic value contains a quote, a backslash or a line feed.
@@ -28,7 +28,7 @@ pub struct View<'a> {
     /// slot, or the word offset of its record. The upper half changes with each series in the
     /// record.
     pub id: u64,
-    /// Its cells.
+    /// The cells of the series.
     pub cells: SeriesCells<'a>,
 }
 

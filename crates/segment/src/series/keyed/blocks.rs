@@ -42,9 +42,9 @@ pub(crate) struct Records<'s, 'c> {
 #[derive(Clone, Copy)]
 pub(crate) struct BlockRecord<'s> {
     pub(super) at: WordOffset,
-    /// Its meta word, origin, mark and cells.
+    /// The record's meta word, origin, mark and cells.
     pub(super) head: &'s [AtomicU64],
-    /// Its key, and unused words.
+    /// The record's key, and unused words.
     pub(super) tail: &'s [AtomicU64],
 }
 
