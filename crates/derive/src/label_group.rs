@@ -88,7 +88,7 @@ fn implement(
         }
     }
     let (generics, arguments, bounds) = generics.split_for_impl();
-    // The same type, but all its lifetimes are 'static.
+    // `Identity`: this type with 'static for all lifetimes.
     let identity = input.generics.params.iter().map(|parameter| match parameter {
         GenericParam::Lifetime(_) => {
             let forever = Lifetime::new("'static", proc_macro2::Span::call_site());

@@ -115,9 +115,9 @@ struct WorkerState {
 
 // The steps of a thread.
 const RUNS: u8 = 0;
-/// It was asked to end.
+/// The thread was asked to end.
 const ENDS: u8 = 1;
-/// It gave up the recorder, and only returns.
+/// The thread has released the recorder, and only returns.
 const ENDED: u8 = 2;
 
 /// The maximum time to wait for the end of a thread. A tick takes about a millisecond, but a disk

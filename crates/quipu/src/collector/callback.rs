@@ -1,4 +1,4 @@
-//! Callbacks: a gauge or a counter whose value is returned by a function.
+//! Callbacks: a scrape calls a function of the program for the value of a gauge or a counter.
 
 use crate::collector::Collector;
 use crate::snapshot::{FamilyHeader, Kind, Label, Series, Sink, Texts, Value};
@@ -9,9 +9,9 @@ pub(crate) struct Callback {
     help: String,
     unit: String,
     kind: Kind,
-    /// The names of its constant labels.
+    /// The names of the constant labels.
     labels: Vec<String>,
-    /// Their values, encoded.
+    /// The values of the constant labels, encoded like [`Texts`].
     texts: Vec<u8>,
     value: Box<dyn Fn() -> f64 + Send + Sync>,
     reset: Option<Box<dyn Fn() + Send + Sync>>,

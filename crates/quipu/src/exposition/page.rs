@@ -132,12 +132,12 @@ impl Omissions {
 /// Whether a family continues the family that was written last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Relation {
-    /// It is another family, with a separate header.
+    /// A different family, with a separate header.
     #[default]
     New,
-    /// It contains more series of the same family.
+    /// More series of the same family.
     Same,
-    /// It is a counter without a suffix, whose name plus the suffix is the name of the previous
+    /// A counter without a suffix, whose name plus the suffix is the name of the previous
     /// counter. OpenMetrics 1.0 uses the same name for both, so they share a header, and a label
     /// distinguishes their series.
     Second,

@@ -1,7 +1,8 @@
-//! Unix sockets with a path. A process that is killed cannot remove its path. The next process can
-//! bind there, because a path without a listener is replaced.
+//! Unix sockets that are bound to a path. The socket file of a killed process remains, and a bind
+//! to its path would then fail. This module therefore removes a socket file without a listener
+//! before it binds.
 //!
-//! Used by `serve_unix`, the daemon, and the bindings. Linux only.
+//! `serve_unix`, the daemon, and the bindings use this. Linux only.
 
 use std::fs;
 use std::io;
@@ -14,17 +15,17 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
-/// A path that is removed when this is dropped, unless another file has taken the path. A child of
-/// a fork does not remove it.
+/// The path of a bound socket. Dropping this removes the socket file, unless the path belongs to
+/// another file by then, or this process is a forked child.
 ///
-/// Drop this before you close the socket: as long as the socket listens, no other process mistakes
-/// the path for the leftover of an ended process.
+/// Drop this before you close the socket, because no other process replaces the socket file while
+/// the socket listens.
 #[derive(Debug)]
 pub struct BoundPath {
     path: PathBuf,
     /// The absolute path, which stays valid if the working directory changes.
     absolute: PathBuf,
-    /// The file: device and inode.
+    /// The device and inode of the socket file.
     file: Option<(u64, u64)>,
     has_replaced: bool,
     generation: u32,
@@ -42,12 +43,12 @@ impl BoundPath {
         }
     }
 
-    /// Returns the path, unchanged.
+    /// Returns the path as given, which can be relative.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether this replaced the socket of an ended process.
+    /// Returns whether this replaced the socket file of an ended process.
     pub fn has_replaced(&self) -> bool {
         self.has_replaced
     }
@@ -57,7 +58,7 @@ impl Drop for BoundPath {
     fn drop(&mut self) {
         let is_own = self.generation == quipu_segment::generation();
         if is_own && self.file.is_some() && self.file == file_at(&self.absolute) {
-            // The file may be gone already, which is fine.
+            // Ignore the error, because the file can already be gone.
             let _ = fs::remove_file(&self.absolute);
         }
     }
@@ -79,7 +80,7 @@ pub fn listen_at(path: &Path, backlog: i32) -> io::Result<(OwnedFd, BoundPath)> 
     Ok((socket, path))
 }
 
-/// Like [`listen_at`], for datagrams.
+/// Returns a nonblocking socket that receives datagrams at a path, like [`listen_at`].
 ///
 /// # Errors
 /// The errors of [`listen_at`].
@@ -101,6 +102,7 @@ fn bind_at(path: &Path, kind: SocketType) -> io::Result<(OwnedFd, BoundPath)> {
     Ok((socket, BoundPath::new(path, has_replaced)))
 }
 
+/// Adds a remedy to the error message, for example "create its directory".
 fn with_way_out(error: Errno) -> io::Error {
     let way_out = match error {
         Errno::NOENT => "create its directory",
@@ -115,9 +117,10 @@ fn with_way_out(error: Errno) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {way_out}"))
 }
 
-/// Removes a socket without a listener. Returns false if the path is gone by now.
+/// Removes a socket file without a listener. Returns false if there is no such file any more.
 ///
-/// Does not block, because a process whose queue of connections is full counts as a listener, too.
+/// The test connection does not block: if the listener's queue is full, the connection fails with
+/// `EAGAIN`, which proves that there is a listener.
 fn remove_stale(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> io::Result<bool> {
     let other = |reason: String| Err(io::Error::new(io::ErrorKind::AddrInUse, reason));
     let is_socket = match fs::symlink_metadata(path) {

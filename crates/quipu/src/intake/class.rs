@@ -18,9 +18,9 @@ const ROLE: u32 = 3;
 pub(crate) struct Class {
     /// Whether the name of a counter is shown unchanged, without `_total`.
     pub(crate) bare: bool,
-    /// Its series belong to groups that are replaced as a whole.
+    /// Whether the series belong to groups that are replaced as a whole.
     pub(crate) grouped: bool,
-    /// Its only label is [`ALONE`].
+    /// Whether the only label is [`ALONE`].
     pub(crate) alone: bool,
     /// The purpose of the family.
     pub(crate) role: Role,
@@ -29,16 +29,16 @@ pub(crate) struct Class {
 /// The purpose of a family. Scrapes only show the families of one role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Role {
-    /// It contains series that scrapes show.
+    /// The family contains series that scrapes show.
     #[default]
     Shown,
     /// It contains the last totals of sources that are followed into a shown family of the same
     /// name and labels, which other senders add to.
     Beside,
-    /// It contains the last totals of sources that are followed into other series.
+    /// The family contains the last totals of sources that are followed into other series.
     Apart,
-    /// It contains no series. It stores a help that arrived after the families of its name were
-    /// made.
+    /// The family contains no series. It stores a help that arrived after the families of the same
+    /// name were created.
     Help,
 }
 

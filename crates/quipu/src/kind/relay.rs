@@ -87,7 +87,7 @@ enum Next {
 /// The result of following a total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FollowResult {
-    /// It was stored, or arrived late.
+    /// The total was stored, or arrived late.
     Done,
     /// The lock is not available in time. The cells are unchanged.
     Locked,

@@ -44,7 +44,7 @@ pub type StateSetFamily<S, L> = Family<StateSet<S>, L>;
 /// The meaning of a state set's cells: one for each state.
 pub struct StateSetKind {
     states: Box<[String]>,
-    /// The same states, by name.
+    /// The index of each state, by name.
     indices: [Option<StringSet>; 1],
 }
 

@@ -20,7 +20,8 @@ pub trait Total: 'static {
     const FLOATS: u64;
     /// The cell of the exemplar, if the family keeps exemplars. The cells before it hold the total.
     const EXEMPLAR: usize;
-    /// The most cells after the total: the exemplar, and the time of the last increment.
+    /// The maximum number of cells after the total: the exemplar, and the time of the last
+    /// increment.
     const MORE: u16 = 1;
 
     /// Reads the total of a series.

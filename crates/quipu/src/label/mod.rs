@@ -166,7 +166,8 @@ pub trait LabelValue {
 /// # Ok::<(), quipu::Error>(())
 /// ```
 pub trait LabelGroup {
-    /// The same group with `'static` lifetimes, because a family accepts groups of any lifetime.
+    /// This type with `'static` lifetimes. A family accepts each group with its identity, so the
+    /// lifetime of a group does not matter.
     type Identity: 'static;
 
     /// The labels, in the order that [`LabelGroup::encode`] writes their values. Empty for an array

@@ -1,4 +1,4 @@
-//! The writer that receives label values and groups.
+//! `LabelWriter`: label values and groups write to it when a series is looked up.
 
 use std::fmt::{self, Display, Write};
 
@@ -33,7 +33,7 @@ use quipu_segment::series::KeyWriter;
 pub struct LabelWriter<'a>(KeyWriter<'a>);
 
 impl LabelWriter<'_> {
-    /// Wraps the writer of a segment while `write` runs.
+    /// Lends the segment's key writer to `write`, wrapped into a `LabelWriter`.
     #[inline(always)]
     pub(crate) fn wrap(key: &mut KeyWriter<'_>, write: impl FnOnce(&mut LabelWriter<'_>)) {
         key.lend(|key| {
@@ -51,8 +51,8 @@ impl LabelWriter<'_> {
         self.0.fixed(index);
     }
 
-    /// Writes value number `index` of `count` values: like [`LabelWriter::index`], but without a
-    /// look at the values, for derived code.
+    /// Writes value number `index` of `count` values, like [`LabelWriter::index`]. This is for
+    /// derived code: its index is always in range, so the values need not be looked up.
     #[doc(hidden)]
     #[inline]
     pub fn index_within(&mut self, index: u32, count: u32) {
@@ -82,7 +82,7 @@ impl LabelWriter<'_> {
 /// The longest string that is formatted on the stack, in bytes.
 const SHORT: usize = 64;
 
-/// A buffer for formatting a string: on the stack if short.
+/// A buffer for a formatted string: on the stack up to [`SHORT`] bytes, otherwise on the heap.
 struct TextBuffer {
     short: [u8; SHORT],
     length: usize,
@@ -96,7 +96,7 @@ impl TextBuffer {
     }
 
     fn short_text(&self) -> &str {
-        // Never invalid, because these are whole strings.
+        // This is always valid UTF-8, because `write_str` only appends whole strings.
         std::str::from_utf8(&self.short[..self.length]).unwrap_or_default()
     }
 }

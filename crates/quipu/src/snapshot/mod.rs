@@ -325,7 +325,7 @@ pub struct Series<'a> {
     /// The number of its combination of fixed label values; 0 without fixed labels.
     #[doc(hidden)]
     pub group: u32,
-    /// Its dynamic label values.
+    /// The dynamic label values.
     #[doc(hidden)]
     pub texts: Texts<'a>,
     /// Whether no dynamic value contains a character that needs an escape: `"`, `\`, line feed.
@@ -338,7 +338,7 @@ pub struct Series<'a> {
     pub overflow: bool,
     /// When it started counting from zero, if known.
     pub start: Option<Timestamp>,
-    /// Its value.
+    /// The value of the series.
     pub value: Value<'a>,
     /// The last exemplar of a gauge or of a value of unknown type, if any. Counters and histograms
     /// store exemplars in the value instead. No format that scrapers read can represent this

@@ -84,8 +84,8 @@ struct ShownSeries {
 const MAX_ENDED: usize = 64;
 /// The maximum number of reads of a family that another thread folds.
 const MAX_READINGS: usize = 4;
-/// The same maximum for a family in the copy of a file. Each read is short, but the thread that
-/// folds does not wait.
+/// The maximum number of reads of a family in a copied file. This is more than [`MAX_READINGS`],
+/// because each read is short, but the thread that folds does not wait.
 const MAX_READINGS_OF_COPY: usize = 16;
 /// Families with fewer series are not tidied when a process starts.
 const MIN_TIDIED: u64 = 64;
