@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(5);
 /// The minimum time between two scans because of events.
 const CALM: Duration = Duration::from_millis(50);
-/// The same minimum, if we see that events keep arriving.
+/// The minimum time between two scans because of events, once events keep arriving.
 const LONG_CALM: Duration = Duration::from_secs(1);
 /// The minimum time between two scans, as a multiple of the duration of a scan.
 const SHARE: u32 = 10;

@@ -538,7 +538,7 @@ mod tests {
         assert_eq!([fault(b""), fault(&bytes)], ["", ""]);
         // An empty file stays invalid until it contains something to read.
         assert_eq!([fault(b""), fault(b""), fault(&bytes)], [EMPTY, EMPTY, ""]);
-        // The same holds for a file that was never readable.
+        // A file that was never readable stays invalid, too, when it becomes empty.
         assert!(fault(b"not a segment").contains("is not a segment"));
         assert_eq!(fault(b""), EMPTY);
     }

@@ -1,4 +1,4 @@
-//! Sends requests to a receiver over one persistent connection.
+//! An HTTP client that posts requests to one receiver over a persistent connection.
 
 use std::io::Read;
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ pub struct Client {
     headers: Headers,
 }
 
-/// A receiver's response.
+/// The response of a receiver.
 #[derive(Debug)]
 pub struct Answer {
     /// The status code.
@@ -29,22 +29,23 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The time to wait before the next request, if the receiver asks for this.
     pub retry_after: Option<Duration>,
-    /// The beginning of the body.
+    /// The body, truncated to 64 KiB.
     pub body: Vec<u8>,
 }
 
 /// The time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The most bytes of a response that are read, and the most that are shown.
+/// The maximum number of bytes that are read from the body of a response.
 const MOST_READ: u64 = 64 << 10;
+/// The maximum number of bytes of a body that a log shows.
 const MOST_SHOWN: usize = 256;
 
 impl Client {
-    /// Creates a client that connects before its first request. The client uses no proxy and
-    /// follows no redirect.
+    /// Creates a client, which connects only when it sends its first request. The client uses no
+    /// proxy and follows no redirect.
     ///
     /// # Errors
-    /// When the connection must be encrypted but the system provides no certificates.
+    /// Fails if the URL is https and the system provides no certificates.
     pub fn new(
         receiver: &ReceiverUrl,
         interval: Duration,
@@ -77,8 +78,8 @@ impl Client {
         }
     }
 
-    /// Sends a request with these header fields and the user's fields, and reads the response. The
-    /// time limit is 30 seconds unless you pass another one.
+    /// Posts a body with these header fields and the header fields of the settings, and reads the
+    /// response. The time limit is 30 seconds unless you pass `timeout`.
     ///
     /// # Errors
     /// The reason why there is no response.
@@ -99,7 +100,7 @@ impl Client {
             request = request.header(header.name, header.value);
         }
         let mut response = request.send(body).map_err(|error| NoResponse::new(&error))?;
-        // A connection can only be reused after its response was read.
+        // Read the body, because the connection cannot be reused before.
         let mut body = Vec::new();
         let _ = response.body_mut().as_reader().take(MOST_READ).read_to_end(&mut body);
         let (head, _) = response.into_parts();

@@ -205,7 +205,7 @@ fn is_of_host(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
 /// request.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The most characters of a host or an origin that a response repeats.
+/// The maximum number of characters that a response repeats of a host or an origin.
 const MAX_SHOWN: usize = 256;
 
 #[cfg(test)]

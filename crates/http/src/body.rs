@@ -77,5 +77,5 @@ impl Drop for More {
     }
 }
 
-/// The most bytes that hyper copies at a time. It sends them before it takes more.
+/// The maximum number of bytes that hyper copies at a time. Hyper sends these before it takes more.
 pub(super) const PIECE: usize = 64 << 10;

@@ -11,15 +11,16 @@ use rustix::process::{Resource, getrlimit};
 /// [`Refusal`](super::Refusal), or its connection is closed silently, as documented for each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes of a request line and its header fields. A longer head gets 431, or 414 if
-    /// this is due to the request line. This also bounds chunked trailers.
+    /// The maximum length of a request line and its header fields in bytes. A longer head gets 431,
+    /// or 414 if the request line is too long. This also bounds chunked trailers.
     pub header_bytes: usize,
-    /// The most header fields in a request; more get 431. A limit other than 100 costs an
-    /// allocation per request.
+    /// The maximum number of header fields in a request; more get 431. A limit other than 100 costs
+    /// an allocation per request.
     pub headers: usize,
-    /// The most bytes of a request body after chunked decoding; a larger body gets 413.
+    /// The maximum length of a request body in bytes, after chunked decoding; a longer body gets
+    /// 413.
     pub body_bytes: usize,
-    /// The most bytes of a body that the handler keeps; a larger body gets 413.
+    /// The maximum number of bytes of a body that the handler keeps; a larger body gets 413.
     pub kept_body_bytes: usize,
     /// The maximum total size of all request bodies that a thread keeps at a time, in bytes. A
     /// request whose body does not fit gets 503. A client gets at most half of the memory that

@@ -62,7 +62,7 @@ pub(super) enum Verdict {
     /// The request was refused for good, except `written` samples. `is_of_sender` means that the
     /// sender or the path to the receiver is the reason, and not the samples.
     Refused { written: u64, is_of_sender: bool },
-    /// The same request can succeed later.
+    /// The request failed for now: the unchanged request can succeed later.
     Later,
     /// The request can succeed in another version of the protocol.
     Other,

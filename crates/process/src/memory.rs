@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 /// freed. The buffers of most requests are smaller, and the buffer for a page of many series is
 /// larger.
 const LARGE: i32 = 8 << 20;
-/// The same minimum while the daemon starts.
+/// The minimum size of an allocation with separate pages while the daemon starts.
 const LARGE_AT_START: i32 = 32 << 10;
 /// The number of free bytes that stay at the end of the heap.
 const SPARE: i32 = 16 << 20;

@@ -76,7 +76,7 @@ const INFIX: &str = ".unfinished-";
 /// The time without a change after which a file can be stale. A process of another machine or
 /// container can seem to have ended, but it changes its file.
 const STALE: Duration = Duration::from_secs(60);
-/// The most entries of a directory that are examined for stale files.
+/// The maximum number of entries of a directory that are examined for stale files.
 const MAX_ENTRIES: usize = 100_000;
 
 /// Removes the temporary files next to this path whose processes have ended. Ignores failures,

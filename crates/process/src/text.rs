@@ -1,4 +1,4 @@
-//! Truncates strings from other programs for messages.
+//! Truncates strings from other programs, because a long string would hide the rest of a message.
 
 /// Returns the beginning of a string: at most this number of bytes, without splitting a character.
 pub fn cut(text: &str, bytes: usize) -> &str {

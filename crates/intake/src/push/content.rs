@@ -1,6 +1,6 @@
-//! The parsed content of a push: families with their series, and a value for each series. The
-//! content is parsed and checked completely before any of it is stored, because an invalid push
-//! must not change its group.
+//! The parsed body of a push: families with their series, and a value for each series. The body is
+//! parsed and checked completely before any value is stored, because an invalid push must not
+//! change its group.
 //!
 //! The families are separate from the values, because pushes whose bodies differ only in values
 //! share the families. See [`super::forms`].
@@ -17,7 +17,7 @@ use super::builder::Kind;
 use super::forms::BodyForm;
 use super::packed::SeriesSet;
 
-/// The content of a push.
+/// The parsed body of a push, and the job of its group.
 #[derive(Debug)]
 pub(super) struct Content {
     /// The job in the labels of the group.
@@ -25,7 +25,7 @@ pub(super) struct Content {
     pub(super) families: Arc<PushFamilies>,
     /// The values of all series, in the order of `families`.
     pub(super) values: Values,
-    /// The form of the body, if it is cached.
+    /// The cached form of the body, see [`super::forms`]. `None` if the form is not cached.
     pub(super) form: Option<Arc<BodyForm>>,
 }
 
@@ -58,9 +58,8 @@ pub(super) struct SeriesPosition {
     at: usize,
 }
 
-/// The values of series.
+/// The values of a push, one for each series.
 #[derive(Debug, Default)]
-/// The values, one for each series.
 pub(super) struct Values {
     pub(super) series: Vec<SeriesValue>,
     /// The buckets and quantiles of all values; each value refers to a range.
@@ -118,8 +117,9 @@ impl PushFamilies {
         self.list.get(at)
     }
 
-    /// Returns the series at a position or, at the end of a family, the first series of the next
-    /// family: its family, its labels, its position, and the position of the following series.
+    /// Returns the series at a position; at the end of a family, this is the first series of the
+    /// next family. The result is the family, the labels, the position of this series, and the
+    /// position of the following one.
     pub(super) fn series(
         &self,
         mut place: SeriesPosition,
@@ -167,8 +167,8 @@ impl PushFamilies {
 }
 
 impl Content {
-    /// Shares the label sets of a family with other groups: replaces the group's equal set by the
-    /// set of the form.
+    /// Replaces a group's label set with the equal set of the cached form, because several groups
+    /// then share one allocation.
     pub(super) fn share(&self, family: &PushFamily, series: &mut Arc<SeriesSet>) {
         if self.form.is_some() && !Arc::ptr_eq(series, &family.series) {
             *series = Arc::clone(&family.series);
@@ -177,7 +177,7 @@ impl Content {
 }
 
 impl Values {
-    /// Calls `act` with the value of a series, converted for the intake.
+    /// Converts the value of a series to the type of the intake, and calls `act` with it.
     pub(super) fn with_given<R>(
         &self,
         kind: Kind,
@@ -205,8 +205,8 @@ impl Values {
         }
     }
 
-    /// Returns a copy where `number` replaces each number. Returns `None` if `number` does, or if a
-    /// result is impossible.
+    /// Returns a copy where `number` replaces each number. Returns `None` if `number` returns
+    /// `None` for one, or if a result is invalid, for example if cumulative buckets decrease.
     pub(super) fn with_numbers(
         &self,
         families: &PushFamilies,

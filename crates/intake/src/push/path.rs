@@ -14,9 +14,8 @@ use percent_encoding::percent_decode_str;
 
 use super::packed;
 
-/// The labels that all series of a group share.
-#[derive(Debug, Clone, PartialEq, Eq)]
 /// The grouping labels of Pushgateway's API, which all series of a group share.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grouping {
     /// The labels by name, including the job.
     labels: BTreeMap<String, String>,

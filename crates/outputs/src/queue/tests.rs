@@ -31,7 +31,7 @@ fn push(queue: &mut Queue, texts: &[&str]) -> Vec<Id> {
     texts.iter().map(|text| queue.push(0, 1000, &body(text)).unwrap()).collect()
 }
 
-/// Returns all pending requests, in order.
+/// Returns the bodies of all pending requests, in order.
 fn texts(queue: &Queue) -> Vec<String> {
     let read = |request: &PendingRequest| {
         let bytes = fs::read(queue.path(request.id.0)).unwrap();
@@ -164,7 +164,7 @@ fn a_damaged_request_leaves_those_after_it() {
         assert_eq!(fs::read(&path).unwrap(), bytes);
         assert_eq!(queue.front(0).unwrap().1.bytes, b"a");
     }
-    // The same with a torn tail.
+    // In a file with a damaged request and a torn tail, both are dropped.
     let mut bytes = whole[..whole.len() - 1].to_vec();
     bytes[HEADER.len() + PREFIX] ^= 1;
     fs::write(&path, &bytes).unwrap();
@@ -236,7 +236,7 @@ fn a_request_that_always_fails_lets_others_pass() {
     assert_eq!(queue.metrics.oldest_age.get().to_bits(), 3.5_f64.to_bits());
 }
 
-/// Sends all requests that a shard can send now, and then the following ones.
+/// Finishes the requests of a shard until none can be sent. Returns their bodies.
 fn sent(queue: &mut Queue, shard: u8) -> Vec<String> {
     let mut sent = Vec::new();
     while let Some((id, body)) = queue.front(shard) {
@@ -280,7 +280,7 @@ fn requests_of_another_number_of_shards_go_first() {
     fill(4, "four");
     fill(2, "two");
     let mut queue = open_sharded(directory.path(), LIMIT, 2).unwrap();
-    // All requests of the first run belong to shard 0.
+    // All requests of the first run belong to shard 0, and must be sent first.
     assert_eq!(sent(&mut queue, 1), [""; 0]);
     let (id, _) = queue.front(0).unwrap();
     queue.finish(id);
@@ -292,7 +292,7 @@ fn requests_of_another_number_of_shards_go_first() {
     assert_eq!(sent(&mut queue, 1), ["four01", "four03", "four11", "four13"]);
     assert_eq!(sent(&mut queue, 0), ["four00", "four02", "four10", "four12", "two00", "two10"]);
     assert_eq!(sent(&mut queue, 1), ["two01", "two11"]);
-    // Requests of a version without shards.
+    // A file of version 1 has no shards, so its requests belong to shard 0.
     fill_with_version_1(&queue);
     drop(queue);
     let mut queue = open_sharded(directory.path(), LIMIT, 2).unwrap();
@@ -366,7 +366,8 @@ fn a_snapshot_of_deltas_is_there_whole_or_not_at_all() {
         assert!(restored().is_err(), "{at}");
         fs::write(&last, &whole).unwrap();
     }
-    // A symbolic link made by others costs the pending requests, but only once.
+    // If the snapshot was replaced with a symbolic link, its pending requests are lost. The next
+    // snapshot can still be written.
     fs::remove_file(&last).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &last).unwrap();
     assert!(restored().is_err());

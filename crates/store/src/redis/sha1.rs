@@ -1,4 +1,5 @@
-//! SHA-1 (RFC 3174) at compile time. Servers identify scripts by this hash.
+//! SHA-1 (RFC 3174) as a `const fn`. Redis identifies a Lua script by this hash (`EVALSHA`). Our
+//! scripts are constants, so the compiler can compute their hashes.
 
 /// Returns the hash in hexadecimal digits.
 pub(super) const fn hexadecimal(bytes: &[u8]) -> [u8; 40] {
@@ -11,6 +12,7 @@ pub(super) const fn hexadecimal(bytes: &[u8]) -> [u8; 40] {
     out
 }
 
+/// Returns the five words of the hash.
 const fn words(bytes: &[u8]) -> [u32; 5] {
     let mut hash = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     // The padded message is the bytes, a set bit, zeros, and the number of bits in 8 bytes.
@@ -22,6 +24,7 @@ const fn words(bytes: &[u8]) -> [u32; 5] {
     hash
 }
 
+/// Updates the hash with one block of 64 bytes, whose padding this adds.
 const fn add_block(hash: [u32; 5], bytes: &[u8], block: usize, is_last: bool) -> [u32; 5] {
     let (mut w, mut i) = ([0_u32; 80], 0);
     while i < 64 {

@@ -71,7 +71,7 @@ fn numbers_are_exact() {
     assert!((sum - 1000.0).abs() < 1e-6, "{sum}");
     assert_eq!(values(&*small), [(String::new(), 1.23e-45)]);
     assert_eq!(values(&*tenths), [(String::new(), sum)]);
-    // The same from the archive.
+    // Folding the values of a dead machine into the archive does not change them.
     let id = one.instance().to_owned();
     drop((big, small, tenths, one));
     let options = options(&server.url()).dead_after(Duration::from_millis(200));

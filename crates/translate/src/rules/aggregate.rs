@@ -1,9 +1,9 @@
-//! Aggregation rules: add samples to series with fewer labels as they arrive. For example, `by:
-//! [job]` with the output `sum` adds up the requests of all instances of a job.
+//! Aggregation rules: they add each arriving sample to a series with fewer labels. For example,
+//! `by: [job]` with the output `sum` adds up the requests of all instances of a job.
 //!
 //! | output | input | result |
 //! |---|---|---|
-//! | `sum` | increments, and the growth of totals | the same, under the same name |
+//! | `sum` | increments, and the growth of totals | their sum, under the same name |
 //! | `count` | all | a counter of samples, `_samples_total` |
 //! | `last`, `min`, `max`, `avg` | values: gauges that are set, and observations | a gauge with this suffix |
 //! | `histogram` | values | a classic histogram, `_histogram` |
@@ -34,6 +34,7 @@ pub(super) struct Aggregation {
     pub(super) keep_input: bool,
 }
 
+/// The labels of the result: only the listed labels, or all except the listed ones.
 #[derive(Debug)]
 enum Which {
     By(Vec<String>),
@@ -64,18 +65,18 @@ pub(super) enum Input<'a> {
     Growth(&'a InputValue<'a>),
 }
 
-/// The result of adding a sample to the outputs of aggregations.
+/// The result of adding one sample to all outputs of the matching rules.
 #[derive(Debug, Default)]
 pub(super) struct AggregateResult {
     /// Whether at least one output was updated.
     pub(super) any: bool,
     /// Whether any output does not support such samples.
     pub(super) is_partial: bool,
-    /// The reason why an output could not be updated.
+    /// The first failure, if an output could not be updated.
     pub(super) fault: Option<Rejection>,
 }
 
-/// The sliding window of quantiles.
+/// The sliding window of a summary: its quantiles cover the last ten minutes.
 const WINDOW: Duration = Duration::from_secs(600);
 
 impl Aggregation {
@@ -142,7 +143,7 @@ impl Aggregation {
                 Err(refused) => {
                     outcome.fault.get_or_insert(refused);
                     if !outcome.any {
-                        // The sample is refused as a whole.
+                        // No output was updated yet, so refuse the sample as a whole.
                         break;
                     }
                 }
@@ -208,6 +209,7 @@ fn value(input: Input<'_>) -> Option<(f64, f64)> {
 /// The width of the zero bucket in sums, 2^-128, which is the default of Prometheus' libraries.
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 
+/// Adds an increment, or the growth of a total, to the sum. Returns false for other samples.
 fn sum(intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
     let Sample { metric, labels, input } = *sample;
     match input {
@@ -237,7 +239,8 @@ fn level(
     new: f64,
     combine: fn(f64, f64) -> f64,
 ) -> Result<(), Rejection> {
-    /// Held from reading to setting, so no other thread can set the gauge in between.
+    /// Held while the gauge is read and then set, because another thread could otherwise set it in
+    /// between.
     static STEP: Mutex<()> = Mutex::new(());
     let _step = STEP.lock().unwrap_or_else(PoisonError::into_inner);
     let mut before = None;

@@ -84,7 +84,7 @@ fn increments_and_growing_totals_are_summed() {
     };
     follow("a", 7.0, "13");
     follow("b", 1.0, "14");
-    // The same total again, a larger one, and a restart.
+    // An unchanged total, a larger total, and a total after a restart.
     follow("a", 7.0, "14");
     follow("a", 7.5, "14.5");
     follow("b", 0.5, "15");

@@ -71,7 +71,7 @@ pub(super) struct Change {
     is_due: bool,
     /// The value that was last sent.
     pub(super) before: Option<Number>,
-    /// The same, if the series was reset since.
+    /// The value that was last sent before a reset, if the series was reset since.
     pub(super) ended: Option<Number>,
     /// When the value last changed.
     time: u64,
