@@ -482,7 +482,7 @@ fn paths_that_cannot_be_read_keep_no_others_from_being_shown() {
     {
         assert_eq!(skipped(&text, reason), Some(count), "{reason}: {text}");
     }
-    // The same next to files of other clients.
+    // A damaged file is skipped next to files of other clients, too.
     fs::write(path("none/counter_1.db"), python_file(&[("a", 1.0)])).unwrap();
     let text = shown_in_part(expose().args(["none", "cut.quipu"].map(path)));
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));

@@ -148,7 +148,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The minimum time for a response, even if there is less time left.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The most bytes of a refusal that are shown. A refusal can quote a long name before its reason.
+/// The maximum number of bytes that are shown of a refusal. This is large, because a refusal can
+/// quote a long name before its reason.
 const MOST_SHOWN: usize = 2048;
 
 /// Sends a push until it is counted or refused, for at most this time.

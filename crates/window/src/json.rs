@@ -19,7 +19,7 @@ struct Bucket {
     count: u64,
 }
 
-/// The same moment in a counter's time and in Unix time.
+/// A moment, both in a counter's time and in Unix time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     /// The counter's time.

@@ -171,7 +171,7 @@ fn windows_share_the_price_of_one_add() {
     assert!((counter.rate() - 2.0).abs() < 0.1);
     counter.add(50);
     assert_eq!(counter.max_over(second).unwrap(), 52);
-    // The same in steps of any size.
+    // A search in steps of any size finds the same peak.
     for window in windows {
         for buckets in [1, 7, 511, 512, 513] {
             let mut search = counter.peak_over(window).unwrap();

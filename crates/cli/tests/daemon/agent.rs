@@ -98,7 +98,7 @@ fn the_last_values_of_a_killed_process_are_shown() {
     other.kill();
     assert_eq!(daemon.sample("quipu_segments_open{segment=\"other\"}"), 0.0);
     assert!(has(&daemon, "sent_total{segment=\"other\",to=\"a\"} 5"));
-    // The same applies after the file is removed, for as long as the settings allow.
+    // The counts stay visible after the file is removed, as long as the settings allow.
     fs::remove_file(home.path("run/other.quipu")).unwrap();
     daemon.wait_for("a watched file is gone");
     assert!(has(&daemon, "sent_total{segment=\"other\",to=\"a\"} 5"));

@@ -84,7 +84,7 @@ fn pushes_from_a_shell_survive_a_kill_and_add_up_exactly() {
     assert_eq!(total(), 15);
     let text = daemon.scrape("text/plain;version=1.0.0;escaping=allow-utf-8").text();
     assert!(text.contains("{\"age.seconds\",instance=\"\",job=\"a/b\"} -1.5\n"), "{text}");
-    // The same identifier counts once.
+    // Two pushes with the same identifier count once.
     for _ in 0..2 {
         succeed(&[&["--id", "nightly-7"], &jobs[..], &["100"]].concat());
     }

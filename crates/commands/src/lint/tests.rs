@@ -1,3 +1,5 @@
+//! Tests of each rule of the linter, with expositions that follow or break it.
+
 use super::*;
 
 /// Checks an exposition without unreadable lines. Returns the metrics and rules of the findings.

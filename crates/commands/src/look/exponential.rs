@@ -69,7 +69,7 @@ mod tests {
             (16.0, 6.0),
         ];
         assert_eq!(buckets(0, zero, &negative, &positive).unwrap(), expected);
-        // The same bounds in another schema.
+        // With schema 3, a factor of two spans eight buckets.
         assert_eq!(buckets(3, (0.0, 0.0), &[], &[(8, 1.0)]).unwrap()[1], (2.0, 1.0));
         assert_eq!(buckets(0, (0.0, 0.0), &[], &[]), Some(Vec::new()));
         assert_eq!(buckets(-53, zero, &negative, &positive), None);

@@ -1,3 +1,5 @@
+//! Tests of reading a recording: labels of new series, dropped series, and an interrupted read.
+
 #![allow(clippy::unwrap_used)]
 
 use quipu::label::Values;

@@ -1,3 +1,5 @@
+//! Tests of the list of `quipu top`: sums, order, filters and groups.
+
 use std::time::Duration;
 
 use quipu::snapshot::Number;

@@ -1,3 +1,5 @@
+//! Tests of the model of `quipu top`: rates, resets, gaps and recent observations.
+
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::look::{Source, Target};
