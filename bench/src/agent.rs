@@ -132,7 +132,7 @@ impl Plan {
 /// A part of the benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Its name.
+    /// The name of the part.
     pub name: &'static str,
     /// The beginnings of the cases of its records.
     pub cases: &'static [&'static str],

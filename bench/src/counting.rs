@@ -67,7 +67,7 @@ pub type Turn = fn(&Plan) -> Vec<Record>;
 
 /// A contender with its turns. You can add one in [`entrants`].
 pub struct Entrant {
-    /// Its name on the command line.
+    /// The contender's name on the command line.
     pub key: &'static str,
     /// The turns in the order of [`WORKLOADS`].
     turns: [Turn; WORKLOADS.len()],

@@ -122,7 +122,7 @@ impl Plan {
 /// A kind of load.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Its name.
+    /// The name of the load.
     pub name: &'static str,
     /// Measures it.
     pub run: fn(&Bench) -> Result<Outcome>,

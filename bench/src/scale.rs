@@ -22,7 +22,7 @@ pub use processes::child;
 
 /// An amount that grows.
 pub struct Axis {
-    /// Its name, in cases and on the command line.
+    /// The name of the axis, in cases and on the command line.
     pub name: &'static str,
     points: &'static [usize],
     /// Whether a point is measured on this machine.
@@ -33,7 +33,7 @@ pub struct Axis {
 
 /// A contender on an axis. You can add one in the file of its axis.
 pub struct Entrant {
-    /// Its name on the command line.
+    /// The contender's name on the command line.
     pub key: &'static str,
     /// The highest point of this contender: beyond it, a turn takes minutes.
     pub most: usize,

@@ -84,7 +84,7 @@ impl Places {
 /// A task to measure, and the contenders in other languages.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Its name.
+    /// The name of the task.
     pub name: &'static str,
     /// Whether it is measured in rounds, because a drift of the machine then affects all equally.
     /// Otherwise there is one turn, which repeats itself.

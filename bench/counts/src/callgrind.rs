@@ -28,7 +28,7 @@ pub(crate) enum Profile {
 }
 
 impl Profile {
-    /// Its name in the workspace.
+    /// Returns the profile's name in the workspace.
     fn name(self) -> &'static str {
         match self {
             Profile::Default => "default-release",

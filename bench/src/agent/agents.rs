@@ -23,7 +23,7 @@ pub(super) enum Program {
 }
 
 impl Program {
-    /// Its name with the version that `make/bench.mk` builds.
+    /// Returns the program's name with the version that `make/bench.mk` builds.
     pub(super) fn with_version(self) -> &'static str {
         match self {
             Program::Quipu => "quipu",
@@ -42,7 +42,7 @@ impl Program {
         }
     }
 
-    /// Its command, without the options of a subject.
+    /// Returns the command that starts the program, without the options of a subject.
     fn command(self, bench: &Bench, port: u16, folder: &Path) -> Vec<String> {
         let path = self.path(bench).display().to_string();
         let address = format!("127.0.0.1:{port}");

@@ -12,10 +12,10 @@ use super::data::{Keys, Kind, Route};
 /// A library. Each function creates a new, empty instrument, or returns `None` if the library does
 /// not support it.
 pub trait Contender: 'static {
-    /// Its name on the command line.
+    /// The library's name on the command line.
     const KEY: &'static str;
 
-    /// Its name and version, as a report shows it.
+    /// Returns the library's name and version for reports.
     fn subject() -> String;
 
     /// A counter on a handle.

@@ -64,7 +64,7 @@ impl Process {
             .map_err(|error| self.failed(&format!("its processor time: {error}")))
     }
 
-    /// Its ID.
+    /// Returns the process ID.
     pub fn pid(&self) -> u32 {
         self.pid
     }

@@ -106,7 +106,7 @@ impl Running {
         self.first_count
     }
 
-    /// Its process.
+    /// Returns the server's process.
     pub fn process(&self) -> &Process {
         &self.process
     }

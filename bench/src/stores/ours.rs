@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 /// The names of the two labels in most workloads.
 pub(super) const TWO: [&str; 2] = ["code", "path"];
-/// Their values if they are constant.
+/// The values of the two labels in workloads where these are constant.
 pub(super) const VALUES: [&str; 2] = ["200", "/x"];
 /// The number of series that a worker creates, to be scraped later.
 pub(super) const SERIES: usize = 1000;
@@ -52,7 +52,7 @@ pub(super) fn paths() -> Vec<String> {
 /// A store of quipu. You can add one in [`STORES`].
 #[derive(Clone, Copy)]
 pub(super) struct Contender {
-    /// Its name in the records.
+    /// The name of the store in the records.
     pub(super) subject: &'static str,
     /// The place of its counts: `memory`, `disk`, which means a folder on any file system, or
     /// `server`.

@@ -44,12 +44,12 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Its port on the loopback interface.
+    /// Returns the server's port on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its socket.
+    /// Returns the path of the server's unix socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }

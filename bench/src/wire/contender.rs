@@ -8,7 +8,7 @@ use super::sink::Sink;
 
 /// A message of the original comparison, with its data.
 pub(super) trait Shape: 'static {
-    /// Its name in the labels.
+    /// The message's name in the labels.
     const NAME: &'static str;
 
     /// The message in quipu's form.

@@ -109,7 +109,7 @@ pub(super) struct BySeries {
 }
 
 impl BySeries {
-    /// Its name in the labels.
+    /// Returns the contender's name in the labels.
     pub(super) fn subject() -> String {
         format!("{} (series)", subject_of::<Quipu>())
     }

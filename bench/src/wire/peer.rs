@@ -52,7 +52,7 @@ pub(super) trait Library {
     /// Whether it writes to its own buffer.
     const OWN_BUFFER: bool = false;
 
-    /// Its name in the labels, such as `crate:rmp-serde 1.3.1 (maps)`.
+    /// Returns the peer's name in the labels, such as `crate:rmp-serde 1.3.1 (maps)`.
     fn subject() -> String {
         let package = version::of(Self::PACKAGE);
         let variant = Self::VARIANT.map(|variant| format!(" ({variant})")).unwrap_or_default();

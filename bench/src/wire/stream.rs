@@ -26,7 +26,7 @@ pub(super) enum Mix {
 }
 
 impl Mix {
-    /// Its name in the labels.
+    /// Returns the name of the mix in the labels.
     pub(super) fn name(self) -> &'static str {
         match self {
             Mix::All => "stream/mixed",

@@ -38,7 +38,7 @@ pub const NO_SHRINK: [Library; 2] = [
     ("bump_scope_down_no_shrink", "bump-scope down, no shrinks"),
 ];
 
-/// The same with `DEALLOCATES` false, because then freeing a block does not free its memory.
+/// The variants with `DEALLOCATES` false, where freeing a block does not free its memory.
 pub const NO_FREE: [Library; 2] = [
     ("bump_scope_up_no_free", "bump-scope up, no frees"),
     ("bump_scope_down_no_free", "bump-scope down, no frees"),

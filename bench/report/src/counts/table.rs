@@ -6,9 +6,9 @@ use super::figures::{Figures, Library, NO_FREE, NO_SHRINK, OURS, PEERS, Peers, l
 
 /// A table of some cases.
 pub struct Table {
-    /// Its name in placeholders.
+    /// The table's name in placeholders.
     name: &'static str,
-    /// Its rows.
+    /// The cases, one for each row.
     pub cases: &'static [&'static str],
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Placeholder {
 }
 
 impl Placeholder {
-    /// The same placeholder for the cases with this prefix.
+    /// Returns a copy for the cases with this prefix.
     pub(super) fn with_prefix(&self, prefix: &str) -> Placeholder {
         let words = self.words.iter().map(|word| format!("{prefix}{word}")).collect();
         Placeholder { words, ..self.clone() }
