@@ -25,18 +25,20 @@ package_row() {
 	in_debian() {
 		(export DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin && in_root "$debian" 0:0 "$@")
 	}
+	# The packages of debootstrap are still there.
+	in_debian apt-get clean
 	in_debian apt-get update --quiet=2 >/dev/null
 	local name=${3:+/tmp/$(basename "$3")}
 	in_debian apt-get install --yes --quiet=2 --no-install-recommends --download-only \
-		"${name:-$2}" >/dev/null
+		"${name:-$2}" >/dev/null 2>"$work/log" || fail "$(tail -5 "$work/log")"
 	archives=$(find "$debian/var/cache/apt/archives" -name '*.deb' -printf '%s\n')
 	[ -z "${3:-}" ] || archives=$(stat --format %s "$3")
 	download=$(awk '{ sum += $1 } END { print sum }' <<<"$archives")
 	before=$(du --summarize --bytes --exclude=proc "$debian/usr" | cut -f1)
 	for _ in 1 2 3; do
 		begin=$(date +%s%N)
-		in_debian apt-get install --yes --quiet=2 --no-install-recommends --no-download \
-			"${name:-$2}" >/dev/null 2>&1
+		in_debian apt-get install --yes --quiet=2 --no-install-recommends \
+			"${name:-$2}" >"$work/log" 2>&1 || fail "$(tail -5 "$work/log")"
 		times+=($((($(date +%s%N) - begin) / 10000000)))
 		after=$(du --summarize --bytes --exclude=proc "$debian/usr" | cut -f1)
 		in_debian apt-get autoremove --purge --yes --quiet=2 "$2" >/dev/null 2>&1
@@ -63,7 +65,7 @@ peers=$root/target/bench-daemon
 	package_row "quipu-metrics $version (.deb)" quipu-metrics \
 		"$dist/quipu-metrics_$version-1_$(debian_architecture "$(uname -m)").deb"
 	package_row "prometheus-pushgateway (.deb of Debian)" prometheus-pushgateway
-	package_row "victoria-metrics (.deb of Debian, with vmagent)" victoria-metrics
+	package_row "victoria-metrics (.deb of Debian, vmagent and 7 other programs)" victoria-metrics
 	program_row "quipu $version, the program" "$(tree "$(uname -m)")/bin/quipu"
 	for peer in statsd_exporter pushgateway vmagent; do
 		[ ! -x "$peers/$peer" ] || program_row "$peer, built by Go and stripped" "$peers/$peer"
