@@ -26,13 +26,13 @@ pub struct Arguments<'a, 'py> {
 }
 
 impl<'a, 'py> Arguments<'a, 'py> {
-    /// The positional arguments.
+    /// Returns the positional arguments.
     pub fn positional(self) -> &'a [Bound<'py, PyAny>] {
         let named = self.names.map_or(0, |names| names.len());
         &self.values[..self.values.len() - named]
     }
 
-    /// The named arguments with their names.
+    /// Returns the named arguments with their names.
     pub fn named(self) -> impl Iterator<Item = (Bound<'py, PyAny>, &'a Bound<'py, PyAny>)> {
         let names = self.names.into_iter().flat_map(|names| names.to_owned().into_iter());
         names.zip(&self.values[self.positional().len()..])

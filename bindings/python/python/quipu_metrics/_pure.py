@@ -22,13 +22,14 @@ _Exemplar = Tuple[_Labels, float, Optional[float]]
 _Sample = Tuple[str, _Labels, float, Optional[_Exemplar]]
 _Values = Tuple[str, ...]
 
-# Protects all numbers. A thread can take it twice, because a finalizer can run at any moment, and
-# count.
+# Protects all numbers. The lock is reentrant, because a finalizer can run while its thread holds
+# the lock, and can count.
 _lock = threading.RLock()
 # Whether to refuse names that older versions of Prometheus cannot parse.
 _is_legacy = False
 _MAX_EXEMPLAR_CHARACTERS = 128
-# A parent with more children forgets them, and finds them again by their series.
+# The maximum number of children that a parent caches. A parent with more children drops its cache,
+# and creates the children again from their series.
 _MAX_CHILDREN = 4096
 
 
@@ -90,7 +91,7 @@ class _Family:
     def bind(self, values: _Values) -> _Series:
         size = {"histogram": len(self.settings) + 1, "summary": 2}.get(self.typ, 1)
         if self.typ == "gauge" and self.settings[0].endswith(("min", "max")):
-            # A zero would be compared with the values of other processes.
+            # Start without a number, because a zero would already be a minimum or maximum.
             size = 0
         with _lock:
             series = self.series.get(values)
@@ -580,7 +581,7 @@ class Value:
         if part:
             _, series, index = part
             with _lock:
-                # A gauge can have no number yet.
+                # A gauge for a minimum or maximum starts without a number.
                 series.numbers = series.numbers or [0.0]
                 series.numbers[index] += amount
 

@@ -331,7 +331,7 @@ class _LocalServer(_Server):
 
     def server_bind(self) -> None:
         self.socket.close()
-        # The pair of the path and a port that `make_server` passes.
+        # `make_server` passes a pair of a host and a port; here, the host is the path.
         self.server_address = self.server_address[0]  # type: ignore[assignment]
         descriptor, path = _quipu.listen_at(str(self.server_address), 128)
         self.socket = socket.socket(fileno=descriptor)

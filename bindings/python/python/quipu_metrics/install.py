@@ -99,7 +99,7 @@ class _Others:
                 yield from collector.collect()
 
 
-# Backing metrics. "Theirs" is a metric of prometheus_client.
+# Backing metrics. In this file, "theirs" means a metric of prometheus_client.
 
 
 def _backing(metric: object) -> Optional[_Backing]:

@@ -113,7 +113,7 @@ class MetricWrapperBase:
     _make: Callable[..., None]
     _remove_matching: Callable[[Sequence[Tuple[str, str]]], Optional[int]]
     _is_observable: Callable[[], bool]
-    # Whether a program defined the class: its `__init__` can then set attributes.
+    # Whether the class is defined outside of this module. Its `__init__` can then set attributes.
     _is_subclass = False
     # The functions of a gauge, which are called at a scrape, with their children by label values.
     _functions: Optional[Dict[Tuple[str, ...], Tuple[Gauge, Callable[[], float]]]] = None

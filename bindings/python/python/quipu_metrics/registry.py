@@ -70,10 +70,10 @@ class CollectorRegistry:
         self._support_collectors_without_names = support_collectors_without_names
         self._collector_to_names: Dict[Collector, List[str]] = {}
         self._names_to_collectors: Dict[str, Collector] = {}
-        # Metrics of this package. `_own`: the metrics that are found by name in this registry's
-        # segment, with the number of forks at their registration. `_apart`: the metrics in other
-        # segments. `_infos` can be in both. `_foreign`: all other collectors, which are called at
-        # each scrape.
+        # `_own` contains the metrics of this package in this registry's segment, where processes
+        # find them by name, each with the number of forks at its registration. `_apart` contains
+        # metrics of this package in other segments, and `_infos` can be in both. `_foreign`
+        # contains all other collectors, which are called at each scrape.
         self._own: Dict[Collector, int] = {}
         self._apart: Dict[MetricWrapperBase, None] = {}
         self._infos: Dict[Info, None] = {}
@@ -95,7 +95,7 @@ class CollectorRegistry:
         self.set_target_info(target_info)
         _registries.add(self)
 
-    # The place of the numbers.
+    # The segment that holds the numbers.
 
     def _replace_segment(self, segment: _quipu.Segment) -> None:
         with self._lock:
@@ -169,7 +169,8 @@ class CollectorRegistry:
             self._hidden.discard(name)
             self._gone.discard(name)
         elif self._own_segment is not None:
-            # Only now, because another thread can be the first to use the name in this segment.
+            # Hide the name only now, because another thread can be the first to use it in this
+            # segment.
             self._hidden.add(name)
 
     def unregister(self, collector: Collector) -> None:
@@ -279,7 +280,7 @@ class CollectorRegistry:
                 yield from collector._collect(created)
             else:
                 yield from _collected(collector)
-        # Metrics that only other processes made.
+        # Add metrics that only other processes created.
         if self._own_segment is not None:
             for name in others.difference(self._names_to_collectors):
                 for family in self._own_segment.find(name, created):

@@ -133,7 +133,7 @@ fn error_class(name: &CStr) -> VALUE {
     }
 }
 
-/// The module `Quipu`.
+/// Returns the module `Quipu`.
 pub(crate) fn module() -> VALUE {
     // SAFETY: it returns the existing module, or creates it.
     unsafe { rb_sys::rb_define_module(c"Quipu".as_ptr()) }
