@@ -1,4 +1,4 @@
-//! Additional API for language bindings.
+//! API that only language bindings need: the cells of instruments, and handles of their series.
 
 use std::sync::Arc;
 

@@ -154,20 +154,20 @@ impl Error {
         self.kind.to_string()
     }
 
-    /// Whether a metric of this name is already registered.
+    /// Returns whether a metric of this name is already registered.
     pub fn is_duplicate(&self) -> bool {
         matches!(self.kind, ErrorKind::Duplicate)
     }
 
-    /// Whether the segment returned the error: the segment or the disk is full, the system refuses
-    /// more memory, or the family in the segment does not match.
+    /// Returns whether the segment returned the error: the segment or the disk is full, the system
+    /// refuses more memory, or the family in the segment does not match.
     #[doc(hidden)]
     pub fn is_of_segment(&self) -> bool {
         matches!(self.kind, ErrorKind::Segment(_))
     }
 
-    /// Whether the segment already contains a family of this name with another kind, other labels,
-    /// or other settings.
+    /// Returns whether the segment already contains a family of this name with another kind, other
+    /// labels, or other settings.
     pub fn is_mismatch(&self) -> bool {
         matches!(&self.kind, ErrorKind::Segment(error) if error.is_mismatch())
     }

@@ -21,12 +21,12 @@ pub(crate) fn check_label(metric: &str, name: &str, verbatim: bool) -> Result<()
         .map_or(Ok(()), |fault| Err(Error::invalid(metric, format!("label {name:?}: {fault}"))))
 }
 
-/// Whether another program can use this name for a metric, with any suffix.
+/// Returns whether another program can use this name for a metric, with any suffix.
 pub(crate) fn is_metric(name: &str) -> bool {
     metric_fault(name, true).is_none()
 }
 
-/// Whether another program can use this name for a label.
+/// Returns whether another program can use this name for a label.
 pub(crate) fn is_label(name: &str) -> bool {
     label_fault(name, true).is_none() && escaped_label_fault(name).is_none()
 }
@@ -141,7 +141,7 @@ const fn text_fault(name: &str) -> Option<&'static str> {
     None
 }
 
-/// Whether two names are equal, at compile time.
+/// Returns whether two names are equal, at compile time.
 pub(crate) const fn is_equal(name: &[u8], other: &[u8]) -> bool {
     name.len() == other.len() && ends_with(name, other)
 }

@@ -168,13 +168,14 @@ impl Registry {
     }
 }
 
-/// Whether scrapes show the family.
+/// Returns whether scrapes show the family.
 fn is_shown(schema: &Schema) -> bool {
     schema.identity != Identity::Apart && Class::from_schema(schema).role == Role::Shown
 }
 
 impl Recording {
-    /// Whether this process writes the recording, and not another process that shares the file.
+    /// Returns whether this process writes the recording, and not another process that shares the
+    /// file.
     pub fn is_writing(&self) -> bool {
         self.worker.as_ref().is_some_and(|worker| {
             worker.is_own() && worker.shared.is_writing.load(Ordering::Relaxed)
@@ -255,7 +256,7 @@ impl Worker {
         Ok(Self { shared, thread, generation: generation() })
     }
 
-    /// Whether the thread belongs to this process, and not to its parent.
+    /// Returns whether the thread belongs to this process, and not to its parent.
     fn is_own(&self) -> bool {
         self.generation == generation()
     }

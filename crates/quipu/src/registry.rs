@@ -508,15 +508,15 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether a collector shows a family of this name.
+    /// Returns whether a collector shows a family of this name.
     pub(crate) fn is_collected(&self, name: &str) -> bool {
         let has_name =
             |collector: &Arc<dyn Collector>| collector.names().iter().any(|other| other == name);
         self.collectors().iter().any(has_name)
     }
 
-    /// Whether the segment contains a family of this name that is registered here. Returns false
-    /// while the family is being created.
+    /// Returns whether the segment contains a family of this name that is registered here. Returns
+    /// false while the family is being created.
     pub(crate) fn has_family(&self, name: &str) -> bool {
         let readers = self.inner.readers.list(&self.inner.segment);
         self.inner.names.has(name) && readers.is_ok_and(|readers| !readers.named(name).is_empty())

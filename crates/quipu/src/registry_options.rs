@@ -1,4 +1,4 @@
-//! The options for a new registry.
+//! `RegistryOptions`: creates a registry that differs from the default.
 
 #[cfg(unix)]
 use std::path::Path;

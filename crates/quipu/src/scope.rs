@@ -281,9 +281,9 @@ impl Scope {
         })
     }
 
-    /// Whether the registry contains a family of this name. If another thread is creating the
-    /// family, waits for this thread, but not for long. If a collector uses the name, returns at
-    /// once.
+    /// Returns whether the registry contains a family of this name. If another thread is creating
+    /// the family, waits for this thread, but not for long. If a collector uses the name, returns
+    /// at once.
     fn waits_for_family(&self, name: &str) -> bool {
         for _ in 0..MAX_YIELDS {
             if self.registry.is_collected(name) {

@@ -1,6 +1,6 @@
 //! Metrics that other programs send: values that are added, followed, set and observed are shown;
-//! values that cannot be taken are refused with a reason; and a reopened file still contains all of
-//! them.
+//! values that cannot be stored are refused with a reason; and a reopened file still contains all
+//! of them.
 
 #![allow(clippy::unwrap_used)]
 

@@ -58,7 +58,8 @@ impl Escaping {
 
 named!(Escaping, "escaping scheme", Escaping::ALL);
 
-/// Whether every version of Prometheus accepts the name of a metric: `[a-zA-Z_:][a-zA-Z0-9_:]*`.
+/// Returns whether every version of Prometheus accepts the name of a metric:
+/// `[a-zA-Z_:][a-zA-Z0-9_:]*`.
 pub fn is_legacy_name(name: &str) -> bool {
     name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
         && name.bytes().all(|byte| IS_LEGACY[usize::from(byte)])
@@ -113,7 +114,7 @@ pub(super) fn put_label_name(name: &str, escaping: Escaping, out: &mut Vec<u8>) 
     escape(name.char_indices(), false, escaping, &mut Bytes(out));
 }
 
-/// Whether two names of labels are the same once they are written.
+/// Returns whether two names of labels are the same once they are written.
 pub(super) fn is_same_label(one: &str, other: &str, escaping: Escaping) -> bool {
     if [one, other].iter().all(|name| is_unescaped(is_legacy_label(name), escaping)) {
         return one == other;
@@ -124,7 +125,7 @@ pub(super) fn is_same_label(one: &str, other: &str, escaping: Escaping) -> bool 
     written[0] == written[1]
 }
 
-/// Whether the name of a metric is written unchanged, without escapes and quotes.
+/// Returns whether the name of a metric is written unchanged, without escapes and quotes.
 pub(super) fn is_unchanged(name: &str, escaping: Escaping) -> bool {
     escaping != Escaping::Dots && is_legacy_name(name)
 }
@@ -149,7 +150,7 @@ pub(crate) fn underscored_label(name: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Whether escaping keeps a name unchanged.
+/// Returns whether escaping keeps a name unchanged.
 fn is_unescaped(is_legacy_name: bool, escaping: Escaping) -> bool {
     escaping == Escaping::AllowUtf8 || (is_legacy_name && escaping != Escaping::Dots)
 }

@@ -113,7 +113,7 @@ pub fn bound_label(bound: f64, spelled: Option<&str>) -> String {
     format!("{spelled}{point}")
 }
 
-/// Whether OpenMetrics adds `.0` to a bound of another program.
+/// Returns whether OpenMetrics adds `.0` to a bound of another program.
 pub(super) fn is_spelled_whole(bound: &str) -> bool {
     bound.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
 }

@@ -98,7 +98,7 @@ pub struct Omissions {
 const MAX_NAMED: usize = 32;
 
 impl Omissions {
-    /// Whether no series is omitted.
+    /// Returns whether no series is omitted.
     pub fn is_empty(&self) -> bool {
         self.counts == [0; Rule::ALL.len()]
     }
@@ -273,7 +273,7 @@ impl Page {
         }
     }
 
-    /// Whether the header of the current family can be written.
+    /// Returns whether the header of the current family can be written.
     #[inline]
     pub(super) fn admits_family(
         &mut self,
@@ -285,7 +285,7 @@ impl Page {
         is_admitted
     }
 
-    /// Whether a series of the current family can be written. Counts a series that cannot.
+    /// Returns whether a series of the current family can be written. Counts a series that cannot.
     #[inline]
     pub(super) fn admits(
         &mut self,
@@ -305,7 +305,7 @@ impl Page {
         verdict.is_ok()
     }
 
-    /// Whether the current family does not continue the last one.
+    /// Returns whether the current family does not continue the last one.
     pub(super) fn is_new_family(&self) -> bool {
         self.start.relation == Relation::New
     }
@@ -348,7 +348,7 @@ impl Page {
         Ok(())
     }
 
-    /// Takes the names with these hashes, unless one is taken.
+    /// Reserves the names with these hashes. Fails if one of them is already reserved.
     fn take_names(&mut self, hashes: &[u64]) -> Result<(), Rule> {
         let is_taken = match hashes {
             [hash] => !self.names.insert(*hash),
@@ -426,7 +426,7 @@ impl Page {
         Ok(set)
     }
 
-    /// Whether the label name in the buffer is reserved in a family of this kind.
+    /// Returns whether the label name in the buffer is reserved in a family of this kind.
     fn is_reserved(&self, kind: Kind) -> bool {
         match &*self.buffer {
             b"" | b"__name__" => true,
@@ -445,10 +445,10 @@ impl Page {
         }
     }
 
-    /// Whether the unit can be shown, because the written name ends in it (OpenMetrics 1.0, section
-    /// "Unit"). A scraper refuses the page because of any other unit, so such a family is shown
-    /// without its unit. The parser of Prometheus compares names before it unescapes them, so no
-    /// unit can contain an escaped character.
+    /// Returns whether the unit can be shown, because the written name ends in it (OpenMetrics 1.0,
+    /// section "Unit"). A scraper refuses the page because of any other unit, so such a family is
+    /// shown without its unit. The parser of Prometheus compares names before it unescapes them, so
+    /// no unit can contain an escaped character.
     fn has_unit(&mut self, family: &FamilyHeader<'_>) -> bool {
         self.buffer.clear();
         escape::put_metric_name(family.name, "", self.rules.escaping, &mut self.buffer);
@@ -524,8 +524,8 @@ impl Rules {
     }
 }
 
-/// Whether a scraper would store the exponential buckets: they are sorted, and add up to the count,
-/// which is at most `limit`.
+/// Returns whether a scraper would store the exponential buckets: they are sorted, and add up to
+/// the count, which is at most `limit`.
 fn is_consistent(histogram: &HistogramValue<'_>, native: &Native<'_>, limit: u128) -> bool {
     let is_sorted = |buckets: &[(i32, u64)]| buckets.is_sorted_by(|one, two| one.0 < two.0);
     let sides = native.negative.iter().chain(native.positive);
@@ -550,8 +550,8 @@ fn check_quantiles(quantiles: &[(f64, f64)]) -> Result<(), Rule> {
 /// The label that distinguishes a [second](Relation::Second) counter from the first one.
 const NAME_LABEL: &str = "quipu_name";
 
-/// Whether an exemplar can be written: its label names are not empty, and differ once they are
-/// escaped.
+/// Returns whether an exemplar can be written: its label names are not empty, and differ once they
+/// are escaped.
 pub(super) fn is_exemplar(exemplar: &Exemplar<'_>, escaping: Escaping) -> bool {
     let names = || exemplar.labels.step_by(2);
     names().enumerate().all(|(at, name)| {

@@ -117,14 +117,15 @@ impl Parts {
         }
     }
 
-    /// Whether a counter's samples use the name without a suffix.
+    /// Returns whether a counter's samples use the name without a suffix.
     #[inline]
     pub(super) fn is_bare(&self, family: &FamilyHeader<'_>) -> bool {
         family.bare && !self.is_second
     }
 
-    /// Whether a counter's samples lack the suffix that OpenMetrics 1.0 requires of counters.
-    /// There, they are values of an unknown kind, because the name must be the same in all formats.
+    /// Returns whether a counter's samples lack the suffix that OpenMetrics 1.0 requires of
+    /// counters. There, they are values of an unknown kind, because the name must be the same in
+    /// all formats.
     #[inline]
     pub(super) fn is_unknown(&self, family: &FamilyHeader<'_>) -> bool {
         let is_bare_counter = self.is_bare(family) && family.kind == Kind::Counter;
@@ -416,7 +417,7 @@ impl Parts {
         }
     }
 
-    /// Whether the name of a metric is written unescaped, in quotes.
+    /// Returns whether the name of a metric is written unescaped, in quotes.
     fn is_quoted(&self, name: &str) -> bool {
         !self.is_plain && self.style.escaping == Escaping::AllowUtf8 && !is_legacy_name(name)
     }

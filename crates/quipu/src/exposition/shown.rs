@@ -48,7 +48,7 @@ impl ShownNames {
         self.0.extend(Self::for_family(name, kind));
     }
 
-    /// Whether all names that a family would be shown with are free.
+    /// Returns whether all names that a family would be shown with are free.
     pub fn are_free(&self, name: &str, kind: Kind) -> bool {
         self.0.is_empty() || !Self::for_family(name, kind).any(|name| self.0.contains(&name))
     }

@@ -51,7 +51,7 @@ impl Style {
         }
     }
 
-    /// Whether the name of a metric is also valid for a label.
+    /// Returns whether the name of a metric is also valid for a label.
     pub(super) fn is_label(self, name: &str) -> bool {
         let (mut metric, mut label) = (Vec::new(), Vec::new());
         escape::put_metric_name(name, "", self.escaping, &mut metric);

@@ -298,7 +298,7 @@ impl Progress {
         self.answering.store(answering, Ordering::Relaxed);
     }
 
-    /// Whether the client ever sent a request, and since when the connection is idle. The
+    /// Returns whether the client ever sent a request, and since when the connection is idle. The
     /// connection with the smallest pair gives way first. `None` while a response is in progress.
     fn idle_since(&self) -> Option<(bool, Instant)> {
         let noted = self.noted.load(Ordering::Relaxed);

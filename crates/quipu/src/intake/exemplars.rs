@@ -93,7 +93,7 @@ impl Intake {
     }
 }
 
-/// Whether all formats can show these label names, and each occurs once.
+/// Returns whether all formats can show these label names, and each occurs once.
 fn are_distinct(labels: &[(&str, &str)]) -> bool {
     labels.len() <= MAX_LABELS
         && labels.iter().enumerate().all(|(i, (name, _))| {

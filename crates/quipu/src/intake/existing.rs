@@ -133,7 +133,7 @@ impl Intake {
     }
 }
 
-/// Whether an intake makes families of this kind.
+/// Returns whether an intake makes families of this kind.
 fn can_be_made(kind: u8) -> bool {
     use crate::kind::{GaugeKind, HistogramLayout, SummaryLayout, UnknownKind};
     [
@@ -147,7 +147,7 @@ fn can_be_made(kind: u8) -> bool {
     .contains(&kind)
 }
 
-/// Whether the labels of a family are these, in any order.
+/// Returns whether the labels of a family are these, in any order.
 fn has_labels(entry: &FamilyEntry, labels: &SortedLabels<'_>) -> bool {
     let schema = entry.family.schema();
     if Class::from_schema(schema).alone {
@@ -366,7 +366,7 @@ impl super::input::Buckets<'_> {
         }
     }
 
-    /// Whether a histogram or a summary can use this shape.
+    /// Returns whether a histogram or a summary can use this shape.
     fn is_of(&self, entry: &FamilyEntry) -> bool {
         let Self::Only(Shape::Classic(wanted)) = self else {
             return matches!(self, Self::OrElse(_));

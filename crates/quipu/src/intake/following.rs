@@ -180,7 +180,7 @@ fn last_sample(entry: &FamilyEntry, cells: &SeriesCells<'_>, latest: u64) -> u64
     }
 }
 
-/// Whether a value equals the last one of its series.
+/// Returns whether a value equals the last one of its series.
 fn is_last(entry: &FamilyEntry, cells: &SeriesCells<'_>, input: &InputValue<'_>) -> bool {
     match (&entry.kind, input) {
         (_, InputValue::Gauge(n) | InputValue::Unknown(n)) => {

@@ -21,8 +21,8 @@ use crate::kind::{Growth, RelaySummary, Times};
 use crate::snapshot::{Native, Timestamp};
 
 impl InputValue<'_> {
-    /// Whether [`Intake::follow_into`] can follow this value's counts: it is a counter, a histogram
-    /// or a summary.
+    /// Returns whether [`Intake::follow_into`] can follow this value's counts: it is a counter, a
+    /// histogram or a summary.
     pub fn has_growth(&self) -> bool {
         !matches!(self, Self::Gauge(_) | Self::Unknown(_) | Self::Observation { .. })
     }

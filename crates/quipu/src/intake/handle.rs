@@ -36,7 +36,7 @@ impl Intake {
     /// these names. Returns `None` if there is none yet, and for values that only [`Intake::take`]
     /// accepts: all except gauges, values of unknown type, increments and followed totals of
     /// counters, counters of groups, and observations. A handle does not keep a help that arrives
-    /// later, so look for the handle after a value was taken.
+    /// later, so look for the handle after a value was accepted.
     ///
     /// ```
     /// use quipu::Registry;
@@ -156,7 +156,7 @@ impl Intake {
 
     /// Takes a value without times like [`Intake::take`], if its series is still at the spot that
     /// [`Intake::locate`] found in this family. Returns false, without a change, if the series is
-    /// gone or another series is there now, if the family does not take such values, or if
+    /// gone or another series uses the spot now, if the family does not take such values, or if
     /// [`Intake::take`] would refuse the value. This does not keep a help.
     #[inline]
     pub fn take_at(
@@ -199,7 +199,7 @@ impl fmt::Debug for FamilyHandle {
 }
 
 impl FamilyHandle {
-    /// Whether the help of its name is already kept, or cannot be kept.
+    /// Returns whether the help of its name is already kept, or cannot be kept.
     #[inline]
     pub fn has_help(&self) -> bool {
         self.0.has_help()
@@ -231,7 +231,7 @@ impl FamilyHandle {
         done
     }
 
-    /// Whether there can be a series with these label values.
+    /// Returns whether there can be a series with these label values.
     #[inline]
     fn takes(&self, values: &[&str]) -> bool {
         let labels = if self.0.class.alone { 0 } else { self.0.family.schema().labels.len() };
@@ -240,7 +240,8 @@ impl FamilyHandle {
     }
 }
 
-/// Whether putting such values into the cells of this family only takes a few additions or stores.
+/// Returns whether putting such values into the cells of this family only takes a few additions or
+/// stores.
 #[inline]
 fn is_plain(entry: &FamilyEntry, input: &InputValue<'_>, mode: Mode) -> bool {
     match (input, &entry.kind) {

@@ -1,6 +1,8 @@
-//! The limits of an intake.
+//! The limits of an intake. They are necessary because other programs choose names and labels, and
+//! one of these programs could otherwise use up the memory of all.
 
-/// The maximum that an intake makes. Values of existing series are always taken.
+/// The maximum number and size of everything that an intake creates. Values of existing series are
+/// always accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// The maximum number of series, in all families that the intake can put a value into.

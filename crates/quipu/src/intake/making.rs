@@ -172,7 +172,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Whether the limit on series is reached, according to the last count.
+    /// Returns whether the limit on series is reached, according to the last count.
     pub(super) fn is_full(&self) -> bool {
         self.used.series.load(Ordering::Relaxed) >= self.limits.series
     }
@@ -221,7 +221,7 @@ const SEARCHED_EACH: u64 = 64;
 /// The maximum number of hidden series that are removed at once.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// Whether a family contains a series, shown or not.
+/// Returns whether a family contains a series, shown or not.
 fn is_there(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> bool {
     family.change(key, |_| {})
 }

@@ -279,7 +279,7 @@ impl Intake {
         self.remove_from(name, labels, false)
     }
 
-    /// Removes only series that were taken with [`Metric::grouped`]; otherwise like
+    /// Removes only series that were stored with [`Metric::grouped`]; otherwise like
     /// [`Intake::remove`].
     ///
     /// # Errors
@@ -288,7 +288,7 @@ impl Intake {
         self.remove_from(name, labels, true)
     }
 
-    /// Calls `visit` with every series that was taken with [`Metric::grouped`], including hidden
+    /// Calls `visit` with every series that was stored with [`Metric::grouped`], including hidden
     /// ones. Use this when your program starts and must learn the content of its groups.
     ///
     /// # Errors
@@ -353,8 +353,9 @@ impl Intake {
         Ok(count)
     }
 
-    /// Hides the series of these labels that were taken with [`Metric::grouped`]. Scrapes omit them
-    /// until they are taken again; then they continue from their totals. Returns their number.
+    /// Hides the series of these labels that were stored with [`Metric::grouped`]. Scrapes omit
+    /// them until their next value arrives; then they continue from their totals. Returns their
+    /// number.
     ///
     /// # Errors
     /// The errors of a segment in a file.

@@ -3,7 +3,7 @@
 //! A secret hash of a source selects a word in each of two rows. The lesser of both is at least the
 //! count of the source. It is greater only if other sources share both words. This is a count-min
 //! sketch (Cormode and Muthukrishnan 2005). It never grows, and threads share it without a lock.
-//! Counts are never taken out; instead, all words are halved before the sum of all sources could
+//! Counts are never subtracted; instead, all words are halved before the sum of all sources could
 //! fill them. So a source can exceed its limit in the long run, but no source is refused because of
 //! others.
 
@@ -77,7 +77,8 @@ impl Sketch {
         Self { most, rows: [row(), row()], all: AtomicU64::new(0) }
     }
 
-    /// Whether the source may make one more. Threads that ask at the same time may each make one.
+    /// Returns whether the source may make one more. Threads that ask at the same time may each
+    /// make one.
     pub(super) fn has_room(&self, source: SourceHash) -> bool {
         let made = self.words(source).map(|word| word.load(Ordering::Relaxed));
         made.min().is_none_or(|made| u64::from(made) < self.most && made < u32::MAX)

@@ -170,24 +170,24 @@ impl FamilyEntry {
         Some(Self { family, kind, class, time, has_help })
     }
 
-    /// Whether the family contains a shown series.
+    /// Returns whether the family contains a shown series.
     pub(super) fn has_shown(&self) -> bool {
         self.family.len() > self.family.hidden()
     }
 
-    /// Whether all of its series are hidden, so another metric can take its name.
+    /// Returns whether all of its series are hidden, so another metric can take its name.
     #[inline]
     pub(super) fn is_dormant(&self) -> bool {
         self.family.hidden() > 0 && self.class.role == Role::Shown && !self.has_shown()
     }
 
-    /// Whether the help of its name is kept, or cannot be kept.
+    /// Returns whether the help of its name is kept, or cannot be kept.
     #[inline]
     pub(super) fn has_help(&self) -> bool {
         self.has_help.load(Ordering::Relaxed)
     }
 
-    /// Whether its series are places of senders, or times of increments.
+    /// Returns whether its series are places of senders, or times of increments.
     pub(super) fn has_places(&self) -> bool {
         let schema = self.family.schema();
         let is_place = |name: &str| [PLACE, TIME].contains(&name);
@@ -199,7 +199,8 @@ impl FamilyEntry {
         self.has_help.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the family matches `wanted`: then [`put_wanted`] writes the same bytes for both.
+    /// Returns whether the family matches `wanted`: then [`put_wanted`] writes the same bytes for
+    /// both.
     #[inline]
     fn has(&self, wanted: &FamilyNeeds<'_>, labels: &SortedLabels<'_>) -> bool {
         let schema = self.family.schema();
@@ -262,7 +263,7 @@ impl<'a> SortedLabels<'a> {
         (0..self.count).map(|at| self.label(at))
     }
 
-    /// Whether there are no labels.
+    /// Returns whether there are no labels.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -459,7 +460,7 @@ impl Table {
         self.collision.as_ref()
     }
 
-    /// Whether a family of this name contains a help.
+    /// Returns whether a family of this name contains a help.
     pub(super) fn has_help(&self, name: &str) -> bool {
         self.helped.contains(name)
     }
@@ -633,7 +634,7 @@ fn base_of(name: &str, kind: Kind) -> &str {
 const ALONE_IN_CLASS: u8 =
     Class { bare: false, grouped: false, alone: true, role: Role::Shown }.number();
 
-/// Whether values of the kind are set, not added up.
+/// Returns whether values of the kind are set, not added up.
 fn is_set(kind: u8) -> bool {
     use crate::kind::{GaugeKind, UnknownKind};
     kind == GaugeKind::NUMBER || kind == UnknownKind::NUMBER

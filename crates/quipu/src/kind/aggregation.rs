@@ -81,7 +81,7 @@ impl Aggregation {
         Self::ALL.iter().copied().find(|aggregation| aggregation.as_str() == name)
     }
 
-    /// Whether only living processes count.
+    /// Returns whether only living processes count.
     #[doc(hidden)]
     pub fn is_live(self) -> bool {
         use Aggregation::{LiveAll, LiveMax, LiveMin, LiveMostRecent, LiveSum};

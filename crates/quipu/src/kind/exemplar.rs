@@ -116,7 +116,7 @@ pub(crate) fn keep_at(
     write(words, now, time.unwrap_or(now), value, pairs)
 }
 
-/// Whether an exemplar in this slot would take memory, because the slot was never used.
+/// Returns whether an exemplar in this slot would take memory, because the slot was never used.
 pub(crate) fn takes_memory(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -199,7 +199,7 @@ fn each(family: &Family, cells: &SeriesCells<'_>, cell: usize, mut act: impl FnM
         return;
     }
     // Acquire, here and below: pairs with the release in `find_or_take`; a thread that sees an
-    // offset sees the side allocation that is there.
+    // offset sees the side allocation at this offset.
     let root = cells.plain(cell).load(Ordering::Acquire);
     if root == 0 {
         return;
@@ -236,7 +236,7 @@ pub struct OwnedExemplar {
     pub time: Timestamp,
 }
 
-/// The exemplar in a slot, if there is one.
+/// Returns the exemplar in a slot, if there is one.
 pub(crate) fn kept(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -303,9 +303,9 @@ fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &
         .is_ok()
 }
 
-/// Whether the current writer was marked as suspected more than [`PATIENCE`] ago, without progress
-/// since. Marks it if the time in the slot is older than that and carries no mark. Until the writer
-/// stores a time, the slot contains the time of the previous exemplar.
+/// Returns whether the current writer was marked as suspected more than [`PATIENCE`] ago, without
+/// progress since. Marks it if the time in the slot is older than that and carries no mark. Until
+/// the writer stores a time, the slot contains the time of the previous exemplar.
 fn is_stuck(time: &AtomicU64, now: u64) -> bool {
     let seen = time.load(Ordering::Relaxed);
     if now.saturating_sub(seen) <= PATIENCE {
@@ -386,7 +386,7 @@ fn find_or_take(
     }
 }
 
-/// The maximum number of exemplars of a series in the family: its number of cells.
+/// Returns the maximum number of exemplars of a series in the family: its number of cells.
 fn family_slots(family: &Family) -> usize {
     usize::from(family.schema().cells)
 }
@@ -397,7 +397,7 @@ mod tests {
 
     use super::*;
 
-    /// A writer is not taken for dead just because the previous exemplar is old.
+    /// A writer is not considered dead just because the previous exemplar is old.
     #[test]
     fn a_writer_is_taken_for_dead_a_while_after_it_was_suspected() {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();

@@ -175,7 +175,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
         self.family.len()
     }
 
-    /// Whether there is no series.
+    /// Returns whether there is no series.
     pub fn is_empty(&self) -> bool {
         self.family.is_empty()
     }

@@ -114,18 +114,18 @@ pub(crate) fn check_cells(family: &Family, valid: RangeInclusive<u16>) -> Result
     Err(damaged(schema))
 }
 
-/// Whether these numbers from a family's record can be the bounds of buckets: sorted, without
-/// duplicates, and without `+Inf`, because formats show a bucket of `+Inf` after them.
+/// Returns whether these numbers from a family's record can be the bounds of buckets: sorted,
+/// without duplicates, and without `+Inf`, because formats show a bucket of `+Inf` after them.
 pub(crate) fn are_bounds(numbers: &[f64]) -> bool {
     is_ascending(numbers) && numbers.last() != Some(&f64::INFINITY)
 }
 
-/// Whether these numbers from a family's record can be quantiles.
+/// Returns whether these numbers from a family's record can be quantiles.
 pub(crate) fn are_quantiles(numbers: &[f64]) -> bool {
     is_ascending(numbers) && numbers.iter().all(|quantile| (0.0..=1.0).contains(quantile))
 }
 
-/// Whether each number is greater than the one before, which NaN never is.
+/// Returns whether each number is greater than the previous one; false if there is a NaN.
 fn is_ascending(numbers: &[f64]) -> bool {
     numbers.windows(2).all(|pair| pair[0] < pair[1]) && !numbers.iter().any(|n| n.is_nan())
 }

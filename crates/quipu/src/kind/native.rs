@@ -645,7 +645,7 @@ mod tests {
 
     use super::*;
 
-    /// A family with one cell, for the offset of the newest table.
+    /// Returns a family with one cell, for the offset of the newest table.
     fn family() -> (Segment, Family) {
         let segment = Segment::private(1 << 20).unwrap();
         let labels = vec![Label { name: "k".into(), values: None }];

@@ -231,7 +231,7 @@ impl<'c> Relay<'c> {
         if self.phase().is_multiple_of(2) { self.time().last(latest) } else { 0 }
     }
 
-    /// Whether these equal the last values of the source.
+    /// Returns whether these equal the last values of the source.
     pub(crate) fn is_last(&self, value: impl Fn(usize) -> f64) -> bool {
         (0..self.count).all(|i| value(i).to_bits() == self.last(i).to_bits())
     }
@@ -518,8 +518,8 @@ impl RelaySummary {
     }
 }
 
-/// Whether the cells of a copied file are of one phase. If this cannot be determined, the series is
-/// omitted.
+/// Returns whether the cells of a copied file are of one phase. If this cannot be determined, the
+/// series is omitted.
 #[inline]
 fn is_settled(family: &Family, cells: &SeriesCells<'_>) -> bool {
     let is_settled = family.settle(cells.shared(), PHASE);

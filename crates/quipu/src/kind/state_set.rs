@@ -89,7 +89,7 @@ impl<S: LabelValue> StateSet<S> {
         }
     }
 
-    /// Whether the state is on. A value that is not one of the states never is.
+    /// Returns whether the state is on; false for a value that is not one of the states.
     pub fn is_on(&self, state: &S) -> bool {
         let index = self.index(state);
         index.is_some_and(|at| self.bound.cells().plain(at).load(Ordering::Relaxed) != 0)

@@ -71,7 +71,7 @@ impl Decoder {
         identity(&self.schema)
     }
 
-    /// Whether scrapes show the family.
+    /// Returns whether scrapes show the family.
     pub fn is_shown(&self) -> bool {
         matches!(self.identity(), "name" | "variant")
     }
@@ -81,7 +81,7 @@ impl Decoder {
         head(&self.schema, labels)
     }
 
-    /// Whether each process can own a separate series.
+    /// Returns whether each process can own a separate series.
     pub fn has_processes(&self) -> bool {
         self.schema.kind == ProcessGaugeLayout::NUMBER
     }
@@ -117,7 +117,7 @@ impl Decoder {
         Cells::get_or_make(own, schema)?.read(schema, cells, emit)
     }
 
-    /// Whether this is a histogram with only exponential buckets.
+    /// Returns whether this is a histogram with only exponential buckets.
     fn has_no_classic_buckets(&mut self) -> bool {
         let cells = Cells::get_or_make(&mut self.cells, &self.schema);
         cells.is_some_and(|cells| match &cells.kind {
@@ -126,7 +126,7 @@ impl Decoder {
         })
     }
 
-    /// Whether the meaning of the cells is known.
+    /// Returns whether the meaning of the cells is known.
     pub fn is_known(&mut self) -> bool {
         Cells::get_or_make(&mut self.cells, &self.schema).is_some()
     }

@@ -60,7 +60,7 @@ impl ReaderList {
         self.readers.iter().chain(&self.contradicting)
     }
 
-    /// Whether any variant is not shown.
+    /// Returns whether any variant is not shown.
     pub(crate) fn has_contradictions(&self) -> bool {
         !self.contradicting.is_empty()
     }
@@ -318,13 +318,13 @@ impl Reader {
         &self.family.schema().name[..self.name]
     }
 
-    /// Whether the family contains a shown series.
+    /// Returns whether the family contains a shown series.
     pub(crate) fn has_shown(&self) -> bool {
         self.family.len() > self.family.hidden()
     }
 
-    /// Whether another family with the same label names contains other series, because each series
-    /// is in a single family. This is true of groups, and of values that replace others with
+    /// Returns whether another family with the same label names contains other series, because each
+    /// series is in a single family. This is true of groups, and of values that replace others with
     /// different buckets or quantiles. Returns whether the family belongs to a group.
     fn shares_labels(&self) -> Option<bool> {
         let is_relayed = matches!(self.kind, AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_));
@@ -332,7 +332,7 @@ impl Reader {
         (is_relayed || is_grouped).then_some(is_grouped)
     }
 
-    /// Whether the name is shown unchanged, although it lacks the suffix of its kind.
+    /// Returns whether the name is shown unchanged, although it lacks the suffix of its kind.
     pub(crate) fn is_bare(&self) -> bool {
         self.bare
     }
@@ -441,8 +441,9 @@ pub(super) fn shown_name(schema: &Schema) -> (&str, bool) {
     (name, is_bare && name.len() == schema.name.len())
 }
 
-/// Whether the values read from a series of a copied file belong to this series: after the walk
-/// found it, another series may have taken over its record. Counts the series that fail this check.
+/// Returns whether the values read from a series of a copied file belong to this series: after the
+/// walk found it, another series may have taken over its record. Counts the series that fail this
+/// check.
 fn is_whole(family: &series::Family, view: &View<'_>, readings: u64) -> bool {
     let is_whole = family.readings() == readings || family.is_there(view.id);
     if !is_whole {

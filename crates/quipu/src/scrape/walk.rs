@@ -270,7 +270,7 @@ impl fmt::Debug for Walk {
     }
 }
 
-/// Whether a family is wanted: its name is in the list, or the name of one of its samples.
+/// Returns whether a family is wanted: its name is in the list, or the name of one of its samples.
 #[inline]
 fn is_wanted(wanted: &Option<Arc<[String]>>, family: &FamilyHeader<'_>) -> bool {
     wanted.as_ref().is_none_or(|wanted| is_among(wanted, family))

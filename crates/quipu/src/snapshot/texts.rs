@@ -64,7 +64,7 @@ impl<'a> Texts<'a> {
         self.0
     }
 
-    /// Whether no string contains a character that needs an escape: `"`, `\\`, line feed.
+    /// Returns whether no string contains a character that needs an escape: `"`, `\\`, line feed.
     pub(crate) fn is_escape_free(self) -> bool {
         let mut texts = self;
         std::iter::from_fn(|| texts.next_bytes()).all(is_escape_free)
@@ -119,15 +119,15 @@ impl<'a> Iterator for Texts<'a> {
     }
 }
 
-/// Whether no byte needs an escape.
+/// Returns whether no byte needs an escape.
 fn is_escape_free(text: &[u8]) -> bool {
     let is_escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | b'\n');
     // Without an early exit, because it would keep the compiler from checking many bytes at once.
     !text.iter().fold(false, |any, byte| any | is_escaped(byte))
 }
 
-/// Whether all bytes are ASCII. Most strings are short, where the standard library checks each
-/// byte. Five labels of 3 to 19 bytes take 91 instructions here, and 399 in
+/// Returns whether all bytes are ASCII. Most strings are short, where the standard library checks
+/// each byte. Five labels of 3 to 19 bytes take 91 instructions here, and 399 in
 /// [`std::str::from_utf8`].
 #[inline]
 fn is_ascii(bytes: &[u8]) -> bool {

@@ -251,7 +251,7 @@ impl Page {
 /// The only exemplar.
 const EXEMPLAR: &str = " # {id=\"7\"} 0.5 2.000000001";
 
-/// Whether a page can contain the histogram.
+/// Returns whether a page can contain the histogram.
 fn is_sound(histogram: &HistogramValue<'_>) -> bool {
     histogram.buckets.last().is_none_or(|last| last.bound == f64::INFINITY)
 }
@@ -265,7 +265,8 @@ fn bound_text(bound: f64, is_open: bool) -> String {
     }
 }
 
-/// Whether readers without UTF-8 accept the name. Only names of metrics may contain a colon.
+/// Returns whether readers without UTF-8 accept the name. Only names of metrics may contain a
+/// colon.
 fn is_legacy(name: &str, colon: bool) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || (colon && c == ':');
     !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_fine)

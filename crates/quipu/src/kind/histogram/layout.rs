@@ -156,7 +156,8 @@ impl HistogramLayout {
         (has_cells && (has_pairs || !is_paired)).then_some(layout)
     }
 
-    /// Whether there are few buckets, all classic. Only families with dynamic labels keep times.
+    /// Returns whether there are few buckets, all classic. Only families with dynamic labels keep
+    /// times.
     fn can_be_paired(&self) -> bool {
         self.native.is_none() && self.bounds.len() < FEW && !self.times
     }
@@ -294,7 +295,7 @@ impl HistogramLayout {
     pub(crate) fn add_classic(&self, cells: &SeriesCells<'_>, counts: &[(f64, f64)], sum: f64) {
         cells.add_float(SUM, sum);
         for (bucket, (_, count)) in counts.iter().take(self.bounds.len() + 1).enumerate() {
-            // Not negative: the intake checks it.
+            // The count is not negative, because the intake checks it.
             add_count(cells, self.count_cell(bucket), count.round() as u64);
         }
     }
@@ -462,7 +463,7 @@ impl HistogramLayout {
         self.zero() + 2 * usize::from(self.native.is_some())
     }
 
-    /// Whether there are classic buckets.
+    /// Returns whether there are classic buckets.
     pub(crate) fn is_classic(&self) -> bool {
         !self.bounds.is_empty() || self.native.is_none()
     }

@@ -97,8 +97,8 @@ impl<L: LabelGroup> Family<Histogram, L> {
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let layout = &*self.kind;
         if layout.is_paired() {
-            // Not `observe`, which passes a reference to the cells to other functions, because then
-            // the cells are written to the stack first (84 instructions instead of 66).
+            // Don't call `observe`: it passes a reference to the cells to other functions, so the
+            // cells would be written to the stack first (84 instructions instead of 66).
             let act = |cells: SeriesCells<'_>| layout.observe_pair(&cells, value);
             return self.family.update_dense(Self::key(labels), act);
         }

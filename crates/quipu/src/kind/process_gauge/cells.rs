@@ -70,7 +70,7 @@ pub(crate) fn process_of(schema: &Schema, labels: &[(&str, &str)]) -> Option<(u6
 }
 
 impl ProcessGaugeLayout {
-    /// Whether all processes share one value.
+    /// Returns whether all processes share one value.
     pub(crate) fn is_shared(&self) -> bool {
         self.aggregation == Aggregation::MostRecent
     }

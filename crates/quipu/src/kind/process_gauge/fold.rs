@@ -326,7 +326,7 @@ impl Processes {
             && self.texts[one.label_texts.clone()] == self.texts[other.label_texts.clone()]
     }
 
-    /// Whether ended processes left more series than are kept.
+    /// Returns whether ended processes left more series than are kept.
     fn has_leftovers(&mut self, aggregation: Aggregation) -> bool {
         let ended = self.entries.iter().filter(|entry| !entry.is_alive);
         match aggregation {
@@ -518,7 +518,7 @@ fn read_in_order(family: &Family, view: &View<'_>) -> bool {
     family.readings() == readings || family.is_there(view.id)
 }
 
-/// Whether a process is alive. Each process is checked once per scrape.
+/// Returns whether a process is alive. Each process is checked once per scrape.
 fn is_alive(family: &Family, known: &mut Vec<(u64, bool)>, token: u64) -> bool {
     match known.binary_search_by_key(&token, |(token, _)| *token) {
         Ok(at) => known[at].1,
@@ -651,7 +651,7 @@ mod tests {
         at as u64
     }
 
-    /// A file is copied while one series is taken into another, between the readings of the two.
+    /// A file is copied while one series is folded into another, between the readings of the two.
     /// Only a part of the file is read again, and the reading can end at any place.
     #[test]
     #[cfg(all(unix, not(miri)))]
@@ -699,7 +699,7 @@ mod tests {
         let family = segment.family(&schema).unwrap();
         let process = format!("{:010x}{:08x}", segment.process().unwrap(), 5);
         let jobs = |kind: char| (0..50).map(move |i| format!("{kind}{i}"));
-        // Returns where the cells are.
+        // Returns the address of the cells.
         let put = |job: &str, value: f64| {
             let at = std::cell::Cell::new(0);
             family.update_shown(
@@ -743,7 +743,7 @@ mod tests {
         assert!(copy.omitted() >= reused as u64, "{} of {reused}", copy.omitted());
     }
 
-    /// A file is copied while one series is taken into another. At any moment of the copying,
+    /// A file is copied while one series is folded into another. At any moment of the copying,
     /// either all stores are done, or some of them are done and the others follow.
     #[test]
     #[cfg(all(unix, not(miri)))]

@@ -120,9 +120,9 @@ impl ProcessGauge {
         self.set(unix_seconds());
     }
 
-    /// Whether the handle's series was removed. If so, values that you set through it are no longer
-    /// shown. This is always false if each process owns a series, because setting a value creates
-    /// the series again.
+    /// Returns whether the handle's series was removed. If so, values that you set through it are
+    /// no longer shown. This is always false if each process owns a series, because setting a value
+    /// creates the series again.
     #[doc(hidden)]
     #[inline]
     pub fn is_removed(&self) -> bool {
