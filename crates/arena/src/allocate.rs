@@ -686,7 +686,7 @@ macro_rules! allocating {
 }
 pub(crate) use allocating;
 
-/// The panic when an iterator yields more values than fit into the memory.
+/// Panics because an iterator yields more values than fit into the memory.
 #[cold]
 #[inline(never)]
 #[track_caller]

@@ -724,7 +724,7 @@ impl<P: Policy, A: BaseAllocator> fmt::Debug for Arena<P, A> {
     }
 }
 
-/// The only panic of the methods that cannot return an error.
+/// Panics. Methods that cannot return an error panic only here.
 #[cold]
 #[inline(never)]
 #[track_caller]

@@ -98,7 +98,7 @@ pub(crate) const fn empty_limit<P: Policy>() -> NonNull<u8> {
     unsafe { NonNull::new_unchecked(limit) }
 }
 
-/// Whether this is the header of an arena without chunks.
+/// Returns whether this is the header of an arena without chunks.
 #[inline(always)]
 pub(crate) fn is_empty(header: *mut Header) -> bool {
     ptr::eq(header, (&raw const EMPTY).cast())
@@ -157,7 +157,7 @@ pub(crate) fn next_size<P: Policy>(size: usize) -> usize {
     ((size + OVERHEAD).saturating_mul(2) - OVERHEAD).min(P::MAX_CHUNK)
 }
 
-/// Whether the fast paths can use the addresses of a fresh chunk.
+/// Returns whether the fast paths can use the addresses of a fresh chunk.
 ///
 /// On x86-64, no object straddles the middle of the address space, so checking the start suffices.
 #[inline(always)]

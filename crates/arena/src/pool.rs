@@ -98,7 +98,7 @@ impl<P: Policy, A: BaseAllocator + Clone> Pool<P, A> {
         }
     }
 
-    /// The code under the lock never panics, so we can ignore a poisoned lock.
+    /// Locks the list. The code under the lock never panics, so we can ignore a poisoned lock.
     fn lock(&self) -> MutexGuard<'_, Vec<Arena<P, A>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -599,7 +599,7 @@ fn vectors_are_cut_and_joined<P: Policy>() {
     assert!(refuses(&arena, |vec| vec.dedup_by(|_, _| panic!("while comparing"))));
 }
 
-/// Whether an action on a vector panics without a change to the vector.
+/// Returns whether an action on a vector panics without a change to the vector.
 fn refuses<'a, P: Policy>(
     arena: &'a Arena<P>,
     action: impl FnOnce(&mut ArenaVec<'a, u8, &'a Arena<P>>),

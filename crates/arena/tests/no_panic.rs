@@ -52,7 +52,8 @@ fn no_fallible_function_can_panic() {
 /// Parts of the names of functions that panic or abort.
 const PANICS: [&str; 4] = ["panic", "_fail", "handle_alloc_error", "abort"];
 
-/// Whether this is one of the functions to check, and not one that only keeps them in the program.
+/// Returns whether this is one of the functions to check, and not one that only keeps them in the
+/// program.
 fn is_ours(function: &str) -> bool {
     (function.contains("8fallible") || function.contains("11quipu_arena"))
         && !function.contains("9addresses")

@@ -306,7 +306,7 @@ mod tests {
         let (words, stuck) = (<[AtomicU64; 2]>::default(), StuckLock::default());
         words[0].store(2, Ordering::Relaxed);
         assert_eq!(take(&words, &stuck, SCRAPE).err(), Some(BusyReason::Held(Duration::ZERO)));
-        // Nor does a scrape keep an update from waiting.
+        // A scrape does not keep an update from waiting either.
         let wait = Duration::from_millis(1);
         assert!(
             matches!(take(&words, &stuck, wait), Err(BusyReason::Held(waited)) if waited >= wait)

@@ -47,7 +47,7 @@ impl Segment {
     ///
     /// # Errors
     /// If the limit is too small for a header or over 1 TiB, or the system does not support such
-    /// memory: only Linux does.
+    /// memory, which only Linux provides.
     #[cfg(unix)]
     pub fn anonymous(limit: u64) -> Result<Self, Error> {
         Self::in_shared_memory(limit, contents())

@@ -141,7 +141,7 @@ fn die_everywhere(
         fs::copy(&path, &copy).unwrap();
         let segment = Options::new().open_or_create(&copy).unwrap();
         assert_eq!(all_counted(&segment.families().unwrap()[0]), after, "{context}");
-        // And this is the first opener's view after all processes are gone.
+        // This is the view of the first process that opens the file after all others ended.
         fs::write(&copy, image).unwrap();
         drop(segment);
         let segment = Options::new().open_or_create(&copy).unwrap();

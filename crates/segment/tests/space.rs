@@ -287,7 +287,7 @@ fn a_file_on_overlayfs_is_shared() {
         let sum = family.read(|key| key.text("3"), |cells| cells.sum(0));
         assert_eq!(sum, Some(1 + 3 * 3));
         drop((bound, family, segment));
-        // All of them are gone, so the next one is the first again.
+        // All handles are dropped, so the next process that opens the file is the first again.
         Options::new().open_or_create(&path).is_ok()
     });
     assert!(child.wait());

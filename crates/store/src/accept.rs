@@ -4,13 +4,13 @@
 use crate::interface::{Kind, Spec};
 
 impl Spec {
-    /// Whether there is one value for each label.
+    /// Returns whether there is one value for each label.
     #[inline]
     pub(crate) fn fits(&self, labels: &[&str]) -> bool {
         labels.len() == self.labels.len()
     }
 
-    /// Whether an increment of `by` is kept: not NaN, and not negative for a counter.
+    /// Returns whether an increment of `by` is kept: not NaN, and not negative for a counter.
     #[inline]
     pub(crate) fn accepts(&self, by: f64) -> bool {
         !by.is_nan() && (by >= 0.0 || self.kind != Kind::Counter)

@@ -397,7 +397,7 @@ impl OpenDatabase {
     }
 }
 
-/// The system's page size in bytes, which LMDB uses too.
+/// Returns the system's page size in bytes, which LMDB uses too.
 fn page_size() -> u64 {
     // SAFETY: reads a constant of the system.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

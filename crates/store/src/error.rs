@@ -35,7 +35,7 @@ impl Error {
         Self { subject: subject.into(), message: message.into(), source: Some(source.into()) }
     }
 
-    /// Whether the name was already registered in the same store.
+    /// Returns whether the name was already registered in the same store.
     pub fn is_duplicate(&self) -> bool {
         let source = self.source.as_ref().and_then(|source| source.downcast_ref::<quipu::Error>());
         source.is_some_and(quipu::Error::is_duplicate)

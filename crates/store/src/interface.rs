@@ -108,7 +108,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether the values only grow: [`Metric::set`] then never lowers one.
+    /// Returns whether the values only grow: [`Metric::set`] then never lowers one.
     pub fn is_cumulative(&self) -> bool {
         self.kind != Kind::Gauge
     }

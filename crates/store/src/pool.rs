@@ -236,7 +236,7 @@ fn with_largest_limit(
     }
 }
 
-/// Whether the file is a segment that cannot be used: damaged, or of another version.
+/// Returns whether the file is a segment that cannot be used: damaged, or of another version.
 fn is_useless(error: &quipu_segment::Error) -> bool {
     error.is_damage() || matches!(error.kind(), ErrorKind::Version { .. })
 }

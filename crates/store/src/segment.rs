@@ -381,7 +381,7 @@ impl StoreInner {
 }
 
 impl SegmentMetric {
-    /// Whether the number of label values is right. If not, counts the update as dropped.
+    /// Returns whether the number of label values is right. If not, counts the update as dropped.
     #[inline]
     fn fits(&self, labels: &[&str]) -> bool {
         let fits = self.spec.fits(labels);

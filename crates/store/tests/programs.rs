@@ -78,8 +78,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// Whether two values are equal, or both NaN. A missing series is like 0, because some stores
-/// contain the series of a metric without labels from the start.
+/// Returns whether two values are equal, or both NaN. A missing series is like 0, because some
+/// stores contain the series of a metric without labels from the start.
 fn is_same(a: Option<f64>, b: Option<f64>) -> bool {
     let (a, b) = (a.unwrap_or(0.0), b.unwrap_or(0.0));
     a == b || (a.is_nan() && b.is_nan())

@@ -117,8 +117,8 @@ impl Error {
         self.path.as_deref()
     }
 
-    /// Whether a window, an accuracy or a span is zero or too long, is not a whole number of
-    /// buckets, or would need too many buckets.
+    /// Returns whether a window, an accuracy or a span is zero or too long, is not a whole number
+    /// of buckets, or would need too many buckets.
     pub fn is_invalid_duration(&self) -> bool {
         matches!(
             self.kind,
@@ -129,43 +129,44 @@ impl Error {
         )
     }
 
-    /// Whether a requested window is longer than the span of the counter.
+    /// Returns whether a requested window is longer than the span of the counter.
     pub fn is_over_span(&self) -> bool {
         matches!(self.kind, ErrorKind::OverSpan { .. })
     }
 
-    /// Whether a key is empty, or longer than the table allows.
+    /// Returns whether a key is empty, or longer than the table allows.
     pub fn is_invalid_key(&self) -> bool {
         matches!(self.kind, ErrorKind::KeyLength { .. })
     }
 
-    /// Whether one addition to a key was over [`MAX_EVENTS`](crate::MAX_EVENTS).
+    /// Returns whether one addition to a key was over [`MAX_EVENTS`](crate::MAX_EVENTS).
     pub fn is_too_many_events(&self) -> bool {
         matches!(self.kind, ErrorKind::TooManyEvents { .. })
     }
 
-    /// Whether a table was to have room for no key or for too many, or for keys of no bytes.
+    /// Returns whether a table was to have room for no key or for too many, or for keys of no
+    /// bytes.
     pub fn is_invalid_capacity(&self) -> bool {
         matches!(self.kind, ErrorKind::NoCapacity)
     }
 
-    /// Whether the bytes are not a valid saved counter.
+    /// Returns whether the bytes are not a valid saved counter.
     pub fn is_malformed(&self) -> bool {
         matches!(self.kind, ErrorKind::Malformed(_))
     }
 
-    /// Whether reading or writing failed. The [source](std::error::Error::source) is the
+    /// Returns whether reading or writing failed. The [source](std::error::Error::source) is the
     /// [`io::Error`].
     pub fn is_io(&self) -> bool {
         matches!(self.kind, ErrorKind::Io(_))
     }
 
-    /// Whether the segment contains a record of this name with other settings.
+    /// Returns whether the segment contains a record of this name with other settings.
     pub fn is_mismatch(&self) -> bool {
         matches!(&self.kind, ErrorKind::Segment(error) if error.is_mismatch())
     }
 
-    /// Whether the segment is damaged.
+    /// Returns whether the segment is damaged.
     pub fn is_damage(&self) -> bool {
         matches!(&self.kind, ErrorKind::Segment(error) if error.is_damage())
     }
@@ -258,7 +259,7 @@ pub(crate) const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
 /// The maximum number of buckets of a counter; they take 8 bytes each.
 pub(crate) const MAX_BUCKETS: u64 = 1 << 24;
 
-/// The multiples of the accuracy below and above a window. `None` below the first multiple.
+/// Returns the multiples of the accuracy below and above a window. `None` below the first multiple.
 fn neighbours(window: Duration, accuracy: Duration) -> (Option<Duration>, Duration) {
     let nanos = accuracy.as_nanos().max(1);
     let below = window.as_nanos() / nanos * nanos;

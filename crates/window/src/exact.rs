@@ -256,7 +256,8 @@ impl<C: Clock> ExactWindow<C> {
     #[inline(never)]
     fn add_and_count_all(&self, first: MutexGuard<'_, State>, now: u64, n: u64) -> u64 {
         let mut all = self.all(first);
-        // Not before any other event, because otherwise it could already be outside the window.
+        // Use no time before any other event, because the new event could then already be outside
+        // the window.
         let now = all.latest(now);
         let sealed = n > 0 && all.first.log.push(now, n);
         let count = all.expire(now, self.window);
@@ -541,7 +542,7 @@ mod tests {
 
     const START: u64 = 1_700_000_000_000_000_000;
 
-    /// A counter whose steps can choose the stripe.
+    /// Returns a counter whose steps can choose the stripe.
     fn counter(window: u64) -> (TestClock, ExactWindow<TestClock>) {
         let clock = TestClock::from_nanos(START);
         let counter = ExactWindow::with_clock(Duration::from_nanos(window), clock.clone()).unwrap();

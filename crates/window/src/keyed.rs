@@ -480,7 +480,7 @@ impl<C: Clock> KeyedWindows<C> {
         self.state().index.len()
     }
 
-    /// Whether the table contains no keys.
+    /// Returns whether the table contains no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -737,7 +737,7 @@ impl Slot {
     }
 }
 
-/// The words of a key; the last one is padded with zeros.
+/// Returns the words of a key; the last one is padded with zeros.
 fn words(key: &[u8]) -> impl Iterator<Item = u64> {
     key.chunks(8).map(|chunk| {
         let mut bytes = [0; 8];

@@ -173,7 +173,7 @@ impl Log {
         }
         open.last += distance;
         open.codes += 1;
-        self.held += 1; // Not beyond u64::MAX, see `short` in `push_any`.
+        self.held += 1; // This cannot exceed u64::MAX: see `short` in `push_any`.
         true
     }
 

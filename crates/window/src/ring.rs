@@ -155,7 +155,7 @@ impl Ring {
         self.span
     }
 
-    /// Whether a new tick began by `now`, so [`Ring::advance`] is due.
+    /// Returns whether a new tick began by `now`, so [`Ring::advance`] is due.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let last = self.head[head::LAST].load(Ordering::Acquire);
@@ -381,8 +381,9 @@ impl Ring {
         self.head[head::LAST].store(last, Ordering::Release);
     }
 
-    /// Whether the ring's time is plausible for a clock that reads `now`. A ring that is far ahead
-    /// would stand still until the clock catches up, and no counter leaves a ring in this state.
+    /// Returns whether the ring's time is plausible for a clock that reads `now`. A ring that is
+    /// far ahead would stand still until the clock catches up, and no counter leaves a ring in this
+    /// state.
     pub(crate) fn fits(&self, now: u64) -> bool {
         let most = self.span.max(AHEAD / self.accuracy);
         self.last().saturating_sub(now / self.accuracy) <= most

@@ -206,7 +206,7 @@ impl AnyDecoder {
         self.0.position()
     }
 
-    /// Ends the stream and checks that all messages were complete and taken.
+    /// Ends the stream and checks that all messages were complete and were read.
     ///
     /// # Errors
     ///

@@ -308,7 +308,7 @@ impl<F: Format> Decoder<F> {
         }
     }
 
-    /// Ends the stream and checks that all messages were complete and taken.
+    /// Ends the stream and checks that all messages were complete and were read.
     ///
     /// # Errors
     ///

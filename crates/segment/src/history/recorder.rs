@@ -239,7 +239,7 @@ fn publish_as_guest(segment: &Segment, draft: &Draft) -> Result<Record, Error> {
     Err(Error::request(segment, "its program makes metrics all the time: try again later".into()))
 }
 
-/// Records the series of a segment, unless another process does.
+/// Records the series of a segment, unless another process already records them.
 #[derive(Debug)]
 pub struct Recorder {
     segment: Segment,

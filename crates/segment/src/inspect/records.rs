@@ -1,4 +1,4 @@
-//! Reads the header and the list of records.
+//! Reads the header of a segment file, and the list of its records.
 
 use std::fmt;
 

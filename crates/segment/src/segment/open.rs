@@ -27,7 +27,8 @@ use crate::sync::{Arc, Ordering};
 pub(super) enum InitialState {
     New,
     Clean,
-    /// Not synced, but the last process left it in order, and power was not lost since.
+    /// The last process left the file in order, and power was not lost since, but the file was not
+    /// synced.
     Left,
     Unclean,
 }

@@ -8,7 +8,7 @@
 //!
 //! The [hash](Secrets) covers the values, not the packed words: each value is hashed by the loads
 //! that pack it. Reading words that were just stored in parts would stall until the stores are
-//! done; by the time we compare the key, they are.
+//! done; by the time we compare the key, they are done.
 
 use std::mem::MaybeUninit;
 

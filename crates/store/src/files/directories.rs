@@ -90,7 +90,7 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// The path of the file or directory.
+    /// Returns the path of the file or directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

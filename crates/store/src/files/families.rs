@@ -377,7 +377,7 @@ impl Family {
     }
 }
 
-/// Whether all versions of Prometheus accept the label name without escaping.
+/// Returns whether all versions of Prometheus accept the label name without escaping.
 fn is_legacy_label(name: &str) -> bool {
     is_legacy_name(name) && !name.contains(':')
 }

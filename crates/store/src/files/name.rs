@@ -75,7 +75,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether the name ends like a metric file. Other files are ignored without a warning.
+/// Returns whether the name ends like a metric file. Other files are ignored without a warning.
 pub(super) fn is_candidate(file: &str) -> bool {
     file.ends_with(".db") || file.ends_with(".bin")
 }

@@ -57,7 +57,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    /// The value of the label `reason`.
+    /// Returns the value of the label `reason`.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Empty => "empty",
@@ -288,15 +288,15 @@ pub(crate) fn walk<S: ByteSource + ?Sized>(
     }
 }
 
-/// The number of bytes in the window that belong to the used part of the file.
+/// Returns the number of bytes in the window that belong to the used part of the file.
 #[inline]
 fn within(filled: usize, base: u64, end: u64) -> usize {
     (end - base).min(filled as u64) as usize
 }
 
-/// Whether these are entries without times: if we read them with times, the first or the second is
-/// not an entry, and if we read them without times, all are. `is_whole` is true if `bytes` is the
-/// whole used part.
+/// Returns whether these are entries without times: if we read them with times, the first or the
+/// second is not an entry, and if we read them without times, all are. `is_whole` is true if
+/// `bytes` is the whole used part.
 fn is_timeless(bytes: &[u8], is_whole: bool) -> bool {
     let entries = bytes.get(HEADER..).unwrap_or_default();
     let second = match Layout::Python.split(entries) {

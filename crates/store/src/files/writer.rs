@@ -90,7 +90,7 @@ impl Writer {
         &self.identity
     }
 
-    /// The value of a key; `None` if there is no entry.
+    /// Returns the value of a key; `None` if there is no entry.
     pub(super) fn get(&self, key: &str) -> Option<f64> {
         Some(self.slots.get(key)?.value)
     }

@@ -137,7 +137,7 @@ impl Instance {
     }
 
     /// Returns the time when the last flush was acknowledged, by the server's clock in
-    /// milliseconds; 0 if none was.
+    /// milliseconds; 0 if no flush was acknowledged.
     pub(super) fn acknowledged_server_time(&self) -> u64 {
         self.cell(at::ACKED_SERVER_TIME).load(Ordering::Relaxed)
     }

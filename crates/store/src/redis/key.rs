@@ -77,7 +77,7 @@ impl MetricKeys {
     }
 }
 
-/// Whether a field holds a note about the instance rather than a series.
+/// Returns whether a field holds a note about the instance rather than a series.
 pub(super) fn is_note(field: &str) -> bool {
     matches!(field, "#" | "!")
 }

@@ -172,7 +172,7 @@ fn connect_one(url: &str, timeout: Duration) -> RedisResult<Connection> {
 }
 
 impl Cause {
-    /// Whether other calls on this connection would fail too.
+    /// Returns whether other calls on this connection would fail too.
     pub(super) fn is_of_link(self) -> bool {
         matches!(self, Self::Connect | Self::Lost | Self::Timeout)
     }

@@ -43,17 +43,17 @@ impl How {
         }
     }
 
-    /// Whether it only grows.
+    /// Returns whether it only grows.
     pub(super) fn is_sum(self) -> bool {
         !matches!(self, Self::Gauge(_))
     }
 
-    /// Whether each value follows the time when it changed (`time:value`).
+    /// Returns whether each value follows the time when it changed (`time:value`).
     pub(super) fn has_time(self) -> bool {
         matches!(self, Self::Gauge(Aggregation::MostRecent | Aggregation::LiveMostRecent))
     }
 
-    /// Whether the values of dead instances count as well.
+    /// Returns whether the values of dead instances count as well.
     pub(super) fn counts_dead(self) -> bool {
         use Aggregation::{LiveAll, LiveMax, LiveMin, LiveMostRecent, LiveSum};
 

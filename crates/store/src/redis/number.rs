@@ -23,7 +23,7 @@ pub(super) fn float_text(n: f64) -> String {
     }
 }
 
-/// Whether two numbers are equal, which saves a write. Compares the bits of floats.
+/// Returns whether two numbers are equal, which saves a write. Compares the bits of floats.
 pub(super) fn is_same(a: Number, b: Number) -> bool {
     match (a, b) {
         (Number::Float(a), Number::Float(b)) => a.to_bits() == b.to_bits(),

@@ -345,7 +345,7 @@ mod tests {
         });
     }
 
-    /// The data of the union, including pointers.
+    /// Returns the data of the union, including pointers.
     fn fields(id: u64, timer: u64) -> [u64; 5] {
         [3, UNION.counter as u64, UNION.gauge.to_bits(), id, timer]
     }

@@ -1,4 +1,4 @@
-//! Reads nested protobuf fields.
+//! Reads nested protobuf fields, and computes the lengths of fields.
 
 use core::str;
 

@@ -26,7 +26,7 @@ impl<'a> Lines<'a> {
         lines
     }
 
-    /// Returns whether all lines were taken.
+    /// Returns whether all lines were read.
     #[cfg(feature = "exposition")]
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.rest.is_empty()

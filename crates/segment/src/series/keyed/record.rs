@@ -273,7 +273,8 @@ pub(super) fn has_key(meta: u64, head: &[AtomicU64], texts: &[AtomicU64], key: &
     let same = |(word, wanted): (&AtomicU64, &[u8; _])| {
         word.load(Ordering::Relaxed).to_le_bytes() == *wanted
     };
-    // Not the overflow series: it is never found by a key, because the index does not list it.
+    // This need not exclude the overflow series: no search by key finds it, because the index does
+    // not list it.
     meta::uses(meta, (head.len() + texts.len()) as u64)
         && origin.load(Ordering::Relaxed) >> 32 == u64::from(key.group)
         && key.words.len() == texts.len()

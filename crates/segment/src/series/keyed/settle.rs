@@ -108,7 +108,7 @@ impl DynamicSeries {
         }
     }
 
-    /// Reads a record again until it is consistent, or hides it if it never is.
+    /// Reads a record again until it is consistent, or hides it if it never becomes consistent.
     fn settle_record(&self, origin: &Origin, at: WordOffset, end: u64) {
         let (region, first) = (self.region(), at.pack());
         let word = region.word(at);

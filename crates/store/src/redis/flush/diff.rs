@@ -382,8 +382,8 @@ impl Sink for Walk<'_> {
     }
 }
 
-/// Whether a family is written to the server: it contains numbers, and does not belong to the store
-/// itself.
+/// Returns whether a family is written to the server: it contains numbers, and does not belong to
+/// the store itself.
 fn is_written(family: &FamilyHeader<'_>) -> bool {
     let is_own = family.name.starts_with(OWN) || family.name == "quipu_series_overflowed";
     let is_number = matches!(

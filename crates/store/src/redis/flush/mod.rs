@@ -150,8 +150,8 @@ impl Flusher {
         Ok(schemas.filter(|schema| schema.idle.is_some()).map(|s| s.name.clone()).collect())
     }
 
-    /// Whether this instance was silent for so long that the server may have dropped the copy of
-    /// its folded values.
+    /// Returns whether this instance was silent for so long that the server may have dropped the
+    /// copy of its folded values.
     fn is_forgotten(&self) -> bool {
         let acked = self.instance.acknowledged_server_time();
         let is_remembered = millis(self.options.dead_after.saturating_add(self.options.keep));

@@ -9,7 +9,7 @@ use quipu_arena::Arena;
 use super::Bson;
 use crate::message::{BatchTimer, Counter, Gauge, Message, Metric, MetricType, MetricUnion};
 
-/// A document of elements.
+/// Returns a document of elements.
 fn document(elements: &[&[u8]]) -> Vec<u8> {
     let elements = elements.concat();
     let len = (elements.len() as u32 + 5).to_le_bytes();

@@ -398,7 +398,7 @@ mod tests {
         Ok((counter.id.to_vec(), counter.value))
     }
 
-    /// A counter with the class definition that the library writes.
+    /// Returns a counter with the class definition that the library writes.
     fn counter_of(id: &str, value: &str) -> Result<(Vec<u8>, i64), Error> {
         counter(format!(r#"c7"Counter"2{{s2"iD"s5"value"}}o0{{{id}{value}}}"#))
     }

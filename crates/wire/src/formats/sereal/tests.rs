@@ -14,7 +14,7 @@ fn with_counter<T>(bytes: &[u8], f: impl FnOnce(Result<Counter<'_>, Error>) -> T
     f(Counter::decode::<Sereal>(bytes, &arena.as_scope()))
 }
 
-/// The counter in a body of version 3.
+/// Returns the counter in a body of version 3.
 fn counter(body: &[u8]) -> Result<(Vec<u8>, i64), Error> {
     let bytes = [b"=\xf3rl\x03\0", body].concat();
     with_counter(&bytes, |counter| counter.map(|counter| (counter.id.to_vec(), counter.value)))

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::message::{BatchTimer, Counter, Gauge, MetricUnion};
 
-    /// A block with messages of all kinds and forms.
+    /// Returns a block with messages of all kinds and forms.
     fn block() -> Vec<u8> {
         let (mut writer, mut out) = (StreamWriter::default(), Vec::new());
         let mut append = |message: Message<'_>| writer.append(&message, &mut out).unwrap();

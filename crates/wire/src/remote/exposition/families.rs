@@ -1,4 +1,5 @@
-//! Assembles samples into families.
+//! Assembles samples into families, because a line contains only one sample of a histogram or a
+//! summary.
 
 use alloc::borrow::Cow;
 use core::fmt;

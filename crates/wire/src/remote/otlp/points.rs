@@ -1,4 +1,4 @@
-//! Reads the messages of data points.
+//! Reads the protobuf messages of OTLP's data points.
 
 use alloc::vec::Vec;
 

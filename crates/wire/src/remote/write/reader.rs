@@ -725,7 +725,7 @@ fn sample(input: &mut Reader<'_>) -> Result<Sample, Fault> {
     Ok(sample)
 }
 
-/// Reads a sample that consists of a value and a time. Most samples do.
+/// Reads a sample that consists of a value and a time, like most samples.
 #[inline(always)]
 fn plain_sample(input: &mut Reader<'_>) -> Option<Sample> {
     let value = if input.skip_literal(&[0x09]) { double(input).ok()? } else { return None };

@@ -1,4 +1,4 @@
-//! Reads one line.
+//! Parses one line of an exposition: a sample, or a comment such as `# HELP`.
 
 use alloc::vec::Vec;
 
