@@ -683,7 +683,7 @@ mod tests {
         let beside = "x gauge, x{segment=\"0\"} 2, x_total counter, x_total{segment=\"1\"} 1";
         assert_eq!(merge(1, [gauge("x"), counter("x")]), (beside.to_owned(), 0));
         assert_eq!(merge(0, [gauge("x"), counter("x")]), (beside.to_owned(), 0));
-        // If both are of files, one of them is kept apart.
+        // If both families are from files, one of them stays separate.
         let alone = "x gauge, x{segment=\"0\"} 2";
         assert_eq!(merge(9, [gauge("x"), counter("x")]), (alone.to_owned(), 1));
         let together = "x_total counter, x_total{segment=\"0\"} 1, x_total{segment=\"1\"} 2";

@@ -1,4 +1,4 @@
-//! Requests from this program to others.
+//! Explains why a request got no response, and whether the server can have received the request.
 
 use std::fmt;
 use std::io;

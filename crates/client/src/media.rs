@@ -1,4 +1,4 @@
-//! Media types, such as `text/plain; version=0.0.4`.
+//! Parses media types in `Content-Type`, such as `text/plain; version=0.0.4`.
 
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 

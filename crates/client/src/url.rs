@@ -1,4 +1,4 @@
-//! URLs of receivers.
+//! A validated URL of a receiver. The query can contain a secret, so logs show the URL without it.
 
 use std::str::FromStr;
 

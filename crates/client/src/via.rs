@@ -69,8 +69,8 @@ impl Via {
             }
         }
         if is_loop {
-            // We store the numbers of a loop as well, because the samples would otherwise go round
-            // once more.
+            // We store the numbers of a loop as well, because the samples would otherwise pass
+            // through the loop once more.
             self.note(&mut came);
             return Err(Loop);
         }

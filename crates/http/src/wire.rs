@@ -50,7 +50,7 @@ pub(super) struct Wire {
     untried: Cell<bool>,
     /// Whether the last response is a refusal.
     refused: Cell<bool>,
-    /// The time when the first request of this turn was taken.
+    /// The time when the first request of this turn was accepted.
     turn: Cell<Option<Instant>>,
     /// Whether a request waits for another turn.
     waiting: Cell<bool>,
@@ -188,7 +188,7 @@ impl Wire {
         self.refused.set(true);
     }
 
-    /// Begins a turn, so requests can be taken again.
+    /// Begins a turn, so requests can be accepted again.
     pub(super) fn begin_turn(&self) {
         self.turn.set(None);
     }

@@ -1,4 +1,4 @@
-//! A background thread that hides expired series even if no scrape does, and completes group
+//! A background thread that hides expired series even without scrapes, and completes group
 //! changes whose clients disconnected.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

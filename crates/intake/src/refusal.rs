@@ -1,4 +1,5 @@
-//! The refusal of a whole request.
+//! The refusal of a whole request: status and message of the response, and the reason that the
+//! metrics of the input count.
 
 use std::fmt::Display;
 

@@ -163,7 +163,7 @@ fn queries_of_receivers_and_targets_are_not_shown() {
     // The shown file is not mistaken for the settings.
     let error = resolve("scrape = [\"j=http://c?<secret>\"]").unwrap_err().to_string();
     assert!(error.starts_with("cannot use --scrape: value 1: "), "{error}");
-    // Nor are they shown in an error about two targets.
+    // An error about two targets contains no secrets either.
     let error = resolve("scrape = [\"http://a/x?key=fish\", \"http://a/y?key=fish\"]");
     let error = error.unwrap_err().to_string();
     assert!(error.contains("http://a/y and http://a/x have") && !error.contains("fish"), "{error}");

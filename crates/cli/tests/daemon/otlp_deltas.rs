@@ -150,7 +150,7 @@ fn only_the_daemon_reads_the_deltas_that_are_left() {
     symlink(&other, &file).unwrap();
     let daemon = home.start(&flags);
     daemon.wait_for("cannot read up to where a receiver has what was added");
-    // Nor is a symbolic link to a folder.
+    // A symbolic link to a folder is not followed either.
     let home = Home::new();
     fs::create_dir(home.path("elsewhere")).unwrap();
     symlink(home.path("elsewhere"), home.path("state.quipu.otlp")).unwrap();

@@ -155,7 +155,7 @@ fn a_recorder_that_is_killed_is_followed_by_the_next_one() {
         assert_eq!(recorded["writer"]["alive"], false, "{recorded}");
         program.does("count mail");
     }
-    // Only one recorder per file.
+    // A file accepts only one recorder.
     let recorder = Recorder::start(&home, &["app.quipu"]);
     recorder.wait_for("app.quipu: recording\n");
     let other = Recorder::start(&home, &["app.quipu"]);

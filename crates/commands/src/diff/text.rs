@@ -44,7 +44,7 @@ fn mark(change: ChangeKind) -> char {
     }
 }
 
-/// The color of a change: green is new, red is gone, yellow began again.
+/// Returns the color of a change: green is new, red is gone, yellow began again.
 fn color(change: ChangeKind) -> Style {
     match change {
         ChangeKind::New => AnsiColor::Green.on_default(),

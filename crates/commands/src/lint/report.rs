@@ -1,4 +1,4 @@
-//! Writes the findings.
+//! Writes the findings of the linter, as text or as JSON.
 
 use std::io::{self, Write};
 

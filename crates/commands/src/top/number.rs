@@ -1,4 +1,4 @@
-//! Formats numbers with few characters.
+//! Formats numbers for the columns of `quipu top`, in at most ten characters.
 
 /// Formats a number in at most ten characters: whole numbers below 10^9 in full, others with four
 /// digits and a letter for thousands.

@@ -1,4 +1,5 @@
-//! Tests of the screens after keys and looks.
+//! Tests of the screens of `quipu top`: each test feeds expositions, presses keys, and compares the
+//! lines of the screen.
 
 #![allow(clippy::unwrap_used)]
 

@@ -169,7 +169,7 @@ mod tests {
             model.open(address(1), true, idle);
         }
         assert_eq!(model.gives_way(address(1)), None);
-        // Nor to a client that would then use more connections.
+        // No connection gives way to a client that would then use more connections.
         model.open(address(2), true, 0);
         model.open(address(2), true, 0);
         assert_eq!(model.gives_way(address(2)), None);

@@ -82,7 +82,7 @@ impl Request {
             Self::One(one) => one.request.push_exemplar(exemplar),
             Self::Two(two) => two.push_exemplar(exemplar),
         };
-        // This cannot fail: a request is full long before its table of strings is.
+        // This cannot fail, because the request is full long before its table of strings.
         pushed.unwrap_or_default();
     }
 

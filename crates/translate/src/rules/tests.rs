@@ -151,7 +151,7 @@ fn native_histograms_that_are_followed_are_summed() {
     assert!(own.contains(&"quipu_rule_aggregated_total{aggregation=\"1\"} 6".into()), "{own:#?}");
 }
 
-/// If a sum does not fit, no growth is taken from the total. The next total includes it.
+/// If a sum does not fit, the growth of the total is not counted yet. The next total includes it.
 #[test]
 fn what_a_total_has_grown_by_waits_for_room() {
     let rules = "aggregations: [{match: '.*', by: [job], outputs: [count, sum]}]";
