@@ -1,5 +1,5 @@
 //! The cells that count the instructions of quipu's hottest operations. They are built with the
-//! default release profile, because most programs are.
+//! default release profile, because most programs use it.
 //!
 //! Each entry function runs one operation on prepared inputs, in a loop of three or four
 //! instructions. The first runs are not counted, because they register threads and fill caches.

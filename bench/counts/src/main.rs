@@ -75,7 +75,7 @@ fn run(command: &Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether two settings are comparable; if not, writes a notice.
+/// Returns whether two settings are comparable; if not, writes a notice.
 fn is_comparable(now: &Setting, recorded: &Setting, figures: &str) -> bool {
     let comparable = now.comparable(recorded);
     if !comparable {

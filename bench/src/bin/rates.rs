@@ -62,7 +62,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     for round in 1..=arguments.runs {
         progress.step(&format!("round {round}"));
         let mut records = Vec::new();
-        // The two take turns at being the first of a round.
+        // The two alternate: each is the first in every second round.
         if round % 2 == 1 {
             records = ours(&options, scratch.path());
         }
