@@ -25,7 +25,7 @@ use quipu_sources::segment_file::{Header, SegmentFile};
 /// A watched source, with the result of its last reading.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The number of the source. Sources that were found earlier have smaller numbers.
+    /// The number of the source. A source that was found earlier gets a smaller number.
     pub(super) number: u64,
     pub(super) entry: SourceEntry,
     /// The labels of all series, from the path.
@@ -232,7 +232,7 @@ impl Source {
         }
     }
 
-    /// Records whether the file was removed. Returns whether the source still has values to show.
+    /// Records whether the file was removed. Returns whether the source can still show values.
     pub(super) fn note_gone(&mut self, is_gone: bool, keep: Keep, budget: &mut Budget) -> bool {
         match (is_gone, self.gone) {
             (false, _) => self.gone = None,
@@ -388,7 +388,7 @@ impl Source {
             None => slot.insert(open(&self.entry).map_err(Fault::Other)?),
         };
         if file.is_empty() {
-            // Nothing was ever read from this file, so its process has only just created it.
+            // Nothing was ever read from this file, so its process only just created it.
             let is_new = self.header.is_none() && self.fault.is_none();
             return if is_new { Ok(recorder) } else { Err(Fault::Contents(EMPTY.to_owned())) };
         }
@@ -454,7 +454,7 @@ const NO_ROOM_FOR_TEXT: &str =
 /// logged only once.
 const NO_ROOM: &str = "no room for it is left in --segments-bytes; smaller files take it first";
 
-/// Opens the file of an entry. Fails if another file has replaced it since the scan.
+/// Opens the file of an entry. Fails if another file replaced it since the scan.
 fn open(entry: &SourceEntry) -> Result<SegmentFile, String> {
     let file = SegmentFile::open_below(&entry.root, &entry.path);
     let file = file.map_err(|error| explained(&error))?;

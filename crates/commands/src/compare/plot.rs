@@ -139,8 +139,8 @@ impl Label {
     }
 }
 
-/// Chooses a box for each name: the first candidate that covers neither a point nor another name,
-/// or else the one that covers the least.
+/// Chooses a box for each name: the first candidate that covers neither a point nor another name.
+/// If there is no such candidate, this chooses the candidate that covers the smallest area.
 fn place(points: &[(i32, i32)], names: &[&str]) -> Vec<Label> {
     let dots: Vec<_> = points
         .iter()

@@ -11,7 +11,7 @@ use super::sample::Sample;
 use crate::wire::{count, messages};
 use quipu_process::json;
 
-/// The result of a comparison, in the form in which it is printed.
+/// The result of a comparison, as the command prints it.
 #[derive(Serialize)]
 pub(super) struct Comparison {
     pub(super) file: String,

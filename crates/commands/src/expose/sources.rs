@@ -29,7 +29,7 @@ pub(super) struct Sources {
     found: BTreeMap<PathBuf, SourcePath>,
     /// The contents of the paths at the start.
     first: InitialSources,
-    /// Whether a directory had more entries than a look examines, which was reported.
+    /// Whether a directory contains more entries than a look examines. This was reported.
     is_cut: bool,
     /// The reader of the directories, which also counts all skipped files.
     directories: Directories,
@@ -104,7 +104,7 @@ impl PathContents {
         if !data.is_file() {
             return Err(Fault::new("foreign", path, NEITHER));
         }
-        // We check the type first, because opening a device or a pipe can have effects.
+        // We check the type first, because opening a device or a pipe can change its state.
         let file = SegmentFile::open(path).map_err(|error| unreadable(&error))?;
         if file.id() != file_id(&data) {
             return Err(unreadable(&"another file took its place at this moment"));
@@ -154,7 +154,7 @@ impl Sources {
         let has_warned = Arc::<AtomicBool>::default();
         let flag = Arc::clone(&has_warned);
         let mut directories = Directories::new([""; 0]).on_warning(move |warning| {
-            // Relaxed: this is read after the scrape, when its threads have ended.
+            // Relaxed: this is read after the threads of the scrape ended.
             flag.store(true, Ordering::Relaxed);
             warn(warning);
         });
@@ -195,7 +195,7 @@ impl Sources {
 
     /// Returns whether any source was unreadable, or only partly readable.
     pub(super) fn is_part(&self) -> bool {
-        // Relaxed: the threads of the scrape have ended.
+        // Relaxed: the threads of the scrape ended before.
         self.has_skipped || self.has_warned.load(Ordering::Relaxed)
     }
 

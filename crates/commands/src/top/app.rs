@@ -53,7 +53,7 @@ pub(super) struct App {
     pub(super) signal: Arc<AtomicUsize>,
 }
 
-/// An opened list or series, and the selected item in it.
+/// An opened list or series, and its selected item.
 #[derive(Debug)]
 struct Visit {
     place: Place,

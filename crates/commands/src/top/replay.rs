@@ -20,7 +20,7 @@ use crate::look::{Look, Moment, Recording, Writer};
 pub(super) use playback::Playback;
 pub(super) use start::ReplayStart;
 
-/// A replay: the recording, and the current position in it.
+/// A replay: the recording, and the current position.
 pub(super) struct Replay {
     recording: Recording,
     /// The current position, by the segment's clock.

@@ -64,8 +64,8 @@ pub struct OtlpRequest {
     rejected: RejectedPoints,
 }
 
-/// The refused points of a request. They are collected here, because OTLP has a separate message
-/// for them.
+/// The refused points of a request: their numbers, and a message about the first ones. We collect
+/// this, because an OTLP response reports refused points in a separate protobuf message.
 #[derive(Debug, Default)]
 struct RejectedPoints {
     refused: u64,

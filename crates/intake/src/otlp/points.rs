@@ -250,7 +250,7 @@ impl Translator {
         };
         self.name = translation.metric(name, unit, kind).ok_or(PointError::Name)?;
         self.unit = translation.unit(unit);
-        // The text formats allow a unit only if the metric name ends with it.
+        // The text formats allow a unit only if the metric name ends with this unit.
         let base = self.name.strip_suffix("_total").unwrap_or(&self.name);
         if !base.strip_suffix(&*self.unit).is_some_and(|rest| rest.ends_with('_')) {
             self.unit.clear();

@@ -135,7 +135,7 @@ fn encode_fixed<V: LabelValue + ?Sized>(
     values: &'static [&'static str],
     writer: &mut LabelWriter<'_>,
 ) {
-    // The type may define values but no index. Then the index is the one that it writes.
+    // The type can define values but no index. In this case, encode the value to learn the index.
     let index = value.index().or_else(|| {
         let sets = [StringSet::new(values).ok()];
         KeyWriter::index_of(&sets, |key| LabelWriter::wrap(key, |writer| value.encode(writer)))
