@@ -1,4 +1,5 @@
-"""The same calls on prometheus_client and on quipu: a scraper reads the same from both."""
+"""Tests that quipu is a drop-in replacement: after the same calls, a scraper reads the same metrics
+from prometheus_client and from quipu, and wrong calls raise the same classes of errors."""
 
 import random
 

@@ -1,5 +1,5 @@
-"""The replacement of the native part, in Python: the same classes and functions, but the numbers
-are in the memory of one process.
+"""Replaces the native part in pure Python, for platforms where the native part is missing: the same
+classes and functions, but the numbers are in the memory of one process.
 
 ``_quipu.pyi`` documents each class and function.
 """
@@ -340,7 +340,7 @@ class _Metric:
 
 
 class _Core:
-    """The state of a metric. A metric before its ``__init__`` has none."""
+    """The state of a metric. A metric gets it in its ``__init__``."""
 
     __slots__ = ("root", "family", "segment", "help", "values", "series", "children")
 
@@ -641,7 +641,7 @@ class Recording:
 
 
 class BoundPath:
-    """The path of a socket."""
+    """The path of a bound socket, which ``remove`` removes."""
 
     def __init__(self, path: str) -> None:
         self._path, self._owner, self._file = path, os.getpid(), os.stat(path)
@@ -753,7 +753,7 @@ def listen_at(path: Union[str, os.PathLike[str]], backlog: int) -> Tuple[int, Bo
 
 
 def _free(path: str) -> None:
-    """Removes a socket that a process left when it was killed."""
+    """Removes the socket file of a killed process. Raises ``OSError`` if the path is in use."""
     try:
         is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The exposition as bytes, and its servers.
+"""Writes the metrics of a registry in the format that a scraper asks for, and serves them by HTTP.
 
-The native part writes the metrics of a registry's segment. Foreign collectors return their samples
-as Python objects, which are written here.
+The native part writes the metrics of a registry's segment. Other collectors return their samples as
+Python objects, and this module writes these.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE_PLAIN_0_0_4 = "text/plain; version=0.0.4; charset=utf-8"
 CONTENT_TYPE_PLAIN_1_0_0 = "text/plain; version=1.0.0; charset=utf-8"
 CONTENT_TYPE_LATEST = CONTENT_TYPE_PLAIN_1_0_0
-"""The ``Content-Type`` header for what ``generate_latest`` returns."""
+"""The ``Content-Type`` header of the bytes that ``generate_latest`` returns."""
 
 _created = False
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -45,7 +45,7 @@ def enable_created_metrics() -> None:
 
 
 def disable_created_metrics() -> None:
-    """Shows no ``_created`` samples. This is the default."""
+    """Omits ``_created`` samples. This is the default."""
     global _created
     _created = False
 
@@ -81,7 +81,7 @@ def choose_encoder(accept_header: Optional[str]) -> Tuple[Callable[[Collector], 
 def _choose(
     registry: Collector, accept_header: Optional[str]
 ) -> Tuple[Callable[[Collector], bytes], str]:
-    """Chooses like `choose_encoder`, for one registry; protobuf if all its metrics are native."""
+    """Chooses like `choose_encoder`, but can also choose protobuf if all metrics are native."""
     is_native = (
         isinstance(registry, CollectorRegistry)
         and not (_created or registry._target_info or registry._foreign)
@@ -222,8 +222,8 @@ def _text(
     is_own: bool = False,
     is_end: bool = True,
 ) -> bytes:
-    """Encodes metrics. Whole numbers and labels of own metrics are written like the native part
-    writes them, and the others like ``prometheus_client`` does."""
+    """Encodes metrics as text. With ``is_own``, numbers and labels are written like in the native part,
+    otherwise like in ``prometheus_client``."""
     is_open_metrics = form.startswith("openmetrics")
     out: List[str] = []
     for metric in metrics:
@@ -401,7 +401,7 @@ start_http_server = start_wsgi_server
 
 
 def write_to_textfile(path: str, registry: Collector, escaping: str = "allow-utf-8") -> None:
-    """Writes a registry to a file, which it replaces atomically: readers never see half a file.
+    """Writes a registry to a file. The file is replaced atomically: readers never see a part of it.
 
     Raises ``OSError`` if the file cannot be written.
     """

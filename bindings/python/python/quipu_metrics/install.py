@@ -1,11 +1,13 @@
-"""Makes the metrics of ``prometheus_client`` itself count in a segment, for applications that
-already use it. The application's code does not change.
+"""Makes the metrics of ``prometheus_client`` count in a segment, which is memory that several
+processes can share. Use ``install`` if your application already uses ``prometheus_client``, because
+you need not change the application's code.
 
 Each metric of ``prometheus_client`` gets a backing metric of this package, which holds its numbers.
-The backing metric of a metric in its default registry is in this package's default registry, and
-the processes of an application share it by name; any other metric gets a standalone one. In its
-multi-process mode, all are shared by name, like in ``prometheus_client``. Its collectors read the
-numbers of all processes.
+For a metric in the default registry of ``prometheus_client``, the backing metric is in this
+package's default registry, and the processes of an application share it by name. Any other metric
+gets a backing metric that is not shared, except in the multi-process mode of ``prometheus_client``,
+where all are shared by name. The collectors of ``prometheus_client`` read the numbers of all
+processes.
 """
 
 from __future__ import annotations
@@ -167,7 +169,7 @@ _PARTS = {
 
 
 def _mode(mode: str) -> Optional[str]:
-    """The mode of a gauge. Outside multi-process mode, ``all`` means one value that all processes
+    """Returns the mode of a gauge. Outside multi-process mode, ``all`` means one value that all processes
     share, because it is their default and cannot be distinguished from a mode that you choose."""
     return None if mode in ("", "all") and not segments.is_multiprocess() else mode or "all"
 
@@ -194,7 +196,7 @@ class _SegmentValue(_quipu.Value):
         self.attach(metric.labels(*labelvalues) if labelvalues else metric, *part)
 
     def get_exemplar(self) -> Optional[prometheus_client.samples.Exemplar]:
-        """The latest exemplar of all processes."""
+        """Returns the latest exemplar of all processes."""
         from prometheus_client.samples import Exemplar
 
         kept = self._exemplar()

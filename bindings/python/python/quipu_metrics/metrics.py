@@ -413,7 +413,7 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
 
 
 class Enum(_quipu.Enum, MetricWrapperBase):
-    """One of several states. The first one is on until another is set."""
+    """One of several states. The first state is on until you set another one."""
 
     _type = "stateset"
 

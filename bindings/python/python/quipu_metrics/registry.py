@@ -36,7 +36,7 @@ _registries: "weakref.WeakSet[CollectorRegistry]" = weakref.WeakSet()
 
 
 class DuplicateTimeseries(ValueError):
-    """Raised for a metric that shares a name with one in the registry."""
+    """Raised for a metric if the registry already contains one of its names."""
 
     def __init__(self, duplicates: Set[str]) -> None:
         super().__init__(f"Duplicated timeseries in CollectorRegistry: {duplicates}")
@@ -115,7 +115,8 @@ class CollectorRegistry:
         return None if name in self._gone else self._own_segment
 
     def _make(self, name: str, make: Callable[..., None]) -> None:
-        """Makes a metric in this registry's segment, or in another if this one is unsuitable."""
+        """Creates a metric in this registry's segment. If the segment is full, or contains a metric
+        with this name but other labels or settings, creates the metric in a separate segment."""
         segment = self._named_segment(name)
         if segment is None:
             return segments.apart.make(make)
@@ -216,7 +217,7 @@ class CollectorRegistry:
     # Scrapes.
 
     def _scraped(self) -> _Scraped:
-        """Returns the arguments of the native part for a scrape, and asks the functions of gauges."""
+        """Calls the functions of gauges, and returns the arguments of the native part for a scrape."""
         with self._lock:
             hidden = set(self._hidden)
             gauges, apart, infos = list(self._gauges), list(self._apart), list(self._infos)
