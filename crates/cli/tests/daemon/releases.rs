@@ -161,7 +161,7 @@ fn windows_and_messages_of_each_release_are_read() {
 }
 
 /// Registers one family of each kind.
-fn register(registry: &Registry) -> (CounterFamily<Values>, Histogram, Summary) {
+fn register(registry: &Registry) -> (CounterFamily<Values<'static>>, Histogram, Summary) {
     let hits = Description::new("hits", "Hits.").labels(["page"]);
     let took = Description::new("took_seconds", "Duration.").buckets([0.5, 2.0]);
     (
