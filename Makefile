@@ -73,4 +73,4 @@ fmt: ## Format everything
 bench: bench-rates bench-counting bench-scale bench-arena bench-wire bench-stores bench-daemon bench-agent ## Run all benchmarks with their peers, and write docs/benchmarks
 	$(MAKE) pages
 
-include $(addprefix make/,tools.mk test.mk api.mk bindings.mk storm.mk fuzz.mk miri.mk counts.mk judges.mk bench.mk package.mk)
+include $(addprefix make/,tools.mk test.mk api.mk bindings.mk storm.mk fuzz.mk miri.mk counts.mk judges.mk bench.mk package.mk release.mk)

@@ -3,10 +3,10 @@
 
 `release.py check` fails if a file names another version than `Cargo.toml`, or if the changelog or the
 samples of the version's files are missing. `release.py set VERSION` writes a version into all files.
-`release.py notes FOLDER` writes `NOTES.md` and `SHA256SUMS` for the artifacts in the folder.
+`release.py dated` fails if the changelog gives the version no date. `release.py notes FOLDER` writes
+`NOTES.md` for the files in the folder: the changes of the version, and a table of the files.
 """
 
-import hashlib
 import re
 import sys
 from pathlib import Path
@@ -67,18 +67,24 @@ def set_version(version: str) -> int:
     return check()
 
 
+def dated() -> int:
+    """Prints whether the section of the version needs a date."""
+    if re.search(rf"(?m)^## \[{re.escape(current())}\] - \d{{4}}-\d\d-\d\d$", CHANGELOG.read_text()):
+        return 0
+    print(f"CHANGELOG.md: write the date of the release: ## [{current()}] - YYYY-MM-DD")
+    return 1
+
+
 def notes(folder: Path) -> int:
-    """Writes the checksums of a folder's files, and the changes of the version with a table of them."""
-    files = [path for path in sorted(folder.iterdir()) if path.name not in ("NOTES.md", "SHA256SUMS")]
-    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
-    (folder / "SHA256SUMS").write_text("".join(sums))
+    """Writes the changes of the version with a table of the files."""
+    files = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name != "NOTES.md"]
     rows = [f"| `{path.name}` | {path.stat().st_size / 2**20:.2f} |\n" for path in files]
     (folder / "NOTES.md").write_text(
         f"# quipu {current()}\n\n{section(current())}\n\n## Files\n\n"
-        "`sha256sum --check SHA256SUMS` checks the files that you downloaded.\n\n"
+        "`sha256sum --check --ignore-missing SHA256SUMS` checks the files that you downloaded.\n\n"
         "| file | MiB |\n|---|--:|\n" + "".join(rows)
     )
-    print(f"{len(files)} files in {folder}, with NOTES.md and SHA256SUMS")
+    print(f"{folder}: {len(files)} files, and NOTES.md")
     return 0 if files else 1
 
 
@@ -88,6 +94,8 @@ if __name__ == "__main__":
             sys.exit(check())
         case ["set", version]:
             sys.exit(set_version(version))
+        case ["dated"]:
+            sys.exit(dated())
         case ["notes", folder]:
             sys.exit(notes(Path(folder)))
     sys.exit(__doc__)

@@ -59,9 +59,12 @@ msrv: ## Check the published crates with the oldest supported version of Rust
 # All crates of a release, in any order: cargo finds the order of their dependencies.
 RELEASED := $(patsubst %,--package %,$(shell sed -n '/^\[package\]/,/^\[/s/^name = "\(.*\)"/\1/p' crates/*/Cargo.toml))
 
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+
 .PHONY: package-crates
 package-crates: ## Pack the crates, and build each from its package, with the others from theirs
 	$(CARGO) package --locked $(RELEASED)
+	mkdir -p target/dist && cp $(or $(CARGO_TARGET_DIR),target)/package/*-$(VERSION).crate target/dist/
 
 # Compares with the last version on the registry. It needs 10 minutes to be installed.
 .PHONY: semver

@@ -10,7 +10,7 @@ NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 HELM := helm.sh/helm/v3/cmd/helm@v3.22.0
 
 .PHONY: package
-package: package-daemon ## Build all packages of a release into target/dist
+package: package-daemon wheels gems package-sums ## Build all packages of a release into target/dist
 
 .PHONY: package-daemon
 package-daemon: package-tools ## Build the daemon's programs, archives, .deb, .rpm, image and chart
@@ -48,7 +48,7 @@ $(PACKAGE_TOOLS)/bin/helm:
 	GOBIN=$(PACKAGE_TOOLS)/bin go install $(HELM)
 
 .PHONY: test-packages
-test-packages: test-packages-daemon ## Test the packages in target/dist
+test-packages: test-packages-daemon test-wheels ## Test the packages in target/dist
 
 PACKAGE_TEST_TOOLS := debootstrap:debootstrap lintian:lintian rpm:rpm skopeo:skopeo umoci:umoci \
 	qemu-aarch64-static:qemu-user-static rpmlint:rpmlint systemd-nspawn:systemd-container curl:curl
