@@ -37,7 +37,7 @@ enum Part {
 }
 
 /// An exemplar: pairs of names and values, the observation, and its Unix time in seconds.
-type Kept = (Vec<(String, String)>, f64, f64);
+type Exemplar = (Vec<(String, String)>, f64, f64);
 
 #[pymethods]
 impl Value {
@@ -177,7 +177,7 @@ impl Value {
     }
 
     /// Returns the latest exemplar of all processes, as `(labels, value, seconds)`.
-    fn _exemplar(&self) -> Option<Kept> {
+    fn _exemplar(&self) -> Option<Exemplar> {
         let kept = match self.locked().as_ref()? {
             Part::Counter(counter) => counter.instrument.exemplar(),
             Part::Bucket(raw, _, bound) => raw.instrument.exemplar(*bound),

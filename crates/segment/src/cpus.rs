@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// a larger one, this would cost too much memory and slow down scrapes.
 pub(crate) const FEW: usize = 16;
 /// The maximum number of CPUs with a lane. Threads on other CPUs use the shared lanes.
-pub(crate) const MOST: usize = 1024;
+pub(crate) const MAX_LANES: usize = 1024;
 /// The number of shared lanes on a machine with many CPUs, for threads on a CPU without a lane. For
 /// example, the CPU was plugged in later, or the file is from a smaller machine. This number is
 /// part of the format, because it can be the number of lanes of a family's side allocations.
@@ -35,13 +35,13 @@ pub fn pretend_cpus(count: usize) {
 }
 
 /// Returns the number of lanes for CPUs, and the number of shared lanes.
-pub(crate) fn places(has_sequences: bool) -> (usize, usize) {
+pub(crate) fn lane_counts(has_sequences: bool) -> (usize, usize) {
     let cpus = count();
     if !has_sequences {
         // On Linux, a container may be allowed only some of the CPUs.
         return (0, parallelism().min(cpus).min(MAX_ATOMIC));
     }
-    (cpus.min(MOST), if cpus > FEW { SHARED } else { 1 })
+    (cpus.min(MAX_LANES), if cpus > FEW { SHARED } else { 1 })
 }
 
 /// The maximum number of shared lanes on a machine without restartable sequences.

@@ -8,7 +8,8 @@
 //! because the kernel does not copy a page marked `MADV_DONTFORK` to the child.
 //!
 //! On overlayfs, a mapping refers to the underlying file and not to the description, so the lock
-//! would end at once. There, a descriptor holds the lock, and [`fork::keep`] closes it in children.
+//! would end at once. There, a descriptor holds the lock, and [`fork::close_in_children`] closes
+//! this descriptor in children.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -37,7 +38,8 @@ pub(crate) struct Hold {
 enum HeldBy {
     /// A mapped page.
     Page(NonNull<c_void>),
-    /// A descriptor, valid as long as it refers to that file, and the result of [`fork::keep`].
+    /// A descriptor, valid as long as it refers to that file, and the result of
+    /// [`fork::close_in_children`].
     Descriptor(ManuallyDrop<File>, (u64, u64), Option<fork::ClosedInChildren>),
 }
 
@@ -73,7 +75,7 @@ impl Hold {
     pub(crate) fn without_children(file: File, by_mapping: bool) -> io::Result<Self> {
         if !by_mapping {
             let identity = identity(&file)?;
-            let kept = fork::keep(file.as_raw_fd(), identity)?;
+            let kept = fork::close_in_children(file.as_raw_fd(), identity)?;
             let by = HeldBy::Descriptor(ManuallyDrop::new(file), identity, Some(kept));
             return Ok(Self { by, owner: Some(process()) });
         }

@@ -105,7 +105,7 @@ impl Origin {
     }
 
     /// Counts series that are not shown.
-    pub(crate) fn leave_out(&self, series: u64) {
+    pub(crate) fn count_omitted(&self, series: u64) {
         self.omitted.fetch_add(series, Ordering::Relaxed);
     }
 

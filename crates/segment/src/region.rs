@@ -51,7 +51,7 @@ pub(crate) struct Region {
     #[cfg(unix)]
     origin: Option<Origin>,
     /// A dummy cell for all offsets without a cell.
-    nowhere: AtomicU64,
+    dummy_cell: AtomicU64,
     /// This process's claims in the segment.
     pub(crate) slots: Slots,
 }
@@ -110,7 +110,7 @@ impl Region {
 
     fn new(base: NonNull<AtomicU64>, known: u64, limit: u64, backing: Backing) -> Self {
         let known = AtomicU64::new(whole_cells(known.min(limit)));
-        let nowhere = AtomicU64::new(0);
+        let dummy_cell = AtomicU64::new(0);
         Self {
             base,
             known,
@@ -118,7 +118,7 @@ impl Region {
             backing,
             #[cfg(unix)]
             origin: None,
-            nowhere,
+            dummy_cell,
             slots: Slots::new(),
         }
     }
@@ -237,7 +237,7 @@ impl Region {
         match self.cells(offset, 1) {
             // SAFETY: the cell exists, and atomics can be shared.
             Some(cell) => unsafe { cell.as_ref() },
-            None => &self.nowhere,
+            None => &self.dummy_cell,
         }
     }
 

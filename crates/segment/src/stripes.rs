@@ -54,7 +54,7 @@ impl Stripes {
     ///
     /// There are at most 1,024 CPU lines, because every line costs each reader a load.
     pub fn advised() -> (usize, usize) {
-        cpus::places(Sequence::find().is_some())
+        cpus::lane_counts(Sequence::find().is_some())
     }
 
     /// Adds `n`, modulo 2^64.

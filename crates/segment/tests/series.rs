@@ -73,7 +73,7 @@ fn shown(family: &Family) -> BTreeMap<Vec<String>, u64> {
     all
 }
 
-fn one(family: &Family, text: &str) -> u64 {
+fn value_of(family: &Family, text: &str) -> u64 {
     shown(family).get(&vec!["0".to_owned(), text.to_owned()]).copied().unwrap_or(0)
 }
 

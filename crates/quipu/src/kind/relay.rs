@@ -524,7 +524,7 @@ impl RelaySummary {
 fn is_settled(family: &Family, cells: &SeriesCells<'_>) -> bool {
     let is_settled = family.settle(cells.shared(), PHASE);
     if !is_settled {
-        family.leave_out();
+        family.count_omitted();
     }
     is_settled
 }

@@ -447,7 +447,7 @@ pub(super) fn shown_name(schema: &Schema) -> (&str, bool) {
 fn is_whole(family: &series::Family, view: &View<'_>, readings: u64) -> bool {
     let is_whole = family.readings() == readings || family.is_there(view.id);
     if !is_whole {
-        family.leave_out();
+        family.count_omitted();
     }
     is_whole
 }

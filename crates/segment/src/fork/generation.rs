@@ -2,12 +2,12 @@
 //!
 //! [`generation`] distinguishes a child from its parent at the cost of a load. A lock that marks
 //! its process as alive must not survive in a child: `hold.rs` holds such locks. If this takes
-//! descriptors, [`keep`] closes these descriptors in children.
+//! descriptors, [`close_in_children`] closes these descriptors in children.
 
 #[cfg(unix)]
 pub(crate) use self::platform::forks;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use self::platform::{ClosedInChildren, calm, keep};
+pub(crate) use self::platform::{ClosedInChildren, calm, close_in_children};
 pub use self::platform::{generation, watch};
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -95,26 +95,30 @@ mod platform {
 
     /// A slot of the table: a descriptor plus one, or 0 if the slot is free, and the ID of its
     /// file.
-    struct Place {
+    struct DescriptorSlot {
         descriptor: AtomicU64,
         device: AtomicU64,
         inode: AtomicU64,
     }
 
-    static CLOSED_IN_CHILDREN: [Place; 1024] = [const {
-        Place { descriptor: AtomicU64::new(0), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
+    static CLOSED_IN_CHILDREN: [DescriptorSlot; 1024] = [const {
+        DescriptorSlot {
+            descriptor: AtomicU64::new(0),
+            device: AtomicU64::new(0),
+            inode: AtomicU64::new(0),
+        }
     }; 1024];
     /// The descriptor of a slot while the slot is being filled.
     const TAKEN: u64 = u64::MAX;
 
     /// Closes a descriptor in each child that is forked from now on, if it then still refers to the
     /// file with this device and inode.
-    pub(crate) fn keep(
+    pub(crate) fn close_in_children(
         descriptor: RawFd,
         (device, inode): (u64, u64),
     ) -> io::Result<ClosedInChildren> {
         watch();
-        let take = |place: &Place| {
+        let take = |place: &DescriptorSlot| {
             let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
             place.descriptor.compare_exchange(0, TAKEN, success, failure).is_ok()
         };
@@ -138,7 +142,7 @@ mod platform {
         }
     }
 
-    impl Place {
+    impl DescriptorSlot {
         /// Closes the descriptor in a child, with calls that are allowed after a fork.
         fn close(&self) {
             let packed = self.descriptor.swap(0, Ordering::Acquire);
@@ -187,7 +191,10 @@ mod platform {
     pub(crate) struct ClosedInChildren;
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) fn keep(_: std::os::fd::RawFd, _: (u64, u64)) -> std::io::Result<ClosedInChildren> {
+    pub(crate) fn close_in_children(
+        _: std::os::fd::RawFd,
+        _: (u64, u64),
+    ) -> std::io::Result<ClosedInChildren> {
         Ok(ClosedInChildren)
     }
 

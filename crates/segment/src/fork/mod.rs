@@ -12,6 +12,6 @@ pub use self::cell::ForkSafeCell;
 #[cfg(unix)]
 pub(crate) use self::generation::forks;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use self::generation::{ClosedInChildren, calm, keep};
+pub(crate) use self::generation::{ClosedInChildren, calm, close_in_children};
 pub use self::generation::{generation, watch};
 pub(crate) use self::mutex::ForkSafeMutex;

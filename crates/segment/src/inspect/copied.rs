@@ -102,8 +102,8 @@ impl SegmentCopy {
         self.origin().is_hidden(family.id())
     }
 
-    pub(super) fn leave_out(&self, series: u64) {
-        self.origin().leave_out(series);
+    pub(super) fn count_omitted(&self, series: u64) {
+        self.origin().count_omitted(series);
     }
 
     /// Remembers the number of repeated reads before a series is read.
@@ -121,7 +121,7 @@ impl SegmentCopy {
         }
         let key = cells.start..cells.start + 1;
         if !origin.settle(&self.segment.region, cells, key) {
-            origin.leave_out(1);
+            origin.count_omitted(1);
             return false;
         }
         self.is_whole(is_dense, id)
@@ -132,7 +132,7 @@ impl SegmentCopy {
         let is_whole = origin.readings() == self.readings.get()
             || if is_dense { !origin.is_refusing() } else { is_there(origin, id) };
         if !is_whole {
-            origin.leave_out(1);
+            origin.count_omitted(1);
         }
         is_whole
     }

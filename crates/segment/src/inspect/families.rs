@@ -101,7 +101,7 @@ pub(super) fn read(source: &Source, record: &RecordHeader, report: &mut Report) 
     };
     let walked = family.visit(source, false, |_| {});
     if let Some(copied) = source.copied().filter(|copied| copied.is_hidden(&family)) {
-        copied.leave_out(walked.series.max(1));
+        copied.count_omitted(walked.series.max(1));
         family.is_unsettled = true;
     }
     family.is_omitted = walked.is_exhausted;

@@ -7,7 +7,7 @@
 
 use super::cells::SeriesCells;
 use super::family::{ClaimOrLock, ClaimedCells, Family, Series};
-use super::key::{KeyWriter, Texts, Values};
+use super::key::{KeyWriter, PackedValues, Values};
 use super::keyed::{DynamicSeries, FoundRecord};
 use super::meta;
 use crate::error::Error;
@@ -69,7 +69,7 @@ impl Family {
         labels: &dyn Fn(&mut KeyWriter<'_>),
         act: &dyn Fn(SeriesCells<'_>),
     ) {
-        let mut texts = Texts::new(keyed.secrets());
+        let mut texts = PackedValues::new(keyed.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         let key = writer.finish(keyed.secrets(), keyed.texts);
@@ -90,7 +90,7 @@ impl Family {
         &self,
         labels: impl Fn(&mut KeyWriter<'_>),
     ) -> Result<Option<ClaimedCells<'_>>, Error> {
-        let mut texts = Texts::new(self.inner.secrets());
+        let mut texts = PackedValues::new(self.inner.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         Ok(match &self.inner.layout {
@@ -118,12 +118,12 @@ impl Family {
         })
     }
 
-    /// Packs label values once, so you can write them again with [`KeyWriter::kept`].
+    /// Packs label values once, so you can write them again with [`KeyWriter::write_saved`].
     pub fn values(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Values {
-        let mut texts = Texts::new(self.inner.secrets());
+        let mut texts = PackedValues::new(self.inner.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
-        writer.keep()
+        writer.save()
     }
 
     /// Takes the lock for folding the series of ended processes. Returns `None` if another thread

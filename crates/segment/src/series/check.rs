@@ -126,7 +126,7 @@ pub(super) fn mend(segment: &Segment, jobs: &[Job]) -> Result<(), Error> {
                 for slot in lost.into_iter().flatten() {
                     dense.cells_at(slot).reset_below_zero(family.inner.schema.floats);
                 }
-                slabs.iter().for_each(|slab| slab.keep(dense));
+                slabs.iter().for_each(|slab| slab.mark_used(dense));
             }
             (Series::Dynamic(keyed), ToDo::Unclaim) => keyed.unclaim_alone(),
             (Series::Dynamic(keyed), ToDo::Mend | ToDo::Forget) => {

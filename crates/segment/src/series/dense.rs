@@ -60,7 +60,7 @@ impl Slab {
     }
 
     /// Marks the words of a family as in use, if they lie in this slab.
-    pub(crate) fn keep(&self, dense: &Dense) {
+    pub(crate) fn mark_used(&self, dense: &Dense) {
         if self.has_lost(dense) {
             self.cells[0].fetch_max(self.end_of(dense), Ordering::Relaxed);
         }
@@ -125,7 +125,7 @@ impl Dense {
         let per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
         let slabs = u64::from(slots.div_ceil(per_slab));
         let (cpus, shared) = match cpus::count() {
-            ..=cpus::FEW => cpus::places(Sequence::find().is_some()),
+            ..=cpus::FEW => cpus::lane_counts(Sequence::find().is_some()),
             _ => (0, 1),
         };
         // The casts are safe, because there are few of both.

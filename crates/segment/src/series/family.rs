@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::cells::SeriesCells;
 use super::dense::Dense;
 use super::handle::{SeriesHandle, pack_claim};
-use super::key::{Key, KeyWriter, Secrets, Texts};
+use super::key::{Key, KeyWriter, PackedValues, Secrets};
 use super::keyed::{self, DynamicSeries, FoundRecord, Moment};
 use super::lanes::Layout;
 use super::meta;
@@ -214,7 +214,7 @@ impl<'s> FamilyRequest<'s> {
         };
         let groups = schema.check().map_err(fail)?;
         let is_variant = schema.identity == Identity::Variant;
-        let variant = is_variant.then(|| schema.found_by().into_owned());
+        let variant = is_variant.then(|| schema.lookup_name().into_owned());
         Ok(Self { schema, groups, variant, clock })
     }
 
@@ -244,7 +244,7 @@ impl<'s> FamilyRequest<'s> {
             return Ok(None);
         };
         let family = Family::open(segment, &record, self.clock.clone())?;
-        if family.inner.schema.found_by() != name {
+        if family.inner.schema.lookup_name() != name {
             // The record is another family's: only the truncated names are equal.
             return Ok(None);
         }
@@ -468,7 +468,7 @@ impl Family {
         labels: impl Fn(&mut KeyWriter<'_>),
         act: impl Fn(SeriesCells<'_>),
     ) {
-        let mut texts = Texts::new(keyed.secrets());
+        let mut texts = PackedValues::new(keyed.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         let group = writer.group();
@@ -492,7 +492,7 @@ impl Family {
         &self,
         keyed: &DynamicSeries,
         group: Option<u32>,
-        texts: &mut Texts,
+        texts: &mut PackedValues,
         act: impl Fn(SeriesCells<'_>),
     ) {
         let key = group.and_then(|group| texts.finish(group, keyed.secrets(), keyed.texts));
@@ -518,7 +518,7 @@ impl Family {
     /// it from now on.
     pub fn bind(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> SeriesHandle {
         let inner = &self.inner;
-        let mut texts = Texts::new(inner.secrets());
+        let mut texts = PackedValues::new(inner.secrets());
         let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         let (cells, record, slot, claim) = match &inner.layout {
@@ -555,7 +555,7 @@ impl Family {
         read: impl Fn(SeriesCells<'_>) -> R,
     ) -> Option<R> {
         let inner = &*self.inner;
-        let mut texts = Texts::new(inner.secrets());
+        let mut texts = PackedValues::new(inner.secrets());
         let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         match &inner.layout {
@@ -599,7 +599,7 @@ impl Family {
         wait: Duration,
     ) -> Result<bool, Error> {
         let inner = &*self.inner;
-        let mut texts = Texts::new(inner.secrets());
+        let mut texts = PackedValues::new(inner.secrets());
         let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         match &inner.layout {
@@ -873,7 +873,7 @@ pub(crate) fn name_in(record: &Record) -> Option<String> {
     let is_ours = record.kind() == FAMILY && head.len() >= at::END;
     let is_dense = || head[at::DENSE].load(Ordering::Relaxed) != 0;
     let bytes = is_ours.then(|| schema_bytes(head, is_dense())).flatten();
-    match bytes.and_then(|bytes| Schema::found_in(&bytes)) {
+    match bytes.and_then(|bytes| Schema::decode_lookup_name(&bytes)) {
         Some(name) => name,
         None => Some(record.name().to_owned()),
     }

@@ -33,7 +33,7 @@ pub(super) struct FreedFamilies {
     /// The offsets of their records, by shape and by length.
     by_shape: BTreeMap<(Vec<u8>, u64), Vec<u64>>,
     /// The neighbours of each record on the list, before and after it; 0 at the ends.
-    beside: HashMap<u64, [u64; 2]>,
+    neighbours: HashMap<u64, [u64; 2]>,
 }
 
 impl Segment {
@@ -129,7 +129,7 @@ impl Segment {
         if self.freed_word().load(Ordering::Relaxed) == 0 {
             return Ok(0);
         }
-        Names::in_segment(self).freed(self, |freed| freed.beside.len() as u64)
+        Names::in_segment(self).freed(self, |freed| freed.neighbours.len() as u64)
     }
 }
 
@@ -178,10 +178,10 @@ impl FreedFamilies {
         for family in list(segment).map_while(Result::ok) {
             let at = family.id() - RECORD_BYTES;
             let Some(shape) = shape(&family.inner.schema) else { break };
-            if let Some([_, after]) = freed.beside.get_mut(&before) {
+            if let Some([_, after]) = freed.neighbours.get_mut(&before) {
                 *after = at;
             }
-            freed.beside.insert(at, [before, 0]);
+            freed.neighbours.insert(at, [before, 0]);
             let length = Segment::record_bytes(family.inner.head.len());
             freed.by_shape.entry((shape, length)).or_default().push(at);
             before = at;
@@ -194,7 +194,7 @@ impl FreedFamilies {
         let longest = (shape.clone(), u64::MAX);
         let mut fitting = self.by_shape.range_mut((shape, length)..=longest);
         let at = fitting.find_map(|(_, records)| records.pop())?;
-        let [before, after] = self.beside.remove(&at)?;
+        let [before, after] = self.neighbours.remove(&at)?;
         let link = if before == 0 { segment.freed_word() } else { next_word(segment, before) };
         if link.load(Ordering::Relaxed) != at {
             // This happens only if something else wrote into the segment. Clear the cache then.
@@ -203,10 +203,10 @@ impl FreedFamilies {
         }
         link.store(after, Ordering::Release);
         next_word(segment, at).store(0, Ordering::Release);
-        if let Some([_, next]) = self.beside.get_mut(&before) {
+        if let Some([_, next]) = self.neighbours.get_mut(&before) {
             *next = after;
         }
-        if let Some([previous, _]) = self.beside.get_mut(&after) {
+        if let Some([previous, _]) = self.neighbours.get_mut(&after) {
             *previous = before;
         }
         Some(at)

@@ -326,7 +326,7 @@ mod tests {
     /// Entries whose home is at the end of a table can wrap around to its first slots. This moves
     /// every possible number of them, and then searches for the entries after them.
     #[test]
-    fn what_goes_round_is_found_behind_what_has_moved() {
+    fn wrapped_entries_are_found_after_moved_slots() {
         const BITS: u32 = 6;
         for moved in (0..64).step_by(if cfg!(miri) { 21 } else { 1 }) {
             let memory = WordList((0..3 * 64).map(|_| AtomicU64::new(0)).collect());

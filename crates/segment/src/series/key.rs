@@ -24,7 +24,7 @@ pub struct KeyWriter<'a> {
     /// The fixed values of each label; `None` for a dynamic label.
     sets: &'a [Option<StringSet>],
     /// The values of dynamic labels; `None` if the family has no dynamic label.
-    texts: Option<&'a mut Texts>,
+    texts: Option<&'a mut PackedValues>,
     /// The number of labels that were written.
     position: usize,
     group: u32,
@@ -43,7 +43,7 @@ impl std::fmt::Debug for KeyWriter<'_> {
 /// Keep this order of fields: with `stack` between fields that begin as zeros, the compiler would
 /// zero the whole stack.
 #[repr(C)]
-pub(crate) struct Texts {
+pub(crate) struct PackedValues {
     /// The hash of the values so far.
     hash: u64,
     /// The secret for values, from [`Secrets`].
@@ -58,11 +58,11 @@ pub(crate) struct Texts {
     stack: [MaybeUninit<u8>; ROOM + WORD],
 }
 
-/// Label values that you write once, and can reuse with [`KeyWriter::kept`] for many series.
+/// Label values that you write once, and can reuse with [`KeyWriter::write_saved`] for many series.
 #[derive(Debug, Clone)]
 pub struct Values {
     position: usize,
-    texts: usize,
+    value_count: usize,
     group: u32,
     unknown: bool,
     hash: u64,
@@ -103,7 +103,7 @@ impl<'a> KeyWriter<'a> {
     }
 
     #[inline]
-    pub(crate) fn new(sets: &'a [Option<StringSet>], texts: &'a mut Texts) -> Self {
+    pub(crate) fn new(sets: &'a [Option<StringSet>], texts: &'a mut PackedValues) -> Self {
         Self { texts: Some(texts), ..Self::of_group(sets) }
     }
 
@@ -191,20 +191,20 @@ impl<'a> KeyWriter<'a> {
 
     /// Writes saved values without packing and hashing them again. You must call this before you
     /// write anything else.
-    pub fn kept(&mut self, values: &Values) {
+    pub fn write_saved(&mut self, values: &Values) {
         debug_assert_eq!(self.position, 0);
         (self.position, self.group, self.unknown) = (values.position, values.group, values.unknown);
         let Some(texts) = &mut self.texts else { return };
         texts.append(&values.bytes);
-        (texts.count, texts.hash) = (values.texts, values.hash);
+        (texts.count, texts.hash) = (values.value_count, values.hash);
     }
 
-    /// Saves the values that were written so far, for [`KeyWriter::kept`].
-    pub(crate) fn keep(self) -> Values {
+    /// Saves the values that were written so far, for [`KeyWriter::write_saved`].
+    pub(crate) fn save(self) -> Values {
         let Self { position, group, unknown, texts, .. } = self;
-        let (texts, hash, bytes) = texts
+        let (value_count, hash, bytes) = texts
             .map_or_else(Default::default, |texts| (texts.count, texts.hash, texts.bytes().into()));
-        Values { position, texts, group, unknown, hash, bytes }
+        Values { position, value_count, group, unknown, hash, bytes }
     }
 
     /// Returns the group of all fixed labels; `None` if a value was unknown.
@@ -222,7 +222,7 @@ impl<'a> KeyWriter<'a> {
     }
 }
 
-impl Texts {
+impl PackedValues {
     #[inline]
     pub(crate) fn new(secrets: &Secrets) -> Self {
         let Secrets { seed, text, .. } = *secrets;
@@ -247,7 +247,7 @@ impl Texts {
         Some(Key { group, words: bytes.as_chunks().0, hash })
     }
 
-    /// Like [`Texts::finish`], but only for a key on the stack, and without a call.
+    /// Like [`PackedValues::finish`], but only for a key on the stack, and without a call.
     #[inline]
     pub(crate) fn finish_short(
         &mut self,
@@ -391,7 +391,12 @@ impl Secrets {
     /// Checks and hashes a key that may be damaged, and reads each word only once. Returns `None`
     /// if there are fewer than `texts` values.
     #[inline]
-    pub(crate) fn look(&self, group: u32, texts: usize, bytes: &[u8]) -> Option<KeySummary> {
+    pub(crate) fn check_and_hash(
+        &self,
+        group: u32,
+        texts: usize,
+        bytes: &[u8],
+    ) -> Option<KeySummary> {
         let (mut hash, mut rest, mut seen) = (self.seed, bytes, ByteClasses::default());
         for _ in 0..texts {
             let (text, behind) = next_text(rest)?;
@@ -537,7 +542,7 @@ mod tests {
 
     fn packed(texts: &[&str]) -> (u32, Vec<u8>, u64) {
         let secrets = Secrets::new(7);
-        let mut packed = Texts::new(&secrets);
+        let mut packed = PackedValues::new(&secrets);
         let mut writer = KeyWriter::new(&[], &mut packed);
         texts.iter().for_each(|text| writer.text(text));
         let group = writer.group().unwrap();
@@ -592,11 +597,15 @@ mod tests {
                     is_ascii: byte.is_ascii(),
                     has_escape: is_special,
                 };
-                assert_eq!(secrets.look(3, 2, &key), Some(expected), "{byte} at {at} of {length}");
+                assert_eq!(
+                    secrets.check_and_hash(3, 2, &key),
+                    Some(expected),
+                    "{byte} at {at} of {length}"
+                );
             }
         }
         for (texts, key) in [(1, &b""[..]), (1, b"\x01"), (2, b"\x01a"), (1, b"\xff\0\0\0")] {
-            assert_eq!(secrets.look(0, texts, key), None);
+            assert_eq!(secrets.check_and_hash(0, texts, key), None);
         }
     }
 
@@ -671,14 +680,14 @@ mod tests {
         let sets = [Some(StringSet::new(&["a", "b", "c"]).unwrap()), None];
         let secrets = Secrets::new(1);
         for (count, group) in [(2, None), (1, Some(2 * 2 + 1))] {
-            let mut texts = Texts::new(&secrets);
+            let mut texts = PackedValues::new(&secrets);
             let mut writer = KeyWriter::new(&sets, &mut texts);
             writer.text("c");
             writer.text("free");
             writer.index(1, 2);
             assert_eq!(writer.finish(&secrets, count).map(|key| key.group), group);
         }
-        let mut texts = Texts::new(&secrets);
+        let mut texts = PackedValues::new(&secrets);
         let mut writer = KeyWriter::new(&sets, &mut texts);
         writer.text("other");
         assert!(writer.finish(&secrets, 0).is_none());

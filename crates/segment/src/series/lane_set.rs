@@ -119,7 +119,7 @@ impl LaneSet {
         (cpus, count): (u16, u16),
         slabs: impl ExactSizeIterator<Item = (u64, u32, NonNull<AtomicU64>)>,
     ) -> Option<Arc<[Self]>> {
-        let here = cpus::places(Sequence::find().is_some());
+        let here = cpus::lane_counts(Sequence::find().is_some());
         let is_at_home = is_at_home((cpus, count), here);
         // On a machine with many CPUs, a side allocation uses a few shared lanes, because each lane
         // takes a page. A large family contains too many series even for this.
@@ -258,7 +258,7 @@ impl LaneSet {
     /// segment.
     pub(crate) fn make_room(&self) {
         if let Some(demand) = self.demand.as_ref().filter(|_| self.may_earn()) {
-            let words = demand.words_for(cpus::places(demand.adding.sequence.is_some()));
+            let words = demand.words_for(cpus::lane_counts(demand.adding.sequence.is_some()));
             if demand.may_take(words) {
                 demand.segment.make_room(words);
             }
@@ -287,13 +287,13 @@ impl LaneSet {
     #[cold]
     fn earn_by(&self, take: impl FnOnce(&Segment, u64) -> Option<WordOffset>) {
         let Some(demand) = &self.demand else { return };
-        let places = cpus::places(Sequence::find().is_some());
+        let counts = cpus::lane_counts(Sequence::find().is_some());
         // `earned` refuses a damaged word. The word stays, so new lanes would never be found.
         let has_word = || self.earned().is_some() || demand.word().load(Ordering::Relaxed) != 0;
         if !self.may_earn() || demand.is_copy() || has_word() {
             return;
         }
-        let words = demand.words_for(places);
+        let words = demand.words_for(counts);
         let (taking, is_taking) = (&demand.noted.taking, state(TAKING));
         if !demand.may_take(words) || taking.swap(is_taking, Ordering::Relaxed) == is_taking {
             return;
@@ -302,7 +302,7 @@ impl LaneSet {
         if let Some(taken) = take(&demand.segment, words) {
             let first = WordOffset::new(taken.get().next_multiple_of(APART));
             // The cast is safe, because together they are at most a little more than 1,024.
-            let (cpus, lanes) = (places.0 as u16, (places.0 + places.1) as u16);
+            let (cpus, lanes) = (counts.0 as u16, (counts.0 + counts.1) as u16);
             // If another process was faster, these lanes are lost, which costs their memory.
             lanes::earn(demand.word(), Layout { first, cpus, lanes });
             self.earned();
@@ -451,7 +451,7 @@ mod tests {
     fn lanes_of_a_machine_without_sequences_are_at_home_there() {
         rseq::FORBIDDEN.set(true);
         let segment = Segment::private(4 << 20).unwrap();
-        let (cpus, shared) = cpus::places(false);
+        let (cpus, shared) = cpus::lane_counts(false);
         let hits = family(&segment, "hits", 18);
         hits.update(
             |key| key.index(3, 18),

@@ -137,7 +137,7 @@ impl Names {
         look: impl FnOnce(&mut NewestRecords) -> R,
     ) -> Result<R, Error> {
         self.with_earlier(segment, |known| {
-            known.go_on(segment)?;
+            known.catch_up(segment)?;
             Ok(look(known))
         })?
     }
@@ -176,7 +176,7 @@ impl Names {
 
 impl NewestRecords {
     /// Adds the records published since the last call.
-    fn go_on(&mut self, segment: &Segment) -> Result<(), Error> {
+    fn catch_up(&mut self, segment: &Segment) -> Result<(), Error> {
         let root = segment.root();
         if root == self.newest {
             return Ok(());
@@ -254,7 +254,7 @@ mod tests {
                 segment
                     .family(&Schema { name, cells: 1, additive: true, ..Schema::default() })
                     .unwrap();
-                other.go_on(&segment).unwrap();
+                other.catch_up(&segment).unwrap();
             }
         }
         let records = segment.records().count();

@@ -151,7 +151,7 @@ impl Schema {
     }
 
     /// Returns the name for lookups. For a variant, this contains all fields that distinguish it.
-    pub(crate) fn found_by(&self) -> Cow<'_, str> {
+    pub(crate) fn lookup_name(&self) -> Cow<'_, str> {
         if self.identity != Identity::Variant {
             return Cow::Borrowed(&self.name);
         }
@@ -247,12 +247,12 @@ impl Schema {
 
     /// Returns the lookup name of a description in untrusted bytes; `Some(None)` for
     /// [`Identity::Apart`].
-    pub(crate) fn found_in(bytes: &[u8]) -> Option<Option<String>> {
+    pub(crate) fn decode_lookup_name(bytes: &[u8]) -> Option<Option<String>> {
         let rest = bytes.get(HEAD..)?;
         match Identity::of_bits(bytes[1])? {
             Identity::Apart => Some(None),
             Identity::Name => Some(Some(Reader(rest).text().ok()?)),
-            Identity::Variant => Some(Some(Self::decode(bytes).ok()?.found_by().into_owned())),
+            Identity::Variant => Some(Some(Self::decode(bytes).ok()?.lookup_name().into_owned())),
         }
     }
 
@@ -417,8 +417,8 @@ mod tests {
         let variant = Schema { identity: Identity::Variant, ..schema() };
         let bytes = variant.encode();
         assert_eq!(Schema::decode(&bytes).unwrap(), variant);
-        let found = |schema: &Schema| Schema::found_in(&schema.encode()).unwrap();
-        assert_eq!(found(&variant).unwrap(), variant.found_by());
+        let found = |schema: &Schema| Schema::decode_lookup_name(&schema.encode()).unwrap();
+        assert_eq!(found(&variant).unwrap(), variant.lookup_name());
         assert_eq!(found(&schema()), None);
         let named = Schema { identity: Identity::Name, ..schema() };
         assert_eq!(found(&named).as_deref(), Some("requests"));
@@ -443,7 +443,7 @@ mod tests {
         texts.dedup();
         assert_eq!(texts.len(), others.len() + 1);
         let alike = Schema { help: "Other.".into(), limit: None, idle: None, ..variant.clone() };
-        assert_eq!(alike.found_by(), variant.found_by());
+        assert_eq!(alike.lookup_name(), variant.lookup_name());
     }
 
     #[test]

@@ -191,8 +191,8 @@ impl Family {
     }
 
     /// Counts a series of a copy that is not shown: see [`Segment::omitted`].
-    pub fn leave_out(&self) {
-        self.inner.segment.region.origin().into_iter().for_each(|origin| origin.leave_out(1));
+    pub fn count_omitted(&self) {
+        self.inner.segment.region.origin().into_iter().for_each(|origin| origin.count_omitted(1));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::cells::SeriesCells;
 use super::family::{Family, Series};
-use super::key::{KeyWriter, Texts};
+use super::key::{KeyWriter, PackedValues};
 use crate::error::Error;
 use crate::lock;
 
@@ -29,7 +29,7 @@ impl Family {
                 })
             }
             Series::Dynamic(keyed) => {
-                let mut texts = Texts::new(keyed.secrets());
+                let mut texts = PackedValues::new(keyed.secrets());
                 let mut writer = KeyWriter::new(&inner.sets, &mut texts);
                 labels(&mut writer);
                 let Some(group) = writer.group() else { return false };
@@ -57,7 +57,7 @@ impl Family {
         match &inner.layout {
             Series::Dense(_) => self.change(labels, |_| {}),
             Series::Dynamic(keyed) => {
-                let mut texts = Texts::new(keyed.secrets());
+                let mut texts = PackedValues::new(keyed.secrets());
                 let mut writer = KeyWriter::new(&inner.sets, &mut texts);
                 labels(&mut writer);
                 let key = writer.finish(keyed.secrets(), keyed.texts);
@@ -80,7 +80,7 @@ impl Family {
     ) -> Result<bool, Error> {
         let inner = &*self.inner;
         let Series::Dynamic(keyed) = &inner.layout else { return Ok(false) };
-        let mut texts = Texts::new(inner.secrets());
+        let mut texts = PackedValues::new(inner.secrets());
         let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         match writer.finish(keyed.secrets(), keyed.texts) {

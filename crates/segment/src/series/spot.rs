@@ -7,7 +7,7 @@
 
 use super::cells::SeriesCells;
 use super::family::{Family, Series};
-use super::key::{KeyWriter, Texts};
+use super::key::{KeyWriter, PackedValues};
 use super::keyed::NO_RECORD;
 use super::meta;
 use crate::offset::WordOffset;
@@ -31,7 +31,7 @@ impl Family {
     /// spots, because the storage of each series is computed.
     pub fn spot(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Option<Spot> {
         let Series::Dynamic(keyed) = &self.inner.layout else { return None };
-        let mut texts = Texts::new(keyed.secrets());
+        let mut texts = PackedValues::new(keyed.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         let key = writer.finish(keyed.secrets(), keyed.texts)?;

@@ -48,5 +48,5 @@ impl Family {
     }
 
     /// An empty function, because no series is skipped.
-    pub fn leave_out(&self) {}
+    pub fn count_omitted(&self) {}
 }

@@ -113,7 +113,7 @@ impl Family {
                         drop(lock.take());
                         lock = keyed.try_lock();
                     }
-                    keyed.see(record, claim.as_ref(), buffer, false).map(keyed_view)
+                    keyed.read_claimed(record, claim.as_ref(), buffer, false).map(keyed_view)
                 }
             };
             if let Some(view) = view {
@@ -128,7 +128,7 @@ impl Family {
     fn skip(&self, cursor: &mut Cursor) {
         if let (Series::Dense(dense), false) = (&self.inner.layout, cursor.done) {
             let shown = (0..dense.slots()).filter(|&slot| self.inner.view(dense, slot).is_some());
-            (0..shown.count().max(1)).for_each(|_| self.leave_out());
+            (0..shown.count().max(1)).for_each(|_| self.count_omitted());
         }
         cursor.done = true;
     }

@@ -10,7 +10,7 @@ use quipu_segment::clock::TestClock;
 use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
 use quipu_segment::{Options, Readings, Segment};
 
-use super::{START, TENTH, dynamic, fixed, one, schema, shown, texts, total};
+use super::{START, TENTH, dynamic, fixed, schema, shown, texts, total, value_of};
 
 fn readings(boot: u8) -> Readings {
     let since_boot = Duration::from_secs(1000);
@@ -66,7 +66,7 @@ fn a_process_that_ends_leaves_everything() {
     // A hidden series continues from its last total; a removed one starts again.
     family.add(|key| key.text("user 299"), 0, 1);
     family.add(|key| key.text("user 17"), 0, 1);
-    assert_eq!((one(&family, "user 299"), one(&family, "user 17")), (300, 1));
+    assert_eq!((value_of(&family, "user 299"), value_of(&family, "user 17")), (300, 1));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_full_file_is_opened_again() {
             let segment = options.open_or_create(&path).unwrap();
             let family = segment.families().unwrap().remove(0);
             assert_eq!(super::total(&family), total);
-            assert_eq!(one(&family, "user 0"), 1);
+            assert_eq!(value_of(&family, "user 0"), 1);
             rounds += 1;
         }
         fs::remove_file(&path).unwrap();
@@ -336,7 +336,7 @@ fn an_unmarked_file_stays_as_it_is_until_a_family_is_opened() {
     assert_eq!(fs::read(&path).unwrap(), before);
     let family = segment.families().unwrap().remove(0);
     family.add(|key| key.text("user 1"), 0, 1);
-    assert_eq!(one(&family, "user 1"), 1002);
+    assert_eq!(value_of(&family, "user 1"), 1002);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use quipu_segment::{Kind, Options, Segment};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{START, TENTH, dynamic, fixed, one, schema, shown, total};
+use super::{START, TENTH, dynamic, fixed, schema, shown, total, value_of};
 
 #[test]
 fn what_is_beyond_the_limit_is_counted_in_one_series() {
@@ -25,7 +25,7 @@ fn what_is_beyond_the_limit_is_counted_in_one_series() {
     assert_eq!(used, Some(segment.used()));
     assert!(family.remove(|key| key.text("user 1")).unwrap());
     family.add(|key| key.text("user 9"), 0, 5);
-    assert_eq!((one(&family, "user 9"), family.overflowed()), (5, 700));
+    assert_eq!((value_of(&family, "user 9"), family.overflowed()), (5, 700));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_full_segment_goes_on_counting_in_the_overflow() {
         family.add(|key| key.text(&format!("user {i}")), 0, 1);
     }
     assert_eq!(total(&family), 10_000);
-    assert_eq!(one(&family, "user 0"), 2);
+    assert_eq!(value_of(&family, "user 0"), 2);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_family_that_contradicts_is_refused() {
     let made = schema(vec![dynamic("user")]);
     let family = segment.family(&made).unwrap();
     family.add(|key| key.text("ada"), 0, 1);
-    assert_eq!(one(&segment.family(&made).unwrap(), "ada"), 1);
+    assert_eq!(value_of(&segment.family(&made).unwrap(), "ada"), 1);
     let cases = [
         (Schema { cells: 2, ..made.clone() }, "another kind"),
         (Schema { floats: 1, ..made.clone() }, "another kind"),
@@ -135,7 +135,7 @@ fn a_family_that_contradicts_is_refused() {
     }
     // Fields that can differ.
     let other = Schema { help: "Other words.".into(), limit: Some(9), ..made };
-    assert_eq!(one(&segment.family(&other).unwrap(), "ada"), 1);
+    assert_eq!(value_of(&segment.family(&other).unwrap(), "ada"), 1);
     // Names that differ only after the bytes that fit into a record's name.
     let long = |end: &str| Schema { name: "n".repeat(60) + end, ..schema(vec![]) };
     let (one, two) = (segment.family(&long("1")).unwrap(), segment.family(&long("2")).unwrap());

@@ -11,7 +11,7 @@ use quipu_segment::Segment;
 use quipu_segment::clock::TestClock;
 use quipu_segment::series::Cursor;
 
-use super::{START, TENTH, dynamic, fixed, one, schema, shown, texts, total};
+use super::{START, TENTH, dynamic, fixed, schema, shown, texts, total, value_of};
 
 #[test]
 fn shifted_texts_stay_two_series() {
@@ -219,7 +219,7 @@ fn who_holds_handles_may_do_anything() {
     // "one more" was created during a call; it is visited last, and removed, too.
     assert_eq!(removed.unwrap(), 51);
     assert_eq!(family.len(), 1);
-    assert_eq!(one(&family, "another"), 51 + 1);
+    assert_eq!(value_of(&family, "another"), 51 + 1);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn threads_that_add_and_remove_lose_nothing_that_stays() {
             });
         }
     });
-    assert_eq!(one(&family, "all"), 4 * rounds);
+    assert_eq!(value_of(&family, "all"), 4 * rounds);
     let own = total(&family) - 4 * rounds;
     assert_eq!(own + *gone.lock().unwrap(), 4 * 3 * rounds);
 }

@@ -183,27 +183,27 @@ impl Processes {
             // value of a process that still lives was folded before.
             self.liveness.clear();
             if !family.read_again() {
-                return self.leave_out(family, |_| true);
+                return self.omit_groups(family, |_| true);
             }
             self.read(family, aggregation);
             let left = Some(self.digest_of_ended());
             (is_settled, before) = (left == before, left);
         }
         if !is_settled {
-            self.leave_out(family, |entry| !entry.is_alive && entry.has_moved);
+            self.omit_groups(family, |entry| !entry.is_alive && entry.has_moved);
         }
         self.complete(aggregation);
     }
 
     /// Omits the groups with such an entry.
-    fn leave_out(&mut self, family: &Family, is_such: impl Fn(&ProcessEntry) -> bool) {
+    fn omit_groups(&mut self, family: &Family, is_such: impl Fn(&ProcessEntry) -> bool) {
         let mut begin = 0;
         while begin < self.entries.len() {
             let group = self.group(begin);
             let entries = &mut self.entries[group.clone()];
             if entries.iter().any(&is_such) {
                 entries.iter_mut().for_each(|entry| (entry.value, entry.absorbing) = (None, 0));
-                family.leave_out();
+                family.count_omitted();
             }
             begin = group.end;
         }
@@ -272,7 +272,7 @@ impl Processes {
                     return ControlFlow::Continue(());
                 };
                 if aggregation == Aggregation::LiveMostRecent && !read_in_order(family, view) {
-                    family.leave_out();
+                    family.count_omitted();
                     return ControlFlow::Continue(());
                 }
                 let begin = texts.len();

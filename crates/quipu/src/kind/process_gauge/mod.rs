@@ -152,7 +152,7 @@ fn write(
     values: &Values,
     key: &mut KeyWriter<'_>,
 ) {
-    key.kept(values);
+    key.write_saved(values);
     layout.write(family, key);
 }
 

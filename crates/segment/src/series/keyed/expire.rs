@@ -88,7 +88,7 @@ impl DynamicSeries {
             let mut records = self.records(&mut cursor);
             while unwanted.len() < BATCH {
                 let Some(record) = records.next() else { break };
-                let Some(seen) = self.see(record, claim.as_ref(), &mut words, true) else {
+                let Some(seen) = self.read_claimed(record, claim.as_ref(), &mut words, true) else {
                     continue;
                 };
                 if !seen.overflow && !keep(&seen) {

@@ -33,7 +33,7 @@ use self::tables::STEP;
 use super::cells::{Lanes, SeriesCells};
 use super::family::Family;
 use super::index::Index;
-use super::key::{Key, Secrets, Texts};
+use super::key::{Key, PackedValues, Secrets};
 use super::meta::{self, is_series, state, state_of, with_state};
 use super::schema::Schema;
 use super::side::SideAllocations;
@@ -82,7 +82,7 @@ pub(crate) struct DynamicSeries {
     /// The tracker for the family's lock.
     stuck: StuckLock,
     /// Dummy cells for a record that does not exist.
-    nowhere: Box<[AtomicU64]>,
+    dummy_cells: Box<[AtomicU64]>,
 }
 
 /// A family, and the code that knows the side allocations of its series.
@@ -130,7 +130,7 @@ impl DynamicSeries {
             additive: schema.additive,
             hand: AtomicU64::new(0),
             stuck: StuckLock::default(),
-            nowhere: (0..schema.cells).map(|_| AtomicU64::new(0)).collect(),
+            dummy_cells: (0..schema.cells).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -232,7 +232,7 @@ impl DynamicSeries {
     pub(crate) fn find_cells(
         &self,
         group: u32,
-        texts: &mut Texts,
+        texts: &mut PackedValues,
         hold: ClaimSetter<'_>,
     ) -> Option<SeriesCells<'_>> {
         let first = self.find_first_cell(group, texts, hold)?;
@@ -249,7 +249,7 @@ impl DynamicSeries {
     fn find_first_cell(
         &self,
         group: u32,
-        texts: &mut Texts,
+        texts: &mut PackedValues,
         hold: ClaimSetter<'_>,
     ) -> Option<NonNull<AtomicU64>> {
         if let Some(key) = texts.finish_short(group, &self.secrets, self.texts)
@@ -271,7 +271,7 @@ impl DynamicSeries {
     fn find_further(
         &self,
         group: u32,
-        texts: &mut Texts,
+        texts: &mut PackedValues,
         hold: ClaimSetter<'_>,
     ) -> Option<NonNull<AtomicU64>> {
         let key = texts.finish(group, &self.secrets, self.texts)?;
@@ -322,9 +322,9 @@ impl DynamicSeries {
     #[inline]
     pub(crate) fn cells_at(&self, at: WordOffset) -> SeriesCells<'_> {
         let first = self.region().cells(at.byte_of(self.header), self.cells.get() as usize);
-        let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
-        // SAFETY: the lane lies inside the region, as `cells` checked, or is `nowhere` with that
-        // many cells. This family keeps both alive for longer than the borrow.
+        let first = first.unwrap_or_else(|| NonNull::from(&*self.dummy_cells).cast());
+        // SAFETY: the lane lies inside the region, as `cells` checked, or is `dummy_cells`
+        // with that many cells. This family keeps both alive for longer than the borrow.
         unsafe { SeriesCells::new(first, self.cells, Lanes::ONE, None) }
     }
 

@@ -62,7 +62,7 @@ impl DynamicSeries {
     /// claim changes. Returns `None` if the record is not shown; with `hidden`, idle series are
     /// returned, too. `buffer` is memory for the labels, with any content.
     #[inline(always)]
-    pub(crate) fn see<'s>(
+    pub(crate) fn read_claimed<'s>(
         &'s self,
         BlockRecord { at, head, tail }: BlockRecord<'s>,
         claim: Option<&Claim<'_>>,

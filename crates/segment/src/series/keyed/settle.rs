@@ -136,7 +136,7 @@ impl DynamicSeries {
         }
         let meta = word.load(Ordering::Relaxed);
         if is_series(meta) {
-            origin.leave_out(1);
+            origin.count_omitted(1);
         }
         word.store(with_state(meta, state::FREE), Ordering::Relaxed);
     }

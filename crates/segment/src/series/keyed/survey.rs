@@ -290,13 +290,13 @@ impl DynamicSeries {
             let is_sound = if self.texts == 0 { group < self.groups } else { group == 0 };
             return is_sound.then(|| self.secrets.hash(group, self.texts, bytes));
         }
-        let look = self.secrets.look(group, self.texts, bytes)?;
+        let summary = self.secrets.check_and_hash(group, self.texts, bytes)?;
         let is_sound = group < self.groups
-            && is_padding(&bytes[look.end..])
-            && meta::has_checksum(meta, look.hash)
-            && (look.is_ascii || self.texts(bytes).all(|text| str::from_utf8(text).is_ok()))
-            && (meta & ESCAPE_FREE == 0 || !look.has_escape);
-        is_sound.then_some(look.hash)
+            && is_padding(&bytes[summary.end..])
+            && meta::has_checksum(meta, summary.hash)
+            && (summary.is_ascii || self.texts(bytes).all(|text| str::from_utf8(text).is_ok()))
+            && (meta & ESCAPE_FREE == 0 || !summary.has_escape);
+        is_sound.then_some(summary.hash)
     }
 }
 
