@@ -216,8 +216,8 @@ impl<H: Handler> Drop for Connection<H> {
     fn drop(&mut self) {
         self.wire.connections().remove(&self.wire);
         self.wire.release();
-        if self.wire.placeless.get() {
-            self.wire.connections().remove_placeless(&self.wire);
+        if self.wire.is_over_limit.get() {
+            self.wire.connections().remove_over_limit(&self.wire);
         } else {
             drop(self.wire.place.take());
             self.handler.event(Event::Closed(self.reason));

@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use quipu_process::memory;
 
 use super::access::Access;
+use super::budget::{Full, MemoryBudget};
 use super::limits::{Limits, Place, Places};
-use super::room::{Full, Room};
 use super::silent::Silent;
 use super::wire::Wire;
 
@@ -30,9 +30,9 @@ pub(super) struct Connections {
     /// take too much memory.
     pub(super) scratch: RefCell<Box<[u8]>>,
     /// The memory budget for request bodies.
-    pub(super) kept: Rc<Room>,
+    pub(super) kept: Rc<MemoryBudget>,
     /// The memory budget for responses.
-    pub(super) responses: Rc<Room>,
+    pub(super) responses: Rc<MemoryBudget>,
     epoch: Instant,
     now: Cell<u64>,
     draining: Cell<bool>,
@@ -88,8 +88,8 @@ impl Connections {
                 give_way: millis(limits.give_way),
                 keep_buffers: millis(limits.keep_buffers),
             },
-            kept: Room::new(limits.kept_bytes),
-            responses: Room::new(limits.response_bytes),
+            kept: MemoryBudget::new(limits.kept_bytes),
+            responses: MemoryBudget::new(limits.response_bytes),
             limits,
             access,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
@@ -131,7 +131,7 @@ impl Connections {
     pub(super) fn insert(&self, wire: Rc<Wire>) {
         self.begin_sweeping();
         wire.restart_clock();
-        if wire.is_silent() && !wire.placeless.get() {
+        if wire.is_silent() && !wire.is_over_limit.get() {
             let mut silent = self.silent.borrow_mut();
             silent.insert(wire.client(), wire.number(), wire.clone());
         }
@@ -183,7 +183,7 @@ impl Connections {
 
     /// Adds a connection beyond the limit. If there are too many, returns the oldest, which the
     /// caller must close.
-    pub(super) fn insert_placeless(&self, wire: Rc<Wire>) -> Option<Rc<Wire>> {
+    pub(super) fn insert_over_limit(&self, wire: Rc<Wire>) -> Option<Rc<Wire>> {
         self.insert(wire.clone());
         let mut reserve = self.reserve.borrow_mut();
         reserve.push_back(wire);
@@ -191,7 +191,7 @@ impl Connections {
     }
 
     /// Removes a connection beyond the limit.
-    pub(super) fn remove_placeless(&self, wire: &Rc<Wire>) {
+    pub(super) fn remove_over_limit(&self, wire: &Rc<Wire>) {
         self.reserve.borrow_mut().retain(|other| !Rc::ptr_eq(other, wire));
     }
 
@@ -377,7 +377,7 @@ fn pop(candidates: &mut Vec<Rc<Wire>>, greedy: bool) -> Option<Rc<Wire>> {
 
 /// Returns the connections that can be closed, in reverse order.
 fn ranked<'a>(wires: impl Iterator<Item = &'a Rc<Wire>>, greedy: bool) -> Vec<Rc<Wire>> {
-    let wires = wires.filter(|wire| !wire.placeless.get());
+    let wires = wires.filter(|wire| !wire.is_over_limit.get());
     let mut ranked: Vec<_> =
         wires.filter_map(|wire| wire.gives_way(greedy).map(|rank| (rank, wire.clone()))).collect();
     ranked.sort_unstable_by_key(|(rank, _)| Reverse(*rank));

@@ -13,6 +13,7 @@
 
 mod access;
 mod body;
+mod budget;
 mod connection;
 mod connections;
 mod error;
@@ -23,7 +24,6 @@ mod listener;
 pub mod local_socket;
 mod query;
 mod refusal;
-mod room;
 pub mod routing;
 mod server;
 mod service;

@@ -17,10 +17,10 @@ use hyper::http::request::Parts;
 use hyper::{StatusCode, Version};
 
 use super::body::Pieces;
+use super::budget::Share;
 use super::handler::{Event, Handler, Reply, Request, Response, Steps, text};
 use super::host::is_host;
 use super::refusal::Refusal;
-use super::room::Share;
 use super::wire::{Phase, Wire};
 use quipu_process::memory;
 
@@ -47,7 +47,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
             self.handler.denied(refusal, &name);
             return self.now(self.refuse_with(refusal, denial.text()));
         }
-        if self.wire.placeless.get() && !self.handler.is_vital(&head.method, head.uri.path()) {
+        if self.wire.is_over_limit.get() && !self.handler.is_vital(&head.method, head.uri.path()) {
             return self.refusal(Refusal::Busy);
         }
         if incoming.is_end_stream() {
@@ -119,7 +119,7 @@ impl<H: Handler> Service<H> {
         }
         self.handler.event(Event::Answered { status: response.status(), started });
         let wire = &self.wire;
-        if wire.connections().draining() || wire.placeless.get() || wire.ends.get() {
+        if wire.connections().draining() || wire.is_over_limit.get() || wire.ends.get() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response

@@ -32,9 +32,9 @@ use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::access::Reach;
+use super::budget::Share;
 use super::connections::Connections;
 use super::limits::Place;
-use super::room::Share;
 use quipu_process::address;
 
 /// A nonblocking connected socket, shared by hyper, its connection task and the sweep.
@@ -61,7 +61,7 @@ pub(super) struct Wire {
     /// Whether hyper's state was dropped to save memory.
     pub(super) resting: Cell<bool>,
     /// Whether the connection is beyond the limit. Only its vital requests are then served.
-    pub(super) placeless: Cell<bool>,
+    pub(super) is_over_limit: Cell<bool>,
     /// The connection's slot, until the connection ends or the slot is passed on.
     pub(super) place: Cell<Option<Place>>,
     /// Whether the connection must end, because its slot or memory is needed for another one.
@@ -70,7 +70,7 @@ pub(super) struct Wire {
     /// request ended.
     pub(super) ends: Cell<bool>,
     /// The memory that this connection has reserved for responses.
-    room: RefCell<Share>,
+    share: RefCell<Share>,
     /// The bytes reserved for responses that are being sent.
     sending: Cell<usize>,
     computing: Cell<usize>,
@@ -122,7 +122,7 @@ impl Wire {
     ) -> Wire {
         let (since, number) = (connections.now(), connections.number());
         let client = address.map(address::identity);
-        let room = RefCell::new(Share::new(&connections.responses, client));
+        let share = RefCell::new(Share::new(&connections.responses, client));
         Wire {
             socket: RefCell::new(Socket::Fresh(socket.into())),
             connections,
@@ -136,11 +136,11 @@ impl Wire {
             more_follows: Cell::new(false),
             spoken: Cell::new(false),
             resting: Cell::new(false),
-            placeless: Cell::new(false),
+            is_over_limit: Cell::new(false),
             place: Cell::new(None),
             dismissed: Cell::new(false),
             ends: Cell::new(false),
-            room,
+            share,
             sending: Cell::new(0),
             computing: Cell::new(0),
             corked: RefCell::default(),
@@ -277,7 +277,7 @@ impl Wire {
 
     fn hold(&self, sending: usize, computing: usize) -> bool {
         loop {
-            let full = match self.room.borrow_mut().resize(sending + computing) {
+            let full = match self.share.borrow_mut().resize(sending + computing) {
                 Ok(()) => break,
                 Err(full) => full,
             };
@@ -306,8 +306,8 @@ impl Wire {
     /// Returns for how many milliseconds a client has been slow to read a response that takes
     /// memory.
     pub(super) fn slow_for(&self) -> Option<u64> {
-        let takes_room = self.sending.get() + self.computing.get() > 0;
-        let since = self.blocked_since.get().filter(|_| takes_room && !self.dismissed.get())?;
+        let uses_memory = self.sending.get() + self.computing.get() > 0;
+        let since = self.blocked_since.get().filter(|_| uses_memory && !self.dismissed.get())?;
         Some(self.connections.now().saturating_sub(since))
     }
 

@@ -179,7 +179,7 @@ impl<H: Handler> Worker<H> {
         if has_place {
             self.handler.event(Event::Accepted);
         }
-        wire.placeless.set(!has_place);
+        wire.is_over_limit.set(!has_place);
         wire.place.set(place);
         let mut connection = Connection::new(&self.http, &self.handler, wire);
         let mut nobody = Context::from_waker(Waker::noop());
@@ -189,7 +189,7 @@ impl<H: Handler> Worker<H> {
         let wire = connection.wire().clone();
         if has_place {
             self.connections.insert(wire);
-        } else if let Some(oldest) = self.connections.insert_placeless(wire) {
+        } else if let Some(oldest) = self.connections.insert_over_limit(wire) {
             self.turn_away(oldest);
         }
         tokio::task::spawn_local(connection);

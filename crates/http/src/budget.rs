@@ -15,7 +15,7 @@ use quipu_segment::hash::SeededState;
 
 /// A budget in bytes.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct MemoryBudget {
     limit: usize,
     taken: Cell<usize>,
     /// The number of bytes that each client holds.
@@ -31,9 +31,9 @@ pub(super) enum Full {
     All,
 }
 
-impl Room {
-    pub(super) fn new(limit: usize) -> Rc<Room> {
-        Rc::new(Room { limit, taken: Cell::new(0), clients: RefCell::default() })
+impl MemoryBudget {
+    pub(super) fn new(limit: usize) -> Rc<MemoryBudget> {
+        Rc::new(MemoryBudget { limit, taken: Cell::new(0), clients: RefCell::default() })
     }
 
     /// Returns the number of bytes that a client holds.
@@ -72,15 +72,15 @@ impl Room {
 /// The memory of one body or response. Dropping this value returns the memory to the budget.
 #[derive(Debug)]
 pub(super) struct Share {
-    room: Rc<Room>,
+    budget: Rc<MemoryBudget>,
     client: Option<IpAddr>,
     bytes: usize,
 }
 
 impl Share {
     /// Creates an empty share.
-    pub(super) fn new(room: &Rc<Room>, client: Option<IpAddr>) -> Share {
-        Share { room: room.clone(), client, bytes: 0 }
+    pub(super) fn new(budget: &Rc<MemoryBudget>, client: Option<IpAddr>) -> Share {
+        Share { budget: budget.clone(), client, bytes: 0 }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -91,8 +91,8 @@ impl Share {
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Full> {
         match bytes.checked_sub(self.bytes) {
             Some(0) => {}
-            Some(more) => self.room.take(self.client, self.bytes, more)?,
-            None => self.room.give_back(self.client, self.bytes - bytes),
+            Some(more) => self.budget.take(self.client, self.bytes, more)?,
+            None => self.budget.give_back(self.client, self.bytes - bytes),
         }
         self.bytes = bytes;
         Ok(())
@@ -100,15 +100,15 @@ impl Share {
 
     /// Moves the bytes to a new share, which this function returns. This share is then empty.
     pub(super) fn hand_over(&mut self) -> Share {
-        let room = self.room.clone();
-        Share { room, client: self.client, bytes: std::mem::take(&mut self.bytes) }
+        let budget = self.budget.clone();
+        Share { budget, client: self.client, bytes: std::mem::take(&mut self.bytes) }
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.room.give_back(self.client, self.bytes);
+            self.budget.give_back(self.client, self.bytes);
         }
     }
 }
@@ -121,48 +121,48 @@ mod tests {
         Some(IpAddr::from([127, 0, 0, number]))
     }
 
-    fn share(room: &Rc<Room>, number: u8, bytes: usize) -> Result<Share, Full> {
-        let mut share = Share::new(room, client(number));
+    fn share(budget: &Rc<MemoryBudget>, number: u8, bytes: usize) -> Result<Share, Full> {
+        let mut share = Share::new(budget, client(number));
         share.resize(bytes).map(|()| share)
     }
 
     #[test]
     fn a_client_leaves_room_for_others() {
-        let room = Room::new(100);
-        let greedy: Vec<_> = (0..10).map_while(|_| share(&room, 1, 10).ok()).collect();
-        assert_eq!((greedy.len(), room.held(client(1))), (5, 50));
-        assert_eq!(share(&room, 1, 1).unwrap_err(), Full::Client);
-        let second: Vec<_> = (0..10).map_while(|_| share(&room, 2, 5).ok()).collect();
-        assert_eq!(room.held(client(2)), 25);
+        let budget = MemoryBudget::new(100);
+        let greedy: Vec<_> = (0..10).map_while(|_| share(&budget, 1, 10).ok()).collect();
+        assert_eq!((greedy.len(), budget.held(client(1))), (5, 50));
+        assert_eq!(share(&budget, 1, 1).unwrap_err(), Full::Client);
+        let second: Vec<_> = (0..10).map_while(|_| share(&budget, 2, 5).ok()).collect();
+        assert_eq!(budget.held(client(2)), 25);
         // A single piece can take the rest.
-        let third = share(&room, 3, 25).unwrap();
-        assert_eq!(share(&room, 4, 1).unwrap_err(), Full::All);
+        let third = share(&budget, 3, 25).unwrap();
+        assert_eq!(share(&budget, 4, 1).unwrap_err(), Full::All);
         drop((greedy, second, third));
-        assert!(room.clients.borrow().is_empty() && room.taken.get() == 0);
+        assert!(budget.clients.borrow().is_empty() && budget.taken.get() == 0);
     }
 
     #[test]
     fn a_piece_that_is_alone_has_no_limit() {
-        let room = Room::new(100);
-        let mut alone = share(&room, 1, 90).unwrap();
+        let budget = MemoryBudget::new(100);
+        let mut alone = share(&budget, 1, 90).unwrap();
         alone.resize(1000).unwrap();
-        assert_eq!(share(&room, 2, 1).unwrap_err(), Full::All);
+        assert_eq!(share(&budget, 2, 1).unwrap_err(), Full::All);
         alone.resize(99).unwrap();
-        let other = share(&room, 2, 1).unwrap();
+        let other = share(&budget, 2, 1).unwrap();
         assert_eq!(alone.resize(100).unwrap_err(), Full::All);
         assert_eq!(alone.bytes(), 99);
         drop(alone);
-        assert_eq!((room.taken.get(), other.bytes()), (1, 1));
+        assert_eq!((budget.taken.get(), other.bytes()), (1, 1));
     }
 
     #[test]
-    fn a_share_that_is_handed_over_is_given_back_once() {
-        let room = Room::new(100);
-        let mut first = share(&room, 1, 60).unwrap();
+    fn a_share_that_moves_is_returned_once() {
+        let budget = MemoryBudget::new(100);
+        let mut first = share(&budget, 1, 60).unwrap();
         let second = first.hand_over();
         drop(first);
-        assert_eq!(room.held(client(1)), 60);
+        assert_eq!(budget.held(client(1)), 60);
         drop(second);
-        assert_eq!(room.taken.get(), 0);
+        assert_eq!(budget.taken.get(), 0);
     }
 }
