@@ -21,8 +21,8 @@ use tracing::warn;
 use super::protocol::Protocol;
 use super::queue::{Id, Queue};
 use super::schedule::{Backoff, Patience, ShutdownSignal};
-use super::sender::{Attempt, Course, Sender};
-use super::shards::Standing;
+use super::sender::{Attempt, SendProgress, Sender};
+use super::shards::ReceiverState;
 use super::snapshot::Snapshot;
 
 /// A shard's view of a queue, and the times when it can send.
@@ -128,7 +128,7 @@ impl<P: Protocol> Sender<P> {
         post: impl FnOnce() -> R,
         timeout: Option<Duration>,
         patience: &Patience<'_>,
-        sending: Option<(&Snapshot, &mut Course)>,
+        sending: Option<(&Snapshot, &mut SendProgress)>,
     ) -> (R, Option<Snapshot>) {
         let is_short = timeout.is_some_and(|timeout| timeout <= patience.left());
         if self.backlog.is_none() || is_short || patience.timeout().is_some() {
@@ -153,7 +153,7 @@ impl<P: Protocol> Sender<P> {
         &self,
         mut last_ms: i64,
         ended: &Receiver<()>,
-        mut sending: Option<(&Snapshot, &mut Course)>,
+        mut sending: Option<(&Snapshot, &mut SendProgress)>,
     ) -> Option<Snapshot> {
         let mut queued = None;
         loop {
@@ -166,9 +166,9 @@ impl<P: Protocol> Sender<P> {
                 },
             };
             last_ms = due_ms;
-            if let Some((snapshot, course)) = &mut sending {
+            if let Some((snapshot, progress)) = &mut sending {
                 // We queue the rest of the current snapshot first, to preserve the order.
-                self.keep(snapshot, &mut course.kept, course.at);
+                self.keep(snapshot, &mut progress.kept, progress.at);
             }
             let requests = self.noted(self.shards.take(self.shard, Some(due_ms)));
             let Some(requests) = requests else { continue };
@@ -209,15 +209,15 @@ impl<P: Protocol> Sender<P> {
     }
 
     /// Determines from the outcome of a snapshot whether the receiver would accept the backlog.
-    pub(super) fn judge_backlog(&mut self, course: &Course) {
+    pub(super) fn judge_backlog(&mut self, progress: &SendProgress) {
         let taken = self.shards.taken();
         let Some(backlog) = &mut self.backlog else { return };
         backlog.barred = match backlog.barred {
-            _ if course.is_any_taken || course.refused == Some(false) => None,
+            _ if progress.is_any_taken || progress.refused == Some(false) => None,
             // A shard without series cannot find out by itself, so it tries again after the
             // receiver accepted a request of another shard.
             Some(before) => Some(before).filter(|before| *before == taken),
-            None => course.refused.map(|_| taken),
+            None => progress.refused.map(|_| taken),
         };
     }
 
@@ -249,10 +249,10 @@ impl<P: Protocol> Sender<P> {
             if let Attempt::Failed { status, asked, text } = &attempt {
                 // Blame this request if the receiver accepted other requests, of any shard, in the
                 // meantime.
-                is_to_blame = self.are_others_taken() || !was_failing;
+                is_to_blame = self.has_accepted_since_failure() || !was_failing;
                 is_to_blame &= !is_throttled(*status, *asked, own_failures);
                 if was_failing {
-                    self.note(Standing::Fails, text);
+                    self.note(ReceiverState::Fails, text);
                 }
             }
             self.note_backlog(id, body.samples, attempt, is_to_blame);

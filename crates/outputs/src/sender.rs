@@ -31,7 +31,7 @@ use super::metrics::ReceiverMetrics;
 use super::protocol::{Protocol, Verdict};
 use super::queue::Id;
 use super::schedule::{Backoff, Patience, Schedule};
-use super::shards::{Shards, Standing};
+use super::shards::{ReceiverState, Shards};
 use super::snapshot::{Body, Requests, Snapshot};
 use super::{LAST, fields};
 use quipu_client::sender::{Client, NoResponse};
@@ -58,12 +58,12 @@ pub(super) struct Sender<P: Protocol> {
     /// The pending requests on the disk, if there is a queue.
     pub(super) backlog: Option<Backlog>,
     /// The snapshot of deltas that must be sent before the next one is read.
-    owed: Option<(Snapshot, Course)>,
+    owed: Option<(Snapshot, SendProgress)>,
 }
 
 /// The progress of sending a snapshot.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct SendProgress {
     /// The identifiers of the requests in the queue.
     pub(super) kept: Vec<Option<Id>>,
     /// The index of the current request. All requests before it are done.
@@ -81,7 +81,7 @@ pub(super) struct Course {
     /// The number of deltas that are done.
     settled: usize,
     /// The worst state of the receiver so far, with a message.
-    worst: Standing,
+    worst: ReceiverState,
     text: String,
     /// The minimum wait before the next snapshot.
     least: Duration,
@@ -90,7 +90,7 @@ pub(super) struct Course {
 /// The outcome of sending a request once.
 pub(super) enum Attempt {
     /// The request was accepted, possibly except some samples. The string contains the reason.
-    Taken(Standing, String),
+    Taken(ReceiverState, String),
     Refused {
         status: u16,
         /// Whether the sender or the path to the receiver is the reason, and not the contents.
@@ -104,7 +104,7 @@ pub(super) enum Attempt {
     Invalid,
 }
 
-impl Course {
+impl SendProgress {
     fn new(snapshot: &Snapshot, is_whole: bool) -> Self {
         Self {
             kept: vec![None; snapshot.bodies.len()],
@@ -115,15 +115,15 @@ impl Course {
             refused: None,
             is_whole,
             settled: 0,
-            worst: Standing::Unknown,
+            worst: ReceiverState::Unknown,
             text: String::new(),
             least: Duration::ZERO,
         }
     }
 
-    fn note(&mut self, standing: Standing, text: String) {
-        if standing > self.worst {
-            (self.worst, self.text) = (standing, text);
+    fn note(&mut self, state: ReceiverState, text: String) {
+        if state > self.worst {
+            (self.worst, self.text) = (state, text);
         }
     }
 }
@@ -149,8 +149,8 @@ impl<P: Protocol> Sender<P> {
             first: 0,
             backlog,
             owed: owed.map(|(snapshot, is_whole)| {
-                let course = Course::new(&snapshot, is_whole);
-                (snapshot, course)
+                let progress = SendProgress::new(&snapshot, is_whole);
+                (snapshot, progress)
             }),
         }
     }
@@ -186,7 +186,7 @@ impl<P: Protocol> Sender<P> {
     /// Returns the requests of a snapshot. Logs an error of reading the series.
     pub(super) fn noted<R>(&self, taken: Result<Option<R>, quipu::Error>) -> Option<R> {
         taken.unwrap_or_else(|error| {
-            self.note(Standing::Fails, &error.to_string());
+            self.note(ReceiverState::Fails, &error.to_string());
             None
         })
     }
@@ -194,8 +194,8 @@ impl<P: Protocol> Sender<P> {
     /// Sends the rest of the previous snapshot of deltas. Returns the minimum wait if it is still
     /// not done, so no other snapshot can be read.
     fn send_owed(&mut self, patience: &Patience<'_>) -> Option<Duration> {
-        let (snapshot, course) = self.owed.take()?;
-        let least = self.send_rest(snapshot, course, patience);
+        let (snapshot, progress) = self.owed.take()?;
+        let least = self.send_rest(snapshot, progress, patience);
         (self.owed.is_some() || patience.is_over()).then_some(least)
     }
 
@@ -204,53 +204,53 @@ impl<P: Protocol> Sender<P> {
         let mut snapshot = self.finish(requests, self.before.as_ref());
         let kept = self.shards.protocol.deltas().map(|mut deltas| deltas.keep(&mut snapshot));
         if let Some(Err(error)) = kept {
-            self.note(Standing::Fails, &error);
+            self.note(ReceiverState::Fails, &error);
             return Duration::ZERO;
         }
         self.show_age(snapshot.timestamp_ms);
-        let mut course = Course::new(&snapshot, true);
+        let mut progress = SendProgress::new(&snapshot, true);
         if self.backoff.is_failing() {
-            self.keep(&snapshot, &mut course.kept, 0);
+            self.keep(&snapshot, &mut progress.kept, 0);
         }
-        self.send_rest(snapshot, course, patience)
+        self.send_rest(snapshot, progress, patience)
     }
 
     /// Sends the remaining requests of a snapshot.
     fn send_rest(
         &mut self,
         snapshot: Snapshot,
-        mut course: Course,
+        mut progress: SendProgress,
         patience: &Patience<'_>,
     ) -> Duration {
-        course.least = Duration::ZERO;
-        if self.may_send(&course.kept, patience) {
-            self.send_all(&snapshot, &mut course, patience);
+        progress.least = Duration::ZERO;
+        if self.may_send(&progress.kept, patience) {
+            self.send_all(&snapshot, &mut progress, patience);
         }
-        self.judge_backlog(&course);
-        let Course { at, least, has_failed, skipped, .. } = course;
+        self.judge_backlog(&progress);
+        let SendProgress { at, least, has_failed, skipped, .. } = progress;
         let is_delta = self.shards.protocol.deltas().is_some();
         if at == snapshot.bodies.len() && skipped.is_none() {
-            match course.worst {
-                Standing::Refuses(status) if is_delta && course.is_whole => {
-                    self.note(Standing::PutsOff(status), &course.text);
+            match progress.worst {
+                ReceiverState::Refuses(status) if is_delta && progress.is_whole => {
+                    self.note(ReceiverState::PutsOff(status), &progress.text);
                     self.put_back(snapshot);
                     return Duration::ZERO;
                 }
-                standing => self.note(standing, &course.text),
+                state => self.note(state, &progress.text),
             }
-            if course.worst <= Standing::Rejects {
+            if progress.worst <= ReceiverState::Rejects {
                 self.shards.complete(self.shard, snapshot.timestamp_ms);
             }
             self.before = Some(snapshot);
             return Duration::ZERO;
         }
         if is_delta {
-            self.owed = Some((snapshot, course));
+            self.owed = Some((snapshot, progress));
             return least;
         }
-        self.keep(&snapshot, &mut course.kept, at);
+        self.keep(&snapshot, &mut progress.kept, at);
         // The requests on the disk count as done, because they will be sent later.
-        let kept = &course.kept;
+        let kept = &progress.kept;
         let done = at + kept[at..].iter().take_while(|kept| kept.is_some()).count();
         let lost = snapshot.bodies.iter().zip(kept).skip(at).filter(|(_, kept)| kept.is_none());
         self.metrics().replaced.inc_by(lost.map(|(body, _)| body.samples).sum());
@@ -268,13 +268,13 @@ impl<P: Protocol> Sender<P> {
     /// repeated request by its bytes.
     fn put_back(&mut self, snapshot: Snapshot) {
         if !self.shards.protocol.deltas().is_some_and(|mut deltas| deltas.take_back()) {
-            let course = Course::new(&snapshot, true);
-            self.owed = Some((snapshot, course));
+            let progress = SendProgress::new(&snapshot, true);
+            self.owed = Some((snapshot, progress));
         }
     }
 
     /// Returns whether the receiver accepted a request of any shard since the previous failure.
-    pub(super) fn are_others_taken(&mut self) -> bool {
+    pub(super) fn has_accepted_since_failure(&mut self) -> bool {
         let taken = self.shards.taken();
         mem::replace(&mut self.taken, taken) != taken
     }
@@ -284,52 +284,57 @@ impl<P: Protocol> Sender<P> {
     }
 
     /// Reports the state of the receiver to all shards.
-    pub(super) fn note(&self, standing: Standing, text: &str) {
-        self.shards.note(self.shard, standing, text);
+    pub(super) fn note(&self, state: ReceiverState, text: &str) {
+        self.shards.note(self.shard, state, text);
     }
 
     /// Sends the requests of a snapshot until the time is over. With a queue, failed requests stay
     /// there; otherwise, they are sent again.
-    fn send_all(&mut self, snapshot: &Snapshot, course: &mut Course, patience: &Patience<'_>) {
+    fn send_all(
+        &mut self,
+        snapshot: &Snapshot,
+        progress: &mut SendProgress,
+        patience: &Patience<'_>,
+    ) {
         let mut is_begun = false;
-        while let Some(body) = snapshot.bodies.get(course.at) {
+        while let Some(body) = snapshot.bodies.get(progress.at) {
             if mem::replace(&mut is_begun, true) && patience.is_over() {
                 return;
             }
-            let is_of_sender = match self.attempt(body, patience, Some((snapshot, course))) {
+            let is_of_sender = match self.attempt(body, patience, Some((snapshot, progress))) {
                 Attempt::Failed { asked, text, .. } => {
-                    self.note(Standing::Fails, &text);
-                    self.are_others_taken();
+                    self.note(ReceiverState::Fails, &text);
+                    self.has_accepted_since_failure();
                     if let Some(mut deltas) = self.shards.protocol.deltas() {
                         deltas.may_be_taken();
                     }
                     let delay = self.backoff.fail(asked);
-                    course.has_failed = true;
-                    if self.keep(snapshot, &mut course.kept, course.at) {
-                        if !course.is_any_taken || course.skipped.is_some() {
+                    progress.has_failed = true;
+                    if self.keep(snapshot, &mut progress.kept, progress.at) {
+                        if !progress.is_any_taken || progress.skipped.is_some() {
                             return self.pause(delay);
                         }
                         // We continue with the next request, because only this one may be affected.
-                        course.skipped = Some(course.at);
-                        course.at += 1;
-                        course.has_failed = false;
+                        progress.skipped = Some(progress.at);
+                        progress.at += 1;
+                        progress.has_failed = false;
                         continue;
                     }
                     if !patience.wait(delay) {
-                        course.least = delay;
+                        progress.least = delay;
                         return self.pause(delay);
                     }
                     self.metrics().retried.inc_by(body.samples);
                     continue;
                 }
-                Attempt::Taken(standing, text) => {
-                    course.is_any_taken = true;
-                    course.note(standing, text);
+                Attempt::Taken(state, text) => {
+                    progress.is_any_taken = true;
+                    progress.note(state, text);
                     false
                 }
                 Attempt::Refused { status, is_of_sender, text } => {
-                    course.refused = Some(is_of_sender);
-                    course.note(Standing::Refuses(status), text);
+                    progress.refused = Some(is_of_sender);
+                    progress.note(ReceiverState::Refuses(status), text);
                     is_of_sender
                 }
                 Attempt::Invalid => {
@@ -337,12 +342,12 @@ impl<P: Protocol> Sender<P> {
                     false
                 }
             };
-            self.release(course.kept[course.at]);
-            course.at += 1;
-            course.has_failed = false;
-            course.is_whole &= is_of_sender;
-            if let (false, Some(mut deltas)) = (course.is_whole, self.shards.protocol.deltas()) {
-                deltas.settle(course.at - mem::replace(&mut course.settled, course.at));
+            self.release(progress.kept[progress.at]);
+            progress.at += 1;
+            progress.has_failed = false;
+            progress.is_whole &= is_of_sender;
+            if let (false, Some(mut deltas)) = (progress.is_whole, self.shards.protocol.deltas()) {
+                deltas.settle(progress.at - mem::replace(&mut progress.settled, progress.at));
             }
         }
     }
@@ -373,7 +378,7 @@ impl<P: Protocol> Sender<P> {
         &mut self,
         body: &Body,
         patience: &Patience<'_>,
-        mut sending: Option<(&Snapshot, &mut Course)>,
+        mut sending: Option<(&Snapshot, &mut SendProgress)>,
     ) -> Attempt {
         let via = self.shards.via();
         let (mut body, mut is_asked) = (Cow::Borrowed(body), false);
@@ -386,7 +391,7 @@ impl<P: Protocol> Sender<P> {
             let fields = fields::for_request(&body, &via);
             let timeout = self.timeout(patience);
             let post = || self.client.post(&fields, &body.bytes, timeout);
-            let sending = sending.as_mut().map(|(snapshot, course)| (*snapshot, &mut **course));
+            let sending = sending.as_mut().map(|(snapshot, progress)| (*snapshot, &mut **progress));
             let (sent, queued) = self.while_keeping(post, timeout, patience, sending);
             self.queued = queued.or(self.queued.take());
             let response = match sent {
@@ -404,11 +409,11 @@ impl<P: Protocol> Sender<P> {
             return match verdict {
                 Verdict::Taken(rejected, why) => {
                     self.metrics().sent.inc_by(body.samples - rejected);
-                    let standing = match rejected {
-                        0 => Standing::Takes(body.form),
-                        _ => Standing::Rejects,
+                    let state = match rejected {
+                        0 => ReceiverState::Takes(body.form),
+                        _ => ReceiverState::Rejects,
                     };
-                    Attempt::Taken(standing, why)
+                    Attempt::Taken(state, why)
                 }
                 Verdict::Refused { written, is_of_sender } => {
                     self.metrics().sent.inc_by(written);

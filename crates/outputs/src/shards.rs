@@ -29,7 +29,7 @@ pub(super) struct Shards<P: Protocol> {
     pub(super) count: usize,
     interval: Duration,
     reading: Mutex<Reading<Requests<P::Writer>>>,
-    standings: Mutex<Standings>,
+    states: Mutex<ReceiverStates>,
     /// The time of the last snapshot that each shard has sent completely.
     completed: Mutex<Vec<Option<i64>>>,
     /// The number of requests that the receiver accepted.
@@ -52,7 +52,7 @@ struct Reading<R> {
 
 /// The state of a receiver. The order is from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(super) enum ReceiverState {
     Unknown,
     /// The receiver accepts requests of this form.
     Takes(Form),
@@ -64,9 +64,9 @@ pub(super) enum Standing {
 }
 
 /// The state of the receiver for each shard, with a message, and the last logged state.
-struct Standings {
-    each: Vec<(Standing, String)>,
-    logged: Standing,
+struct ReceiverStates {
+    each: Vec<(ReceiverState, String)>,
+    logged: ReceiverState,
 }
 
 impl<P: Protocol> Shards<P> {
@@ -91,7 +91,7 @@ impl<P: Protocol> Shards<P> {
             count,
             interval,
             reading: Mutex::new(reading),
-            standings: Mutex::new(Standings::new(count)),
+            states: Mutex::new(ReceiverStates::new(count)),
             completed: Mutex::new(vec![None; count]),
             taken: AtomicU64::new(0),
             failing,
@@ -184,25 +184,25 @@ impl<P: Protocol> Shards<P> {
     }
 
     /// Records the state of the receiver for a shard, and logs a change of the common state.
-    pub(super) fn note(&self, shard: usize, standing: Standing, text: &str) {
-        let mut standings = lock(&self.standings);
-        let Some((standing, text)) = standings.set(shard, standing, text) else { return };
+    pub(super) fn note(&self, shard: usize, state: ReceiverState, text: &str) {
+        let mut states = lock(&self.states);
+        let Some((state, text)) = states.set(shard, state, text) else { return };
         let (receiver, samples) = (&self.metrics.receiver, P::SAMPLES);
         let refused = |status: u16, rest: &str| {
             warn!(%receiver, status, answer = text, "the receiver refuses {samples}{rest}");
         };
-        match standing {
-            Standing::Unknown => {}
-            Standing::Takes(form) => {
+        match state {
+            ReceiverState::Unknown => {}
+            ReceiverState::Takes(form) => {
                 info!(%receiver, version = form.version(), "the receiver takes {samples}");
             }
-            Standing::Rejects => warn!(
+            ReceiverState::Rejects => warn!(
                 %receiver, answer = text,
                 "the receiver takes {samples}, but for some that it rejects"
             ),
-            Standing::Refuses(status) => refused(status, ", which are not sent again"),
-            Standing::PutsOff(status) => refused(status, "; it gets what they have later"),
-            Standing::Fails => warn!(%receiver, error = text, "{}", self.failing),
+            ReceiverState::Refuses(status) => refused(status, ", which are not sent again"),
+            ReceiverState::PutsOff(status) => refused(status, "; it gets what they have later"),
+            ReceiverState::Fails => warn!(%receiver, error = text, "{}", self.failing),
         }
     }
 }
@@ -230,18 +230,26 @@ impl<R> Reading<R> {
     }
 }
 
-impl Standings {
+impl ReceiverStates {
     fn new(count: usize) -> Self {
-        Self { each: vec![(Standing::Unknown, String::new()); count], logged: Standing::Unknown }
+        Self {
+            each: vec![(ReceiverState::Unknown, String::new()); count],
+            logged: ReceiverState::Unknown,
+        }
     }
 
     /// Returns the state to log, if it changed: the worst state of all shards.
-    fn set(&mut self, shard: usize, standing: Standing, text: &str) -> Option<(Standing, &str)> {
+    fn set(
+        &mut self,
+        shard: usize,
+        state: ReceiverState,
+        text: &str,
+    ) -> Option<(ReceiverState, &str)> {
         if let Some(own) = self.each.get_mut(shard) {
-            *own = (standing, text.to_owned());
+            *own = (state, text.to_owned());
         }
-        let (worst, text) = self.each.iter().max_by_key(|(standing, _)| *standing)?;
-        let is_same = *worst == self.logged || *worst == Standing::Unknown;
+        let (worst, text) = self.each.iter().max_by_key(|(state, _)| *state)?;
+        let is_same = *worst == self.logged || *worst == ReceiverState::Unknown;
         self.logged = if is_same { self.logged } else { *worst };
         (!is_same).then_some((*worst, text))
     }
@@ -254,7 +262,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Standing::{Fails, Refuses, Takes, Unknown};
+    use ReceiverState::{Fails, Refuses, Takes, Unknown};
 
     #[test]
     fn a_time_has_one_reading_whatever_the_clock_does() {
@@ -278,11 +286,11 @@ mod tests {
 
     #[test]
     fn the_worst_that_a_shard_knows_is_logged_once() {
-        let mut standings = Standings::new(3);
-        let mut set = |shard, standing: Standing| {
+        let mut states = ReceiverStates::new(3);
+        let mut set = |shard, state: ReceiverState| {
             let text = format!("{shard}");
-            let logged = standings.set(shard, standing, &text);
-            logged.map(|(standing, text)| (standing, text.parse::<usize>().unwrap()))
+            let logged = states.set(shard, state, &text);
+            logged.map(|(state, text)| (state, text.parse::<usize>().unwrap()))
         };
         assert_eq!(set(0, Unknown), None);
         assert_eq!(set(1, Takes(Form::Write2)), Some((Takes(Form::Write2), 1)));

@@ -7,11 +7,11 @@
 
 mod convert;
 mod negotiation;
-mod parts;
 mod placement;
 mod samples;
 mod series;
 mod settings;
+mod shard_writer;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,13 +28,13 @@ use super::queue::Form;
 use super::snapshot::{Body, Requests};
 use super::{Options, Source};
 use negotiation::Negotiation;
-use parts::Parts;
 use quipu_client::sender::Answer;
 use quipu_client::via;
 use quipu_translate::rules::Relabelling;
 use samples::{Samples, in_version_1};
 use series::SeriesSink;
 pub use settings::RemoteWriteFlags;
+use shard_writer::ShardWriter;
 
 /// The remote write protocol for one receiver.
 pub(super) struct RemoteWrite {
@@ -96,10 +96,11 @@ impl Protocol for RemoteWrite {
         shards: usize,
         series: usize,
     ) -> Result<Vec<Requests<Samples>>, quipu::Error> {
-        let parts = (0..shards).map(|_| self.begin(timestamp_ms).expecting(series)).collect();
-        let mut parts = Parts::new(parts, self.relabelling.as_deref(), self.has_exemplars);
-        source.visit(&mut SeriesSink::new(&mut parts, &self.labels))?;
-        Ok(parts.parts)
+        let requests = (0..shards).map(|_| self.begin(timestamp_ms).expecting(series)).collect();
+        let mut writer =
+            ShardWriter::new(requests, self.relabelling.as_deref(), self.has_exemplars);
+        source.visit(&mut SeriesSink::new(&mut writer, &self.labels))?;
+        Ok(writer.requests)
     }
 
     fn converted(&self, body: &Body, is_asked: bool) -> Option<io::Result<Body>> {

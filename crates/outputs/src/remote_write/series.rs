@@ -18,14 +18,14 @@ use quipu_wire::remote::{
     write::{Metadata, SeriesType},
 };
 
-use super::parts::Parts;
 use super::samples::{self, Value::Number};
+use super::shard_writer::ShardWriter;
 use crate::labels::ExternalLabel;
 
 /// A sink that adds each series to the requests of its shard.
 #[derive(Debug)]
 pub(super) struct SeriesSink<'r, 'p> {
-    parts: &'r mut Parts<'p>,
+    writer: &'r mut ShardWriter<'p>,
     external: &'r [ExternalLabel],
     names: Names,
     plan: Plan,
@@ -77,9 +77,9 @@ struct Row<'a> {
 
 impl<'r, 'p> SeriesSink<'r, 'p> {
     /// Creates a sink that adds all series, together with the `external` labels.
-    pub(super) fn new(parts: &'r mut Parts<'p>, external: &'r [ExternalLabel]) -> Self {
+    pub(super) fn new(writer: &'r mut ShardWriter<'p>, external: &'r [ExternalLabel]) -> Self {
         let (names, plan) = (Names::default(), Plan::default());
-        Self { parts, external, names, plan, room: Vec::new(), bounds: Vec::new() }
+        Self { writer, external, names, plan, room: Vec::new(), bounds: Vec::new() }
     }
 
     fn histogram(
@@ -89,14 +89,14 @@ impl<'r, 'p> SeriesSink<'r, 'p> {
         histogram: &HistogramValue<'_>,
     ) {
         let metadata = metadata(family);
-        let Self { parts, external, names, plan, room, bounds } = self;
+        let Self { writer, external, names, plan, room, bounds } = self;
         let mut row = Row::new(family, series, names, plan, external, mem::take(room));
         if let Some(native) = &histogram.native {
             // We send only the newest exemplar, because receivers refuse an exemplar that is older
             // than the previous one.
             let newest = native.exemplars.iter().max_by_key(|exemplar| exemplar.time);
             let value = samples::Value::Native(native, histogram.count, histogram.sum);
-            parts.add(row.named(&names.main), &metadata, value, series.start, newest);
+            writer.add(row.named(&names.main), &metadata, value, series.start, newest);
             if histogram.buckets.is_empty() {
                 *room = row.into_room();
                 return;
@@ -110,15 +110,15 @@ impl<'r, 'p> SeriesSink<'r, 'p> {
             count = count.wrapping_add(bucket.count);
             with_bound.labels[at].1 = text;
             let exemplar = bucket.exemplar.as_ref();
-            parts.add(&with_bound.labels, &metadata, Number(count as f64), series.start, exemplar);
+            writer.add(&with_bound.labels, &metadata, Number(count as f64), series.start, exemplar);
         }
         if histogram.buckets.is_empty() {
             with_bound.labels[at].1 = "+Inf";
             let count = histogram.count as f64;
-            parts.add(&with_bound.labels, &metadata, Number(count), series.start, None);
+            writer.add(&with_bound.labels, &metadata, Number(count), series.start, None);
         }
         let value = (histogram.sum, histogram.count);
-        sum_and_count(parts, &mut row, names, &metadata, value, series.start);
+        sum_and_count(writer, &mut row, names, &metadata, value, series.start);
         *room = row.into_room();
     }
 
@@ -129,16 +129,16 @@ impl<'r, 'p> SeriesSink<'r, 'p> {
         (quantiles, count, sum): (&[(f64, f64)], u64, f64),
     ) {
         let metadata = metadata(family);
-        let Self { parts, external, names, plan, room, bounds } = self;
+        let Self { writer, external, names, plan, room, bounds } = self;
         let mut row = Row::new(family, series, names, plan, external, mem::take(room));
         spell(bounds, quantiles.iter().map(|(quantile, _)| (*quantile, None)));
         let (mut with_quantile, at) = row.with("quantile");
         with_quantile.named(&names.main);
         for ((_, value), (_, text)) in quantiles.iter().zip(bounds.iter()) {
             with_quantile.labels[at].1 = text;
-            parts.add(&with_quantile.labels, &metadata, Number(*value), None, None);
+            writer.add(&with_quantile.labels, &metadata, Number(*value), None, None);
         }
-        sum_and_count(parts, &mut row, names, &metadata, (sum, count), series.start);
+        sum_and_count(writer, &mut row, names, &metadata, (sum, count), series.start);
         *room = row.into_room();
     }
 
@@ -146,14 +146,14 @@ impl<'r, 'p> SeriesSink<'r, 'p> {
     /// state.
     fn states(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
         let metadata = metadata(family);
-        let Self { parts, external, names, plan, room, .. } = self;
+        let Self { writer, external, names, plan, room, .. } = self;
         let row = Row::new(family, series, names, plan, external, mem::take(room));
         let (mut with_state, at) = row.with(names.label(family.name));
         with_state.named(&names.main);
         for (state, is_on) in states {
             with_state.labels[at].1 = state;
             let value = f64::from(u8::from(*is_on));
-            parts.add(&with_state.labels, &metadata, Number(value), None, None);
+            writer.add(&with_state.labels, &metadata, Number(value), None, None);
         }
         *room = row.into_room();
     }
@@ -165,9 +165,9 @@ impl<'r, 'p> SeriesSink<'r, 'p> {
         (value, start): (f64, Option<Timestamp>),
         exemplar: Option<&Exemplar<'_>>,
     ) {
-        let Self { parts, external, names, plan, room, .. } = self;
+        let Self { writer, external, names, plan, room, .. } = self;
         let mut row = Row::new(family, series, names, plan, external, mem::take(room));
-        parts.add(row.named(&names.main), &metadata(family), Number(value), start, exemplar);
+        writer.add(row.named(&names.main), &metadata(family), Number(value), start, exemplar);
         *room = row.into_room();
     }
 }
@@ -200,15 +200,15 @@ impl Sink for SeriesSink<'_, '_> {
 }
 
 fn sum_and_count<'a>(
-    parts: &mut Parts<'_>,
+    writer: &mut ShardWriter<'_>,
     row: &mut Row<'a>,
     names: &'a Names,
     metadata: &Metadata<'_>,
     (sum, count): (f64, u64),
     start: Option<Timestamp>,
 ) {
-    parts.add(row.named(&names.sum), metadata, Number(sum), start, None);
-    parts.add(row.named(&names.count), metadata, Number(count as f64), start, None);
+    writer.add(row.named(&names.sum), metadata, Number(sum), start, None);
+    writer.add(row.named(&names.count), metadata, Number(count as f64), start, None);
 }
 
 /// Formats bounds. This caches the strings, because most series of a family share the same bounds.
@@ -471,14 +471,14 @@ mod tests {
         Requests::new(Samples::new(version), 1000, Coding::Snappy, hash)
     }
 
-    /// Creates the parts of a receiver without shards.
-    fn parts(version: WriteVersion, hash: &SeededState) -> Parts<'static> {
-        Parts::new(vec![requests(version, hash)], None, true)
+    /// Creates the writer of a receiver without shards.
+    fn shard_writer(version: WriteVersion, hash: &SeededState) -> ShardWriter<'static> {
+        ShardWriter::new(vec![requests(version, hash)], None, true)
     }
 
     /// Returns the only part.
-    fn only(mut parts: Parts<'_>) -> Requests<Samples> {
-        parts.parts.remove(0)
+    fn only(mut writer: ShardWriter<'_>) -> Requests<Samples> {
+        writer.requests.remove(0)
     }
 
     fn add(sink: &mut impl Sink, family: &FamilyHeader<'_>, text: Option<&str>, value: Value<'_>) {
@@ -492,8 +492,8 @@ mod tests {
     /// Creates a snapshot with series of all kinds, in a request of this version.
     fn all_kinds(version: WriteVersion) -> Snapshot {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
-        let mut parts = parts(version, &SeededState::default());
-        let mut sink = SeriesSink::new(&mut parts, &external);
+        let mut writer = shard_writer(version, &SeededState::default());
+        let mut sink = SeriesSink::new(&mut writer, &external);
         let plain = |kind, name| FamilyHeader::new(kind, name, "");
         let labels = [snapshot::Label::new("zone.a")];
         let region = [snapshot::Label::new("region")];
@@ -520,7 +520,7 @@ mod tests {
         add(&mut sink, &plain(Kind::Histogram, "took"), None, Value::Histogram(histogram));
         let histogram = HistogramValue::new(4, 4.5).native(native);
         add(&mut sink, &plain(Kind::Histogram, "big"), None, Value::Histogram(histogram));
-        only(parts).finish()
+        only(writer).finish()
     }
 
     #[test]
@@ -602,14 +602,14 @@ mod tests {
         before: Option<&Snapshot>,
         hash: &SeededState,
     ) -> Snapshot {
-        let mut parts = parts(WriteVersion::Two, hash);
-        let mut sink = SeriesSink::new(&mut parts, &[]);
+        let mut writer = shard_writer(WriteVersion::Two, hash);
+        let mut sink = SeriesSink::new(&mut writer, &[]);
         let labels = [snapshot::Label::new("n")];
         let family = FamilyHeader::new(Kind::Gauge, "level", "").with_labels(&labels);
         for n in numbers {
             add(&mut sink, &family, Some(&n.to_string()), Value::Gauge(Number::Unsigned(n as u64)));
         }
-        let mut requests = only(parts);
+        let mut requests = only(writer);
         if let Some(before) = before {
             requests.end_missing(before);
         }
@@ -672,8 +672,8 @@ mod tests {
             Value::Histogram(HistogramValue::new(count, 1.0).buckets(buckets).native(native))
         };
         for version in [WriteVersion::One, WriteVersion::Two] {
-            let mut parts = parts(version, &SeededState::default());
-            let mut sink = SeriesSink::new(&mut parts, &[]);
+            let mut writer = shard_writer(version, &SeededState::default());
+            let mut sink = SeriesSink::new(&mut writer, &[]);
             for (name, kind, value, exemplar) in [
                 ("a", Kind::Counter, total(Some(one)), None),
                 ("b", Kind::Counter, total(Some(timeless)), None),
@@ -700,7 +700,7 @@ mod tests {
                 format!(r#"[("__name__", "e_bucket"), ("le", "1.0")] {ada}"#),
                 r#"[("__name__", "f")] [] 0 10"#.to_owned(),
             ];
-            assert_eq!(exemplars(&only(parts).finish()), expected, "{version:?}");
+            assert_eq!(exemplars(&only(writer).finish()), expected, "{version:?}");
         }
     }
 

@@ -12,21 +12,21 @@ use quipu_translate::rules::Relabelling;
 /// A writer that adds each series to the requests of its shard, after applying the relabelling
 /// rules.
 #[derive(Debug)]
-pub(super) struct Parts<'r> {
+pub(super) struct ShardWriter<'r> {
     /// The requests of each shard, by its index.
-    pub(super) parts: Vec<Requests<Samples>>,
+    pub(super) requests: Vec<Requests<Samples>>,
     relabelling: Option<&'r Relabelling>,
     has_exemplars: bool,
 }
 
-impl<'r> Parts<'r> {
+impl<'r> ShardWriter<'r> {
     /// Creates a writer for these requests. `relabelling` contains the rules, if any.
     pub(super) fn new(
-        parts: Vec<Requests<Samples>>,
+        requests: Vec<Requests<Samples>>,
         relabelling: Option<&'r Relabelling>,
         has_exemplars: bool,
     ) -> Self {
-        Self { parts, relabelling, has_exemplars }
+        Self { requests, relabelling, has_exemplars }
     }
 
     /// Adds a value with an exemplar. The labels must be sorted, with non-empty values.
@@ -40,8 +40,8 @@ impl<'r> Parts<'r> {
     ) {
         let exemplar = exemplar.filter(|_| self.has_exemplars);
         let mut put = |labels: &[Label<'_>]| {
-            let shard = placement::shard(labels, self.parts.len());
-            if let Some(part) = self.parts.get_mut(shard) {
+            let shard = placement::shard(labels, self.requests.len());
+            if let Some(part) = self.requests.get_mut(shard) {
                 part.add(labels, metadata, value, start, exemplar);
             }
         };
@@ -51,7 +51,7 @@ impl<'r> Parts<'r> {
             labels.iter().map(|(name, value)| (&**name, &**value)).collect();
         if labels.iter().any(|(name, _)| *name == NAME) {
             put(&labels);
-        } else if let Some(part) = self.parts.first_mut() {
+        } else if let Some(part) = self.requests.first_mut() {
             // The rules removed the metric name.
             part.snapshot.invalid += 1;
         }
