@@ -41,7 +41,7 @@ use quipu::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
-use notice::{Heard, Notice};
+use notice::{EventSubject, Notice};
 pub use own::Own;
 use pace::Pace;
 use quipu_sources::places::Names;
@@ -162,11 +162,11 @@ impl Thread {
     fn round(&mut self) {
         let is_wanted = self.readings.begin();
         let (heard, now) = (self.table.heard(&self.names), Instant::now());
-        if heard != Heard::Nothing {
-            self.pace.heard(now, heard == Heard::Sources);
+        if heard != EventSubject::Nothing {
+            self.pace.heard(now, heard == EventSubject::Sources);
         }
         if self.pace.due_in(now).is_zero() || is_wanted && self.pace.is_due_for_scrape(now) {
-            self.look();
+            self.scan();
         }
         if is_wanted {
             self.read();
@@ -175,12 +175,12 @@ impl Thread {
         }
     }
 
-    fn look(&mut self) {
+    fn scan(&mut self) {
         let began = Instant::now();
-        let looked = catch_unwind(AssertUnwindSafe(|| self.table.look()));
+        let result = catch_unwind(AssertUnwindSafe(|| self.table.scan()));
         // Record the scan even after a panic, so the known sources are read before the next scan.
         self.pace.looked(began, Instant::now());
-        looked.unwrap_or_else(|flaw| resume_unwind(flaw));
+        result.unwrap_or_else(|flaw| resume_unwind(flaw));
     }
 
     fn read(&mut self) {

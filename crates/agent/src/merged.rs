@@ -333,7 +333,7 @@ impl NameEntry {
 
 impl Group {
     /// Returns whether a family of another type can join this group.
-    fn takes(&self, kind: Kind, part: Part, sources: &[Arc<SourceSnapshot>]) -> bool {
+    fn accepts(&self, kind: Kind, part: Part, sources: &[Arc<SourceSnapshot>]) -> bool {
         let is_of_file = |part: &Part| sources[part.source].origin == Origin::File;
         is_plain(self.kind)
             && is_plain(kind)
@@ -417,7 +417,7 @@ impl NameEntry {
         let first = groups.first().map(|group| group.parts[0].source);
         let mut same = groups.iter().position(|group| group.kind == kind);
         if let (None, Some(first)) = (same, first) {
-            same = groups[0].takes(kind, part, sources).then_some(0);
+            same = groups[0].accepts(kind, part, sources).then_some(0);
             conflict(About::Type, first, same.is_none());
         }
         match same.map(|same| &mut groups[same]) {

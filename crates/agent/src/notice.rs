@@ -20,7 +20,7 @@ const MAX_EVENTS: usize = 1 << 16;
 
 /// The most important subject of some events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Heard {
+pub(super) enum EventSubject {
     /// There were no events.
     Nothing,
     /// Only files that cannot be sources.
@@ -110,20 +110,20 @@ impl Notice {
     /// Reads all events, and returns their most important subject. An event matters only if a file
     /// name matches `names`, because other programs may write many unrelated files to a directory.
     #[cfg(target_os = "linux")]
-    pub(super) fn take(&mut self, names: &Names) -> Heard {
-        let Some(inotify) = &self.inotify else { return Heard::Nothing };
+    pub(super) fn read_events(&mut self, names: &Names) -> EventSubject {
+        let Some(inotify) = &self.inotify else { return EventSubject::Nothing };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(inotify, &mut buffer);
-        let (mut heard, mut ended) = (Heard::Nothing, Vec::new());
+        let (mut subject, mut ended) = (EventSubject::Nothing, Vec::new());
         for _ in 0..MAX_EVENTS {
             // An error means that there are no more events for now.
             let Ok(event) = events.next() else { break };
             // An event without a name concerns the directory itself or the queue.
             let name = event.file_name().map(|name| name.to_string_lossy());
             let is_other = name.is_some_and(|name| !names.has(&name));
-            heard = match is_other && !event.events().contains(ReadFlags::ISDIR) {
-                true => heard.max(Heard::Others),
-                false => Heard::Sources,
+            subject = match is_other && !event.events().contains(ReadFlags::ISDIR) {
+                true => subject.max(EventSubject::Others),
+                false => EventSubject::Sources,
             };
             // The system removed the watch because the directory is gone.
             if event.events().contains(ReadFlags::IGNORED) {
@@ -133,7 +133,7 @@ impl Notice {
         if !ended.is_empty() {
             self.watched.retain(|_, watch| watch.is_none_or(|watch| !ended.contains(&watch)));
         }
-        heard
+        subject
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -145,8 +145,8 @@ impl Notice {
     fn remove(&self, _: i32) {}
 
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn take(&mut self, _: &Names) -> Heard {
-        Heard::Nothing
+    pub(super) fn read_events(&mut self, _: &Names) -> EventSubject {
+        EventSubject::Nothing
     }
 }
 
@@ -163,18 +163,18 @@ mod tests {
         let mut notice = Notice::new();
         assert!(notice.watch([home.path().to_owned()].into()));
         assert!(!notice.watch([home.path().to_owned()].into()));
-        assert_eq!(notice.take(&names), Heard::Nothing);
+        assert_eq!(notice.read_events(&names), EventSubject::Nothing);
         fs::write(home.path().join("log.txt"), "x").unwrap();
         fs::rename(home.path().join("log.txt"), home.path().join("log.1")).unwrap();
-        assert_eq!(notice.take(&names), Heard::Others);
+        assert_eq!(notice.read_events(&names), EventSubject::Others);
         fs::write(home.path().join("a.quipu"), "x").unwrap();
         fs::write(home.path().join("log.txt"), "x").unwrap();
-        assert_eq!(notice.take(&names), Heard::Sources);
+        assert_eq!(notice.read_events(&names), EventSubject::Sources);
         fs::create_dir(home.path().join("below")).unwrap();
-        assert_eq!(notice.take(&names), Heard::Sources);
+        assert_eq!(notice.read_events(&names), EventSubject::Sources);
         fs::remove_file(home.path().join("a.quipu")).unwrap();
-        assert_eq!(notice.take(&names), Heard::Sources);
-        assert_eq!(notice.take(&names), Heard::Nothing);
+        assert_eq!(notice.read_events(&names), EventSubject::Sources);
+        assert_eq!(notice.read_events(&names), EventSubject::Nothing);
     }
 
     #[test]
@@ -188,12 +188,12 @@ mod tests {
         fs::rename(&path, &old).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(notice.watch([path.clone()].into()));
-        assert_eq!(notice.take(&names), Heard::Sources);
+        assert_eq!(notice.read_events(&names), EventSubject::Sources);
         assert!(!notice.watch([path.clone()].into()));
-        assert_eq!(notice.take(&names), Heard::Nothing);
+        assert_eq!(notice.read_events(&names), EventSubject::Nothing);
         fs::write(old.join("a.quipu"), "x").unwrap();
-        assert_eq!(notice.take(&names), Heard::Nothing);
+        assert_eq!(notice.read_events(&names), EventSubject::Nothing);
         fs::write(path.join("a.quipu"), "x").unwrap();
-        assert_eq!(notice.take(&names), Heard::Sources);
+        assert_eq!(notice.read_events(&names), EventSubject::Sources);
     }
 }

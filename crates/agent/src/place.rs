@@ -18,8 +18,8 @@ use super::Options;
 use super::notice::Notice;
 use super::own::SourceRow;
 use super::source::{Budget, BudgetUse, Keep, Source};
-use quipu_sources::apart::{Apart, STALE};
-use quipu_sources::places::{self, Kind, Look, SourceEntry};
+use quipu_sources::offload::{OffloadedState, STALE};
+use quipu_sources::places::{self, Kind, Scan, SourceEntry};
 use quipu_sources::recorded::SourceSnapshot;
 use quipu_sources::segment_file::SegmentFile;
 use quipu_sources::watcher::Watcher;
@@ -28,7 +28,7 @@ use quipu_sources::watcher::Watcher;
 /// works.
 #[derive(Debug)]
 pub(super) struct Place {
-    pub(super) files: Apart<Files>,
+    pub(super) files: OffloadedState<Files>,
     /// The states of the sources, the earliest found first.
     pub(super) states: Vec<SourceState>,
     /// The absolute paths of the directories that the thread scans.
@@ -55,7 +55,7 @@ pub(super) struct Files {
     /// The numbers of the sources to drop.
     pub(super) leaving: HashSet<u64>,
     /// The result of the last scan.
-    pub(super) looked: Option<Look>,
+    pub(super) scan: Option<Scan>,
     directories: Vec<PathBuf>,
     /// The rest of the budget after the last reading.
     pub(super) budget: Budget,
@@ -110,7 +110,7 @@ impl Place {
             sources: Vec::new(),
             coming: Vec::new(),
             leaving: HashSet::new(),
-            looked: None,
+            scan: None,
             directories: Vec::new(),
             budget: Budget::new(options.bytes),
             left: 0,
@@ -122,7 +122,7 @@ impl Place {
             tells: None,
         };
         Ok(Self {
-            files: Apart::start("files", files)?,
+            files: OffloadedState::start("files", files)?,
             states: Vec::new(),
             directories: Vec::new(),
             unwatched: 0,
@@ -165,44 +165,44 @@ impl Place {
 /// The tasks of the place's thread.
 impl Files {
     /// Scans for sources, and updates the sources whose files were removed.
-    pub(super) fn look(&mut self) {
+    pub(super) fn scan(&mut self) {
         // If a directory is newly watched, scan again, because a file can appear between the scan
         // and the watch.
-        let mut look = self.watcher.look();
+        let mut scan = self.watcher.scan();
         for _ in 0..LOOKS {
-            let directories = look.directories.iter();
+            let directories = scan.directories.iter();
             self.directories = directories.flat_map(std::path::absolute).collect();
-            if !self.notice.watch(std::mem::take(&mut look.directories)) {
+            if !self.notice.watch(std::mem::take(&mut scan.directories)) {
                 break;
             }
-            look = self.watcher.look();
+            scan = self.watcher.scan();
         }
-        self.log_faults(&look);
-        self.update(&look);
-        self.examine(&mut look);
-        self.looked = Some(look);
+        self.log_faults(&scan);
+        self.update(&scan);
+        self.examine(&mut scan);
+        self.scan = Some(scan);
     }
 
     /// Marks new files that are not segments, if there may be more files than we can watch.
-    fn examine(&self, look: &mut Look) {
-        if look.sources.len() <= self.share {
+    fn examine(&self, scan: &mut Scan) {
+        if scan.sources.len() <= self.share {
             return;
         }
         let known: HashSet<&PathBuf> =
             self.sources.iter().map(|source| &source.entry.path).collect();
-        let new = look.sources.iter_mut().filter(|entry| !known.contains(&entry.path));
+        let new = scan.sources.iter_mut().filter(|entry| !known.contains(&entry.path));
         for entry in new.filter(|entry| entry.kind == Kind::Segment) {
             let file = SegmentFile::open_below(&entry.root, &entry.path);
             entry.is_junk = !file.and_then(|file| file.is_segment()).unwrap_or(false);
         }
     }
 
-    fn update(&mut self, look: &Look) {
+    fn update(&mut self, scan: &Scan) {
         let keep = self.options.keep;
         // A single budget for all removed files, because each is read once more.
         let mut budget = Budget::new(self.options.bytes);
         let entries: HashMap<&PathBuf, &SourceEntry> =
-            look.sources.iter().map(|entry| (&entry.path, entry)).collect();
+            scan.sources.iter().map(|entry| (&entry.path, entry)).collect();
         self.sources.retain_mut(|source| {
             let entry = entries.get(&source.entry.path);
             if entry.is_some_and(|entry| source.note_entry(entry)) {
@@ -210,7 +210,7 @@ impl Files {
                 return false;
             }
             let was_gone = source.is_gone();
-            let is_gone = entry.is_none() && (was_gone || source.is_absent(look.is_incomplete));
+            let is_gone = entry.is_none() && (was_gone || source.is_absent(scan.is_incomplete));
             let is_kept = source.note_gone(is_gone, keep, &mut budget);
             if !is_kept || is_gone && !was_gone {
                 let path = printable(&source.entry.path);
@@ -220,8 +220,8 @@ impl Files {
         });
     }
 
-    fn log_faults(&mut self, look: &Look) {
-        for (path, reason) in self.watcher.new_faults(look) {
+    fn log_faults(&mut self, scan: &Scan) {
+        for (path, reason) in self.watcher.new_faults(scan) {
             let path = printable(path);
             if reason == places::NOT_THERE {
                 info!(%path, "a path does not exist yet; checking every 5s");
@@ -239,7 +239,7 @@ impl Files {
             source.open();
             self.sources.push(source);
         }
-        self.sources.iter_mut().for_each(Source::size_up);
+        self.sources.iter_mut().for_each(Source::read_size);
     }
 
     /// Reads the first `count` of these sources, given by index. If this ends after `until`, reads

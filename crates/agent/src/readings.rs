@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::merged::{MergedFamilies, OmittedSeries};
 use super::own::Status;
-use quipu_sources::apart::STALE;
+use quipu_sources::offload::STALE;
 
 /// The time that a scrape waits for a reading, before it shows the last one.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -169,7 +169,7 @@ impl Source {
     }
 
     /// Gets the size of the file from the file system, for the order of reading.
-    pub(super) fn size_up(&mut self) {
+    pub(super) fn read_size(&mut self) {
         let file = match &self.reader {
             Reader::Segment(file) => file.as_ref(),
             Reader::Directory(_) => None,
@@ -491,16 +491,16 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use quipu_sources::places::{self, Look};
+    use quipu_sources::places::{self, Scan};
 
-    /// Creates a source with a counter. Also returns the look that found it, and the directory and
+    /// Creates a source with a counter. Also returns the scan that found it, and the directory and
     /// the registry that both depend on.
-    fn source() -> (Source, Look, (tempfile::TempDir, quipu::Registry)) {
+    fn source() -> (Source, Scan, (tempfile::TempDir, quipu::Registry)) {
         let home = tempfile::tempdir().unwrap();
         let registry = quipu::Registry::open(home.path().join("a.quipu")).unwrap();
         registry.counter("jobs", "").unwrap().inc();
-        let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
-        (Source::new(look.sources[0].clone(), Labels::new(), 0), look, (home, registry))
+        let scan = places::scan(&[home.path().to_str().unwrap().to_owned()]);
+        (Source::new(scan.sources[0].clone(), Labels::new(), 0), scan, (home, registry))
     }
 
     #[test]
@@ -545,7 +545,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_gone_is_read_once_more_and_closed() {
-        let (mut source, look, _files) = source();
+        let (mut source, scan, _files) = source();
         source.open();
         fs::remove_file(&source.entry.path).unwrap();
         let keep = Some(Duration::from_secs(3600));
@@ -553,7 +553,7 @@ mod tests {
         assert!(matches!(source.reader, Reader::Segment(None)));
         assert!(source.shown(keep).is_some() && source.is_open().is_some());
         // Another file can have the same number now.
-        assert!(source.note_entry(&look.sources[0]));
+        assert!(source.note_entry(&scan.sources[0]));
     }
 
     #[test]
@@ -561,9 +561,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         fs::write(path("a.quipu"), "not a segment").unwrap();
-        let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
+        let scan = places::scan(&[home.path().to_str().unwrap().to_owned()]);
         let fault = || {
-            let mut source = Source::new(look.sources[0].clone(), Labels::new(), 0);
+            let mut source = Source::new(scan.sources[0].clone(), Labels::new(), 0);
             source.open();
             source.read(&mut Budget::new(1 << 20));
             source.fault.unwrap()

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::Options;
 use super::merged::{About, Conflict, MergedFamilies};
-use super::notice::{Heard, Notice};
+use super::notice::{EventSubject, Notice};
 use super::own::{SourceRow, Status};
 use super::pattern::{Matcher, SEGMENT};
 use super::place::{self, Files, Place};
@@ -87,9 +87,9 @@ impl Table {
     }
 
     /// Reads the events of all idle places. Returns their most important subject.
-    pub(super) fn heard(&mut self, names: &Names) -> Heard {
+    pub(super) fn heard(&mut self, names: &Names) -> EventSubject {
         let files = self.places.iter_mut().filter_map(|place| place.files.here_mut());
-        files.map(|files| files.notice.take(names)).max().unwrap_or(Heard::Nothing)
+        files.map(|files| files.notice.read_events(names)).max().unwrap_or(EventSubject::Nothing)
     }
 
     /// Returns the absolute paths of the scanned directories. Omits places whose last values are
@@ -118,18 +118,18 @@ impl Table {
     }
 
     /// Scans all places for sources.
-    pub(super) fn look(&mut self) {
+    pub(super) fn scan(&mut self) {
         self.places.iter_mut().for_each(Place::take_back);
-        let is_complete = self.each(Files::look, Instant::now() + PATIENCE);
+        let is_complete = self.each(Files::scan, Instant::now() + PATIENCE);
         self.note();
         let (mut entries, mut is_cut, mut is_incomplete) = (Vec::new(), false, !is_complete);
         for (at, place) in self.places.iter_mut().enumerate() {
-            let Some(look) = place.files.here_mut().and_then(|files| files.looked.take()) else {
+            let Some(scan) = place.files.here_mut().and_then(|files| files.scan.take()) else {
                 continue;
             };
-            is_cut |= look.is_cut;
-            is_incomplete |= look.is_incomplete;
-            entries.extend(look.sources.into_iter().map(|entry| (at, entry)));
+            is_cut |= scan.is_cut;
+            is_incomplete |= scan.is_incomplete;
+            entries.extend(scan.sources.into_iter().map(|entry| (at, entry)));
         }
         self.note_look(is_incomplete);
         self.add(entries);
@@ -376,7 +376,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
-    use quipu_sources::apart::STALE;
+    use quipu_sources::offload::STALE;
 
     fn table(home: &tempfile::TempDir) -> Table {
         let places = vec![home.path().to_str().unwrap().to_owned()];
@@ -388,7 +388,7 @@ mod tests {
     fn directories_of_a_place_that_is_too_old_are_not_known() {
         let home = tempfile::tempdir().unwrap();
         let mut table = table(&home);
-        table.look();
+        table.scan();
         table.read();
         let now = Instant::now();
         assert_eq!(table.directories(now), [home.path()]);
@@ -401,7 +401,7 @@ mod tests {
         let mut table = table(&home);
         let soon = Instant::now() + Duration::from_secs(60);
         assert!(!table.each(|_| std::panic::resume_unwind(Box::new(())), soon));
-        assert!(table.each(Files::look, soon));
+        assert!(table.each(Files::scan, soon));
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
             fs::write(home.path().join(OsStr::from_bytes(name)), "").unwrap();
         }
         let mut table = table(&home);
-        table.look();
+        table.scan();
         let names: Vec<&str> = table.places[0].states.iter().map(|one| &*one.name).collect();
         let path = home.path().join("a\u{fffd}.quipu").to_str().unwrap().to_owned();
         assert_eq!(names, ["a\u{fffd}", &path, &format!("{path}#2")]);
@@ -446,10 +446,10 @@ mod tests {
         let registry = quipu::Registry::open(home.path().join("a/z.quipu")).unwrap();
         registry.counter("jobs", "").unwrap().inc();
         let mut table = table_of_two(&home, 6);
-        table.look();
+        table.scan();
         assert_eq!(counts(&table), (vec![4, 6], 27));
         assert_eq!(table.read().0.len(), 7);
-        table.look();
+        table.scan();
         assert_eq!(counts(&table), (vec![4, 6], 27));
     }
 
@@ -462,17 +462,17 @@ mod tests {
             fs::write(path, quipu_segment::MAGIC).unwrap();
         }
         let mut table = table_of_two(&home, 10);
-        table.look();
+        table.scan();
         assert_eq!(counts(&table), (vec![5, 5], 30));
-        // Each look tries other files.
+        // Each scan tries other files.
         for _ in 0..30 {
             table.read();
-            table.look();
+            table.scan();
         }
         assert_eq!(counts(&table), (vec![0, 10], 30));
         // All files can be watched again.
         fs::remove_dir_all(home.path().join("b")).unwrap();
-        table.look();
+        table.scan();
         assert_eq!(counts(&table).0, [10, 0]);
     }
 

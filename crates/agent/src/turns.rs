@@ -96,7 +96,7 @@ mod tests {
         let places = vec![path("slow"), path("fast")];
         let options = Options { places, bytes: 1 << 20, most: 10, ..Options::default() };
         let mut table = Table::new(options).unwrap();
-        table.look();
+        table.scan();
         let places = table.places_mut();
         // The slow place finishes its first file after the other place finishes one.
         let (tell, told) = channel();

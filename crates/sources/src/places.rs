@@ -7,8 +7,7 @@
 //! with a special character. Links inside of directories and in the matches of a pattern are not
 //! followed, because other users may be able to write there.
 //!
-//! A *look* is the result of one scan, and includes whether the scan was complete. If not, there
-//! may be more sources.
+//! A [`Scan`] contains whether it is complete. If not, there may be more sources.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -56,7 +55,7 @@ pub enum Kind {
 
 /// The result of a scan.
 #[derive(Debug)]
-pub struct Look {
+pub struct Scan {
     /// The sources in the order of the configured paths, and of their names.
     pub sources: Vec<SourceEntry>,
     /// The directories where sources can appear later.
@@ -92,19 +91,19 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_DIRECTORIES: usize = 4096;
 
 /// Scans all configured paths.
-pub fn look(places: &[String]) -> Look {
-    look_at_most(places, MAX_ENTRIES)
+pub fn scan(places: &[String]) -> Scan {
+    scan_at_most(places, MAX_ENTRIES)
 }
 
 /// Scans a single path. Special characters have no meaning here.
-pub fn look_at(path: &Path) -> Look {
-    let mut look = Look::at_most(MAX_ENTRIES);
-    look.place(Place { path, base: path, root: path });
-    look
+pub fn scan_path(path: &Path) -> Scan {
+    let mut scan = Scan::at_most(MAX_ENTRIES);
+    scan.place(Place { path, base: path, root: path });
+    scan
 }
 
 /// Lists the paths in a directory whose names end in `.quipu`, sorted, without the directories
-/// below. Returns whether the limit on the entries of a look was reached.
+/// below. Returns whether the limit on the entries of a scan was reached.
 ///
 /// # Errors
 /// The directory is unreadable.
@@ -121,19 +120,19 @@ pub fn segment_paths_in(directory: &Path) -> io::Result<(Vec<PathBuf>, bool)> {
     Ok((paths, entries.next().is_some()))
 }
 
-fn look_at_most(places: &[String], entries: usize) -> Look {
-    let mut look = Look::at_most(entries);
+fn scan_at_most(places: &[String], entries: usize) -> Scan {
+    let mut scan = Scan::at_most(entries);
     for place in places {
         // Each configured path gets the full limit, because a path with too many entries must not
         // affect the others.
-        look.entries = entries;
+        scan.entries = entries;
         let path = Path::new(place);
         match has_special(place) {
-            true => look.pattern(place),
-            false => look.place(Place { path, base: path, root: path }),
+            true => scan.pattern(place),
+            false => scan.place(Place { path, base: path, root: path }),
         }
     }
-    look
+    scan
 }
 
 /// Describes an error, with a remedy if the user lacks permission.
@@ -201,7 +200,7 @@ impl Names {
     }
 }
 
-impl Look {
+impl Scan {
     fn at_most(entries: usize) -> Self {
         Self {
             sources: Vec::new(),
@@ -473,9 +472,9 @@ mod tests {
         std::os::unix::fs::symlink(root.join("mail.quipu"), root.join("link.quipu")).unwrap();
         let names = |place: &str| {
             let place = root.join(place).to_str().unwrap().trim_end_matches('/').to_owned();
-            let look = look(&[place]);
-            let names = look.sources.into_iter().map(|one| format!("{:?} {}", one.kind, one.name));
-            (names.collect::<Vec<_>>(), look.faults.len())
+            let scan = scan(&[place]);
+            let names = scan.sources.into_iter().map(|one| format!("{:?} {}", one.kind, one.name));
+            (names.collect::<Vec<_>>(), scan.faults.len())
         };
         let all = ["Segment mail", "Segment web/1", "Directory web"];
         assert_eq!(names(""), (all.map(String::from).into(), 0));
@@ -485,7 +484,7 @@ mod tests {
         assert_eq!(names("*/*.quipu").0, ["Segment web/1"]);
         assert_eq!(names("w*").0, ["Segment web/1", "Directory web", "Segment web/a/b/c"]);
         assert_eq!(names("none"), (Vec::new(), 1));
-        let none = look(&[root.join("none").to_str().unwrap().to_owned()]);
+        let none = scan(&[root.join("none").to_str().unwrap().to_owned()]);
         assert_eq!((&*none.faults[0].1, none.is_incomplete), (NOT_THERE, false));
         let denied = explained(&io::ErrorKind::PermissionDenied.into());
         assert!(denied.contains("quipu inc --mode"), "{denied}");
@@ -508,18 +507,18 @@ mod tests {
         // A link before the first special character is followed.
         let place = |rest: &str| [root.join("link").join(rest).to_str().unwrap().to_owned()];
         for rest in ["*/run/*.quipu", "u/*/a.quipu", "u/r?n/*"] {
-            let look = look_at_most(&place(rest), 30);
-            let names = look.sources.iter().map(|one| (one.path.clone(), one.root.clone()));
+            let scan = scan_at_most(&place(rest), 30);
+            let names = scan.sources.iter().map(|one| (one.path.clone(), one.root.clone()));
             let base = base_of(&place(rest)[0]).to_owned();
             let path = root.join("link/u/run/a.quipu");
             assert_eq!(names.collect::<Vec<_>>(), [(path, base)], "{rest}");
-            assert!(!look.is_incomplete);
+            assert!(!scan.is_incomplete);
         }
-        let look = look_at_most(&place("*/*/*/*/*/*/*/*.quipu"), 30);
-        assert_eq!((look.sources.len(), look.is_incomplete), (0, false));
-        assert_eq!(look.faults.len(), 20);
+        let scan = scan_at_most(&place("*/*/*/*/*/*/*/*.quipu"), 30);
+        assert_eq!((scan.sources.len(), scan.is_incomplete), (0, false));
+        assert_eq!(scan.faults.len(), 20);
         // All entries count, even if they do not match.
-        assert!(look_at_most(&place("u/x*/*"), 20).is_cut);
+        assert!(scan_at_most(&place("u/x*/*"), 20).is_cut);
     }
 
     #[test]
@@ -529,18 +528,18 @@ mod tests {
             fs::write(home.path().join(format!("{number}.quipu")), "").unwrap();
         }
         let places = [home.path().to_str().unwrap().to_owned()];
-        let whole = look_at_most(&places, 10);
+        let whole = scan_at_most(&places, 10);
         assert_eq!((whole.sources.len(), whole.is_cut, whole.is_incomplete), (10, false, false));
-        let cut = look_at_most(&places, 9);
+        let cut = scan_at_most(&places, 9);
         assert_eq!((cut.sources.len(), cut.is_cut, cut.is_incomplete), (9, true, true));
         // The other place is examined nevertheless.
         let other = tempfile::tempdir().unwrap();
         fs::write(other.path().join("a.quipu"), "").unwrap();
         let both = [places[0].clone(), other.path().to_str().unwrap().to_owned()];
-        let cut = look_at_most(&both, 9);
+        let cut = scan_at_most(&both, 9);
         assert_eq!((cut.sources.len(), cut.is_cut, cut.is_incomplete), (10, true, true));
-        // A missing path does not make a look incomplete.
-        assert!(!look(&["/nowhere/at/all".to_owned()]).is_incomplete);
+        // A missing path does not make a scan incomplete.
+        assert!(!scan(&["/nowhere/at/all".to_owned()]).is_incomplete);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::places::{Look, look};
+use crate::places::{Scan, scan};
 use crate::segment_file::file_id;
 
 /// The configured paths that one thread scans.
@@ -38,17 +38,17 @@ impl Watcher {
     }
 
     /// Scans the paths.
-    pub fn look(&self) -> Look {
-        let mut look = look(&self.places);
+    pub fn scan(&self) -> Scan {
+        let mut scan = scan(&self.places);
         if let Ok(data) = fs::metadata(&self.except) {
-            look.sources.retain(|entry| entry.id != file_id(&data));
+            scan.sources.retain(|entry| entry.id != file_id(&data));
         }
-        look
+        scan
     }
 
     /// Returns the errors that the previous scan did not report.
-    pub fn new_faults<'l>(&mut self, look: &'l Look) -> Vec<&'l (PathBuf, String)> {
-        let faults = look.faults.iter().take(MAX_FAULTS);
+    pub fn new_faults<'l>(&mut self, scan: &'l Scan) -> Vec<&'l (PathBuf, String)> {
+        let faults = scan.faults.iter().take(MAX_FAULTS);
         let before = std::mem::replace(&mut self.faults, faults.clone().cloned().collect());
         faults.filter(|fault| !before.contains(*fault)).collect()
     }
@@ -78,24 +78,24 @@ mod tests {
         let places = [home.path().to_owned(), path("none")].map(|it| it.to_str().unwrap().into());
         let mut watcher = Watcher::by_thread(&places, &path("own.quipu")).remove(0);
         watcher.places = places.into();
-        let look = watcher.look();
-        assert_eq!((look.sources.len(), &*look.sources[0].name), (1, "a"));
-        assert_eq!(watcher.new_faults(&look).len(), 1);
-        assert_eq!(watcher.new_faults(&look).len(), 0);
+        let scan = watcher.scan();
+        assert_eq!((scan.sources.len(), &*scan.sources[0].name), (1, "a"));
+        assert_eq!(watcher.new_faults(&scan).len(), 1);
+        assert_eq!(watcher.new_faults(&scan).len(), 0);
         fs::write(path("none"), "").unwrap();
-        let sound = watcher.look();
-        assert_eq!((watcher.new_faults(&sound).len(), watcher.new_faults(&look).len()), (0, 1));
+        let sound = watcher.scan();
+        assert_eq!((watcher.new_faults(&sound).len(), watcher.new_faults(&scan).len()), (0, 1));
     }
 
     #[test]
     fn faults_beyond_those_that_are_remembered_are_not_reported_at_each_look() {
         let mut watcher = Watcher::by_thread(&["none".to_owned()], Path::new("")).remove(0);
         let fault = |n: usize, text: &str| (PathBuf::from(n.to_string()), text.to_owned());
-        let mut look = watcher.look();
+        let mut scan = watcher.scan();
         // The same path can appear with two faults.
-        look.faults = vec![fault(0, "a link"), fault(0, "not there")];
-        assert_eq!([(); 2].map(|()| watcher.new_faults(&look).len()), [2, 0]);
-        look.faults = (0..MAX_FAULTS + 1).map(|n| fault(n, "a link")).collect();
-        assert_eq!([(); 2].map(|()| watcher.new_faults(&look).len()), [MAX_FAULTS - 1, 0]);
+        scan.faults = vec![fault(0, "a link"), fault(0, "not there")];
+        assert_eq!([(); 2].map(|()| watcher.new_faults(&scan).len()), [2, 0]);
+        scan.faults = (0..MAX_FAULTS + 1).map(|n| fault(n, "a link")).collect();
+        assert_eq!([(); 2].map(|()| watcher.new_faults(&scan).len()), [MAX_FAULTS - 1, 0]);
     }
 }

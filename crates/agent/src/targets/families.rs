@@ -132,11 +132,11 @@ struct Head<'a> {
 /// A metric, or one of its samples.
 struct Entry<'f> {
     metric: wire::FamilyMetric<'f>,
-    sample: Option<One>,
+    sample: Option<FlatSample>,
 }
 
 /// One sample of a metric, shown separately.
-struct One {
+struct FlatSample {
     /// The label that distinguishes this sample: a bound or a quantile.
     label: Option<OwnLabel>,
     value: f64,
@@ -330,7 +330,7 @@ impl<'h> ExpositionReader<'h> {
     fn flat(&mut self, head: Head<'_>, family: wire::Family<'_>, suffixes: [&str; 2]) {
         let mut parts: [Vec<Entry<'_>>; 4] = Default::default();
         let mut add = |part: usize, metric, label: Option<OwnLabel>, value| {
-            parts[part].push(Entry { metric, sample: Some(One { label, value }) });
+            parts[part].push(Entry { metric, sample: Some(FlatSample { label, value }) });
         };
         for metric in family.metrics() {
             let (sum, count) = match metric.value() {

@@ -11,7 +11,7 @@ use quipu::snapshot::Sink;
 
 use super::sources::Sources;
 use crate::output::{Error, warn};
-use quipu_sources::apart::{Apart, STALE};
+use quipu_sources::offload::{OffloadedState, STALE};
 use quipu_sources::recorded::{Labels, RecordedFamily, Recorder, ShownMetadata};
 
 /// Sources that a separate thread reads.
@@ -20,7 +20,7 @@ pub(super) struct BackgroundSources(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    reader: Apart<Reader>,
+    reader: OffloadedState<Reader>,
     /// The last families, and the start time of their reading.
     last: Option<(Instant, Vec<RecordedFamily>)>,
 }
@@ -48,7 +48,7 @@ impl BackgroundSources {
     }
 
     fn start(sources: Sources) -> Result<Self, Error> {
-        let reader = Apart::start("sources", Reader { sources, read: None });
+        let reader = OffloadedState::start("sources", Reader { sources, read: None });
         let reader = reader.map_err(|error| {
             Error::new(format_args!("the system starts no thread: {error}; raise its limits"))
         })?;

@@ -29,7 +29,7 @@ pub(super) struct Sources {
     found: BTreeMap<PathBuf, SourcePath>,
     /// The contents of the paths at the start.
     first: InitialSources,
-    /// Whether a directory contains more entries than a look examines. This was reported.
+    /// Whether a directory contains more entries than a scan examines. This was reported.
     is_cut: bool,
     /// The reader of the directories, which also counts all skipped files.
     directories: Directories,

@@ -171,7 +171,7 @@ fn read_directory(
     files: &mut HashMap<PathBuf, ClientFiles>,
     look: &mut Look,
 ) -> Result<(), String> {
-    let places::Look { sources: mut found, faults, is_cut, .. } = places::look_at(path);
+    let places::Scan { sources: mut found, faults, is_cut, .. } = places::scan_path(path);
     if found.is_empty() {
         return Err(faults.into_iter().next().map_or_else(
             || {

@@ -173,22 +173,22 @@ impl Finder {
         let mut is_first = true;
         loop {
             let began = Instant::now();
-            let look = self.watcher.look();
-            let is_empty = is_first && look.sources.is_empty();
+            let scan = self.watcher.scan();
+            let is_empty = is_first && scan.sources.is_empty();
             let is_last = is_empty && self.empty.fetch_sub(1, Ordering::Relaxed) == 1;
             if is_last && !self.arguments.child {
                 warn(&"no segment yet; waiting for one");
             }
             is_first = false;
-            for (path, reason) in self.watcher.new_faults(&look) {
+            for (path, reason) in self.watcher.new_faults(&scan) {
                 // The daemon reports the same error itself.
                 if !self.arguments.child {
                     warn(&format_args!("{}: {reason}", printable(path)));
                 }
             }
             let is_segment = |entry: &SourceEntry| entry.kind == PlaceKind::Segment;
-            let entries: Vec<SourceEntry> = look.sources.into_iter().filter(is_segment).collect();
-            if !self.look_at(&entries, look.is_incomplete) {
+            let entries: Vec<SourceEntry> = scan.sources.into_iter().filter(is_segment).collect();
+            if !self.look_at(&entries, scan.is_incomplete) {
                 return;
             }
             thread::sleep(pause(began.elapsed()));
@@ -442,7 +442,7 @@ mod tests {
         }
         threads[1].forget(&[], false);
         assert_eq!(known(), 2);
-        // An incomplete look can miss a file.
+        // An incomplete scan can miss a file.
         threads[0].forget(&[], true);
         assert_eq!(known(), 1);
         assert!(files.table().files.contains_key(&there));

@@ -16,7 +16,7 @@ use tracing::error;
 /// A state that is either here, or away in its thread. Dropping this value ends the thread,
 /// without a wait.
 #[derive(Debug)]
-pub struct Apart<S> {
+pub struct OffloadedState<S> {
     /// The state; `None` while the thread holds it.
     state: Option<S>,
     errands: Sender<(S, Errand<S>)>,
@@ -24,7 +24,7 @@ pub struct Apart<S> {
     back: Receiver<(S, bool)>,
     /// Whether the last task failed.
     has_failed: bool,
-    /// Whether the state was away at the last call of [`Apart::take_back`].
+    /// Whether the state was away at the last call of [`OffloadedState::take_back`].
     is_late: bool,
 }
 
@@ -35,7 +35,7 @@ pub const STALE: Duration = Duration::from_secs(5 * 60);
 /// A task: a function that the thread calls with its state.
 type Errand<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-impl<S: Send + 'static> Apart<S> {
+impl<S: Send + 'static> OffloadedState<S> {
     /// Starts the thread, and keeps the state here at first.
     ///
     /// # Errors
@@ -63,12 +63,12 @@ impl<S: Send + 'static> Apart<S> {
     }
 
     /// Returns the state, if it is here. A state that the thread returned is not here before
-    /// [`Apart::wait`].
+    /// [`OffloadedState::wait`].
     pub fn here(&self) -> Option<&S> {
         self.state.as_ref()
     }
 
-    /// Works like [`Apart::here`], for changes.
+    /// Works like [`OffloadedState::here`], for changes.
     pub fn here_mut(&mut self) -> Option<&mut S> {
         self.state.as_mut()
     }
@@ -113,38 +113,38 @@ mod tests {
 
     /// Runs an errand on a state and waits for it to finish.
     fn run<S: Send + 'static>(
-        apart: &mut Apart<S>,
+        offloaded: &mut OffloadedState<S>,
         errand: impl FnOnce(&mut S) + Send + 'static,
     ) -> &S {
-        assert!(apart.send(errand));
-        apart.wait(Instant::now() + Duration::from_secs(60)).unwrap()
+        assert!(offloaded.send(errand));
+        offloaded.wait(Instant::now() + Duration::from_secs(60)).unwrap()
     }
 
     #[test]
     fn a_state_that_is_away_comes_back_later() {
-        let mut apart = Apart::start("test", vec![1]).unwrap();
-        assert_eq!(run(&mut apart, |state| state.push(2)), &[1, 2]);
+        let mut offloaded = OffloadedState::start("test", vec![1]).unwrap();
+        assert_eq!(run(&mut offloaded, |state| state.push(2)), &[1, 2]);
         let (release, wait) = channel::<()>();
-        apart.send(move |state| {
+        offloaded.send(move |state| {
             let _ = wait.recv();
             state.push(3);
         });
-        assert_eq!((apart.take_back(), apart.take_back()), (Some(true), None));
+        assert_eq!((offloaded.take_back(), offloaded.take_back()), (Some(true), None));
         // The only thread is busy and accepts no other errand.
-        assert!(!apart.send(|state| state.push(4)));
-        assert!(apart.here().is_none() && apart.here_mut().is_none());
+        assert!(!offloaded.send(|state| state.push(4)));
+        assert!(offloaded.here().is_none() && offloaded.here_mut().is_none());
         release.send(()).unwrap();
         let later = Instant::now() + Duration::from_secs(60);
-        assert_eq!(apart.wait(later), Some(&mut vec![1, 2, 3]));
-        assert_eq!(apart.take_back(), Some(false));
+        assert_eq!(offloaded.wait(later), Some(&mut vec![1, 2, 3]));
+        assert_eq!(offloaded.take_back(), Some(false));
         // A panic ends neither the thread nor the state.
         let flaw = |state: &mut Vec<i32>| {
             state.clear();
             std::panic::resume_unwind(Box::new(()));
         };
-        assert!(run(&mut apart, flaw).is_empty());
-        assert!(apart.has_failed());
-        assert_eq!(run(&mut apart, |state| state.push(5)), &[5]);
-        assert!(!apart.has_failed());
+        assert!(run(&mut offloaded, flaw).is_empty());
+        assert!(offloaded.has_failed());
+        assert_eq!(run(&mut offloaded, |state| state.push(5)), &[5]);
+        assert!(!offloaded.has_failed());
     }
 }
