@@ -25,7 +25,7 @@ pub struct Via {
 
 /// The numbers in the head of a request or a response.
 #[derive(Debug, Default)]
-pub struct Came(Vec<String>);
+pub struct ViaIds(Vec<String>);
 
 /// The error for samples that returned to this daemon.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,30 +57,30 @@ impl Via {
     ///
     /// # Errors
     /// Returns [`Loop`] if the numbers include this daemon.
-    pub fn check(&self, headers: &HeaderMap) -> Result<Came, Loop> {
+    pub fn check(&self, headers: &HeaderMap) -> Result<ViaIds, Loop> {
         let fields = headers.get_all(FIELD).iter().filter_map(|field| field.to_str().ok());
-        let mut came = Came::default();
+        let mut ids = ViaIds::default();
         let mut is_loop = false;
         for number in fields.flat_map(|field| field.split(',')).map(str::trim) {
             if number == self.own {
                 is_loop = true;
-            } else if came.0.len() < MOST && is_number(number) {
-                came.0.push(number.to_owned());
+            } else if ids.0.len() < MOST && is_number(number) {
+                ids.0.push(number.to_owned());
             }
         }
         if is_loop {
             // We store the numbers of a loop as well, because the samples would otherwise pass
             // through the loop once more.
-            self.note(&mut came);
+            self.note(&mut ids);
             return Err(Loop);
         }
-        Ok(came)
+        Ok(ids)
     }
 
     /// Stores the numbers of accepted contents. Later calls have no effect.
-    pub fn note(&self, came: &mut Came) {
-        if !came.0.is_empty() {
-            self.note_at(came, Instant::now());
+    pub fn note(&self, ids: &mut ViaIds) {
+        if !ids.0.is_empty() {
+            self.note_at(ids, Instant::now());
         }
     }
 
@@ -94,9 +94,9 @@ impl Via {
         self.field_at(Instant::now())
     }
 
-    fn note_at(&self, came: &mut Came, now: Instant) {
+    fn note_at(&self, ids: &mut ViaIds, now: Instant) {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        for number in came.0.drain(..) {
+        for number in ids.0.drain(..) {
             others.retain(|(other, _)| *other != number);
             if others.len() >= MOST {
                 others.remove(0);
@@ -122,19 +122,19 @@ mod tests {
     use super::*;
 
     impl Via {
-        fn checked(&self, field: &str) -> Result<Came, Loop> {
+        fn checked(&self, field: &str) -> Result<ViaIds, Loop> {
             let mut headers = HeaderMap::new();
             headers.insert(FIELD, field.parse().unwrap());
             self.check(&headers)
         }
 
         fn took(&self, field: &str) -> Result<(), Loop> {
-            self.checked(field).map(|mut came| self.note(&mut came))
+            self.checked(field).map(|mut ids| self.note(&mut ids))
         }
     }
 
     #[test]
-    fn what_comes_back_is_known_round_any_ring() {
+    fn returning_samples_are_detected_in_any_loop() {
         let [a, b, c] = [(); 3].map(|()| Via::default());
         assert_eq!(a.took(&a.field()), Err(Loop));
         assert_eq!(b.took(&a.field()), Ok(()));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_in_is_bounded_and_forgotten() {
+    fn received_ids_are_bounded_and_expire() {
         let (via, now) = (Via::default(), Instant::now());
         via.took("x, 12, zzzzzzzzzzzzzzzz").unwrap();
         assert_eq!(via.field_at(now), via.own);
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn only_what_was_taken_or_comes_back_is_noted() {
         let (via, other) = (Via::default(), Via::default());
-        let mut came = via.checked(other.own()).unwrap();
+        let mut ids = via.checked(other.own()).unwrap();
         assert_eq!(via.field(), via.own);
-        via.note(&mut came);
+        via.note(&mut ids);
         assert_eq!(via.field(), [via.own(), other.own()].join(","));
         let via = Via::default();
         assert_eq!(via.took(&[other.own(), via.own()].join(",")), Err(Loop));

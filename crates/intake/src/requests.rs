@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use quipu::intake::Intake;
-use quipu_client::via::{Came, FIELD, LOOP, Loop, Via};
+use quipu_client::via::{FIELD, LOOP, Loop, Via, ViaIds};
 
 pub use super::Inputs;
 pub use super::body::Pieces;
@@ -118,11 +118,11 @@ fn admit<I: BodyInput>(
     input: &I,
     inputs: &Inputs,
     request: &Request,
-) -> Result<(Came, Pieces, RequestOutcome)> {
+) -> Result<(ViaIds, Pieces, RequestOutcome)> {
     let shared = inputs.shared();
     let via_ids = match I::IS_RELAYED {
         true => shared.via.check(request.headers()).map_err(|Loop| is_own(&shared.via))?,
-        false => Came::default(),
+        false => ViaIds::default(),
     };
     let body = input.body(request, shared.options.common.body_bytes)?;
     Ok((via_ids, body, RequestOutcome::new::<I>(inputs, request)?))
@@ -161,7 +161,7 @@ struct RunningRequest<I> {
     outcome: RequestOutcome,
     /// The daemons that the samples passed through. Empty after the first accepted sample, because
     /// they are then stored.
-    via_ids: Came,
+    via_ids: ViaIds,
 }
 
 impl<I: BodyInput> Steps for RunningRequest<I> {
