@@ -22,7 +22,7 @@ use quipu_intake::list;
 use quipu_intake::refusal::{Refusal, Result};
 use quipu_intake::refusals::Refusals;
 use quipu_intake::{Inputs, LIST};
-use quipu_process::seldom::Seldom;
+use quipu_process::log_limiter::LogLimiter;
 use quipu_process::time::Time;
 
 /// The route of a request.
@@ -339,9 +339,9 @@ impl Handler for Routes {
     }
 
     fn denied(&self, refusal: quipu_http::Refusal, name: &str) {
-        static HOSTS: Seldom = Seldom::new();
-        static ORIGINS: Seldom = Seldom::new();
-        static HTTP2: Seldom = Seldom::new();
+        static HOSTS: LogLimiter = LogLimiter::new();
+        static ORIGINS: LogLimiter = LogLimiter::new();
+        static HTTP2: LogLimiter = LogLimiter::new();
         match refusal {
             quipu_http::Refusal::Host if HOSTS.is_due(Instant::now()) => warn!(
                 host = name,

@@ -15,7 +15,7 @@ use tracing::warn;
 use super::LIST;
 use super::list::Input;
 use super::truncate::truncate;
-use quipu_process::seldom::Seldom;
+use quipu_process::log_limiter::LogLimiter;
 
 /// The counts of accepted and refused samples, and the records of the last refusals.
 pub struct Refusals {
@@ -28,7 +28,7 @@ pub struct Refusals {
     overlapping: Mutex<BTreeSet<String>>,
     last: Mutex<VecDeque<RefusalRecord>>,
     /// Limits the log lines about a full state.
-    full: Seldom,
+    full: LogLimiter,
 }
 
 /// The record of a refused sample, line or request.
@@ -75,7 +75,7 @@ impl Refusals {
             "Data points of a process while another one sent the same series.",
         )?;
         let (overlapping, last) = (Mutex::default(), Mutex::default());
-        Ok(Self { total, taken, refused, overlaps, overlapping, last, full: Seldom::new() })
+        Ok(Self { total, taken, refused, overlaps, overlapping, last, full: LogLimiter::new() })
     }
 
     /// Counts a data point whose series several processes of a job send at the same time. The first

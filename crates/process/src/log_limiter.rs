@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 /// A limit on a log line that clients can cause: once per minute.
 #[derive(Debug, Default)]
-pub struct Seldom(Mutex<Option<Instant>>);
+pub struct LogLimiter(Mutex<Option<Instant>>);
 
-impl Seldom {
+impl LogLimiter {
     /// Creates a limit for a line that was never logged.
     pub const fn new() -> Self {
         Self(Mutex::new(None))
@@ -34,8 +34,8 @@ mod tests {
 
     #[test]
     fn a_line_that_clients_cause_is_logged_once_a_minute() {
-        let (seldom, start) = (Seldom::new(), Instant::now());
-        let due = |seconds| seldom.is_due(start + Duration::from_secs(seconds));
+        let (limiter, start) = (LogLimiter::new(), Instant::now());
+        let due = |seconds| limiter.is_due(start + Duration::from_secs(seconds));
         assert_eq!([0, 1, 59, 60, 61, 200].map(due), [true, false, false, true, false, true]);
     }
 }
