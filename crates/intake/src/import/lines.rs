@@ -70,11 +70,11 @@ struct FamilyHeader {
 /// One step over a few lines. It borrows the intake of the thread.
 pub(super) struct ImportStep<'t> {
     families: &'t mut Families,
-    taker: Taker<'t>,
+    writer: SampleWriter<'t>,
 }
 
 /// Stores samples in the intake.
-struct Taker<'t> {
+struct SampleWriter<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
     /// The cache of series, by the bytes of names and labels.
@@ -127,14 +127,17 @@ impl Lines {
         let (inputs, intake) = (context.inputs, context.intake());
         let (cache, moment, outcome) =
             (inputs.import_cache(), Moment::now(), &mut *context.outcome);
-        ImportStep { families, taker: Taker { inputs, intake, cache, moment, outcome, state } }
+        ImportStep {
+            families,
+            writer: SampleWriter { inputs, intake, cache, moment, outcome, state },
+        }
     }
 }
 
 impl Visitor for ImportStep<'_> {
     #[inline]
     fn known(&mut self, line: &str, number: u64) -> bool {
-        self.taker.known(line, number)
+        self.writer.known(line, number)
     }
 
     fn item(&mut self, item: Result<Item<'_, '_>, TextLineError>) {
@@ -142,41 +145,41 @@ impl Visitor for ImportStep<'_> {
             Ok(item) => item,
             Err(error) => {
                 let detail = format_args!("{error}");
-                return self.taker.outcome.refuse(error.reason().as_str(), detail);
+                return self.writer.outcome.refuse(error.reason().as_str(), detail);
             }
         };
         match &item {
             Item::Sample(sample) => {
-                let state = &self.taker.state;
+                let state = &self.writer.state;
                 if state.is_whole && !state.family.has(&sample.name.to_cow()) {
                     self.finish();
                 }
-                self.taker.state.line = sample.line;
-                if !self.taker.state.is_whole {
-                    return self.taker.sample(sample);
+                self.writer.state.line = sample.line;
+                if !self.writer.state.is_whole {
+                    return self.writer.sample(sample);
                 }
             }
             Item::Help { name, text } => {
                 self.announce(*name);
-                self.taker.state.family.help = text.to_cow().into_owned();
+                self.writer.state.family.help = text.to_cow().into_owned();
             }
             Item::Unit { name, unit } => {
                 self.announce(*name);
-                self.taker.state.family.unit = (*unit).to_owned();
+                self.writer.state.family.unit = (*unit).to_owned();
             }
             Item::Type { name, kind } => {
                 self.announce(*name);
-                self.taker.state.family.kind = *kind;
-                self.taker.state.is_whole = is_whole(*kind);
+                self.writer.state.family.kind = *kind;
+                self.writer.state.is_whole = is_whole(*kind);
             }
             _ => return,
         }
         // Pass the line to the families as well, because the help can be declared before the type.
-        let taker = &mut self.taker;
-        if let Err(error) = self.families.push(&item, |family| taker.family(family)) {
-            let line = taker.state.line;
+        let writer = &mut self.writer;
+        if let Err(error) = self.families.push(&item, |family| writer.family(family)) {
+            let line = writer.state.line;
             let detail = format_args!("text: line {line} or the comments after it: {error}");
-            taker.outcome.refuse("family", detail);
+            writer.outcome.refuse("family", detail);
         }
     }
 }
@@ -184,16 +187,16 @@ impl Visitor for ImportStep<'_> {
 impl ImportStep<'_> {
     /// Stores the collected histograms and summaries.
     pub(super) fn finish(&mut self) {
-        let taker = &mut self.taker;
-        self.families.finish(|family| taker.family(family));
-        taker.state.is_whole = false;
+        let writer = &mut self.writer;
+        self.families.finish(|family| writer.family(family));
+        writer.state.is_whole = false;
     }
 
     /// Begins the metadata of a family, unless it is the current family.
     fn announce(&mut self, name: Text<'_>) {
-        if name != *self.taker.state.family.name {
+        if name != *self.writer.state.family.name {
             self.finish();
-            self.taker.state.family =
+            self.writer.state.family =
                 FamilyHeader { name: name.to_cow().into_owned(), ..Default::default() };
         }
     }
@@ -245,7 +248,7 @@ impl FamilyHeader {
     }
 }
 
-impl Taker<'_> {
+impl SampleWriter<'_> {
     /// Stores the sample of a line whose series is cached. Returns false for any other line.
     #[inline]
     fn known(&mut self, line: &str, number: u64) -> bool {

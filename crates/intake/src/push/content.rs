@@ -178,7 +178,7 @@ impl Content {
 
 impl Values {
     /// Converts the value of a series to the type of the intake, and calls `act` with it.
-    pub(super) fn with_given<R>(
+    pub(super) fn with_input_value<R>(
         &self,
         kind: Kind,
         value: &SeriesValue,

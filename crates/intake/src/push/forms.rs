@@ -307,7 +307,8 @@ mod tests {
     fn shown(content: &Content) -> Vec<String> {
         let families = content.families.iter();
         let kinds = families.flat_map(|family| vec![family.kind; family.series.len()]);
-        let show = |(kind, value)| content.values.with_given(kind, value, |it| format!("{it:?}"));
+        let show =
+            |(kind, value)| content.values.with_input_value(kind, value, |it| format!("{it:?}"));
         kinds.zip(&content.values.series).map(show).collect()
     }
 

@@ -263,7 +263,8 @@ mod tests {
         let before = content.families.iter().take_while(|family| *family.name != *name);
         let first: usize = before.map(|family| family.series.len()).sum();
         let (Content { values, .. }, family) = (content, content.families.get(name).unwrap());
-        values.with_given(family.kind, &values.series[first + at], |given| format!("{given:?}"))
+        values
+            .with_input_value(family.kind, &values.series[first + at], |given| format!("{given:?}"))
     }
 
     #[test]

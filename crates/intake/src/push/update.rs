@@ -435,7 +435,7 @@ impl PendingValues {
         let value = self.content.values.series.get(self.number)?;
         let (mode, spot) = (self.mode(family, value)?, spots.get(self.number));
         let take = |given: &InputValue<'_>| intake.take_at(handle, spot, given, mode);
-        Some(self.content.values.with_given(family.kind, value, take))
+        Some(self.content.values.with_input_value(family.kind, value, take))
     }
 
     /// Stores the value of the next series by its name and labels. `series` is the cached
@@ -471,7 +471,7 @@ impl PendingValues {
         let has_spot = series.is_none_or(|series| series.handle.is_some() && has_mode());
         if has_spot && let Some(mut spots) = self.spots.take() {
             let (metric, count) = (metric_of(family), self.content.values.series.len());
-            self.content.values.with_given(family.kind, value, |given| {
+            self.content.values.with_input_value(family.kind, value, |given| {
                 let located = intake.locate(metric, labels, given, Mode::Set);
                 if let Some((_, spot)) = located
                     && spot != spots.get(self.number)
@@ -520,7 +520,7 @@ impl PendingValues {
         let Some(mode) = self.mode(family, value) else {
             return self.bounded(intake, (metric, labels), (family.kind, value));
         };
-        self.content.values.with_given(family.kind, value, |given| {
+        self.content.values.with_input_value(family.kind, value, |given| {
             intake.take(metric, labels, given, mode, value.start)
         })
     }
@@ -534,7 +534,7 @@ impl PendingValues {
     ) -> Result<(), Rejection> {
         let is_max = self.options.gauges == Gauges::Max;
         let current = values::number(intake, metric.name, labels);
-        self.content.values.with_given(kind, value, |given| {
+        self.content.values.with_input_value(kind, value, |given| {
             let merged = |number: f64| match current {
                 Some(current) if is_max => current.max(number),
                 Some(current) => current.min(number),
