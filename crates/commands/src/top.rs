@@ -29,7 +29,7 @@ use crate::count::FILE_VARIABLE;
 use crate::look::{Source, Target};
 use crate::output::{Coverage, Error, OutputFormat, Stream, is_colored, print, warn};
 use app::{App, INTERVALS};
-use list::{FamilyKey, Place};
+use list::{FamilyKey, ListView};
 use quipu_process::size::Size;
 use quipu_process::time::Time;
 use reader::Reader;
@@ -208,15 +208,15 @@ fn app(arguments: &Top, name: String) -> App {
 
 /// Opens the first list, and sets the filter.
 fn start(arguments: &Top, app: &mut App) -> Result<(), Error> {
-    app.start_at(place(arguments, app)?);
+    app.start_at(view(arguments, app)?);
     app.set_filter(&arguments.filter);
     Ok(())
 }
 
 /// Returns the list that the arguments select.
-fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
+fn view(arguments: &Top, app: &App) -> Result<ListView, Error> {
     let Some(wanted) = &arguments.family else {
-        return Ok(if arguments.all { Place::All } else { Place::Families });
+        return Ok(if arguments.all { ListView::All } else { ListView::Families });
     };
     let families = app.model.families();
     let found = families.iter().find(|family| family.name == *wanted);
@@ -230,7 +230,7 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
         )));
     };
     let family: FamilyKey = (found.name.clone(), found.kind);
-    Ok(Place::Family { family, chosen: Vec::new(), by: arguments.by.clone() })
+    Ok(ListView::Family { family, chosen: Vec::new(), by: arguments.by.clone() })
 }
 
 /// Writes one frame, and reports the problems of the last look on standard error.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use quipu_segment::printable;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::list::{FamilyKey, Item, Place, Sort, Subject, label_names, list};
+use super::list::{FamilyKey, Item, ListView, Sort, Subject, label_names, list};
 use super::model::{Model, Row};
 use super::replay::{Playback, Step};
 use super::trend::Levels;
@@ -22,7 +22,7 @@ pub(super) struct App {
     pub(super) target: String,
     pub(super) model: Model,
     /// The lists that the user opened, the current one last; never empty.
-    places: Vec<Visit>,
+    views: Vec<OpenView>,
     pub(super) sort: Sort,
     pub(super) is_reversed: bool,
     /// The filter as typed and as parsed.
@@ -55,8 +55,8 @@ pub(super) struct App {
 
 /// An opened list or series, and its selected item.
 #[derive(Debug)]
-struct Visit {
-    place: Place,
+struct OpenView {
+    view: ListView,
     selected: usize,
     /// The key of the item that the user selected, which finds this item again after the list has
     /// changed. Without a key, the first item is selected.
@@ -108,7 +108,7 @@ impl App {
         Self {
             target,
             model: Model::default(),
-            places: vec![Visit { place: Place::Families, selected: 0, key: None }],
+            views: vec![OpenView { view: ListView::Families, selected: 0, key: None }],
             sort: Sort::Name,
             is_reversed: false,
             filter: Default::default(),
@@ -146,9 +146,9 @@ impl App {
     }
 
     /// Opens a list, and forgets the earlier ones.
-    pub(super) fn start_at(&mut self, place: Place) {
-        self.places.clear();
-        self.go(place);
+    pub(super) fn start_at(&mut self, view: ListView) {
+        self.views.clear();
+        self.go(view);
     }
 
     pub(super) fn set_filter(&mut self, text: &str) {
@@ -156,21 +156,21 @@ impl App {
         self.list();
     }
 
-    fn visit(&mut self) -> &mut Visit {
-        self.places.last_mut().expect("the first place is never left")
+    fn open_view(&mut self) -> &mut OpenView {
+        self.views.last_mut().expect("the first view is never left")
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.places.last().expect("the first place is never left").place
+    pub(super) fn view(&self) -> &ListView {
+        &self.views.last().expect("the first view is never left").view
     }
 
     pub(super) fn selected(&self) -> usize {
-        self.places.last().map_or(0, |visit| visit.selected)
+        self.views.last().map_or(0, |open| open.selected)
     }
 
     /// Returns the series whose page is open, if it still exists.
     pub(super) fn row(&self) -> Option<&Row> {
-        let Place::Series { family, labels } = self.place() else { return None };
+        let ListView::Series { family, labels } = self.view() else { return None };
         let row = self.model.find(self.model.number(family)?, labels)?;
         self.model.rows().get(row as usize)
     }
@@ -178,24 +178,24 @@ impl App {
     /// Rebuilds the list, and keeps the selection.
     pub(super) fn list(&mut self) {
         let (sort, is_reversed) = (self.sort, self.is_reversed);
-        self.items = list(&self.model, self.place(), &self.filter.1, sort, is_reversed);
+        self.items = list(&self.model, self.view(), &self.filter.1, sort, is_reversed);
         if self.hides_own() {
             self.items.retain(|item| !is_own(&self.model, item));
         }
-        let selected = match &self.visit().key.clone() {
+        let selected = match &self.open_view().key.clone() {
             None => 0,
             Some(key) => {
                 let found = self.items.iter().position(|item| self.has_key(item, key));
                 found.unwrap_or(self.selected().min(self.items.len().saturating_sub(1)))
             }
         };
-        self.visit().selected = selected;
+        self.open_view().selected = selected;
         self.fit(self.room);
     }
 
     /// Returns whether the list hides quipu's own families. A filter finds them anyway.
     fn hides_own(&self) -> bool {
-        let is_of_all = matches!(self.place(), Place::Families | Place::All);
+        let is_of_all = matches!(self.view(), ListView::Families | ListView::All);
         is_of_all && !self.shows_own && self.filter.0.is_empty()
     }
 
@@ -239,17 +239,17 @@ impl App {
 
     fn select(&mut self, selected: usize) {
         let key = self.items.get(selected).map(|item| self.item_key(item));
-        let visit = self.visit();
-        visit.selected = selected;
+        let open = self.open_view();
+        open.selected = selected;
         // We keep the key, because an empty list can fill again.
-        visit.key = key.or(visit.key.take());
+        open.key = key.or(open.key.take());
         self.fit(self.room);
     }
 
     /// Scrolls so that the selected item is on the screen.
     pub(super) fn fit(&mut self, room: usize) {
         self.room = room.max(1);
-        if matches!(self.place(), Place::Series { .. }) {
+        if matches!(self.view(), ListView::Series { .. }) {
             return;
         }
         let selected = self.selected();
@@ -261,7 +261,7 @@ impl App {
 
     /// Moves the selection, or scrolls a page.
     fn step(&mut self, lines: isize) {
-        if matches!(self.place(), Place::Series { .. }) {
+        if matches!(self.view(), ListView::Series { .. }) {
             self.offset = self.offset.saturating_add_signed(lines).min(MAX_SCROLL);
             return;
         }
@@ -269,15 +269,15 @@ impl App {
         self.select(self.selected().saturating_add_signed(lines).min(last));
     }
 
-    fn go(&mut self, place: Place) {
-        self.places.push(Visit { place, selected: 0, key: None });
+    fn go(&mut self, view: ListView) {
+        self.views.push(OpenView { view, selected: 0, key: None });
         self.offset = 0;
         self.list();
     }
 
     fn back(&mut self) {
-        if self.places.len() > 1 {
-            self.places.pop();
+        if self.views.len() > 1 {
+            self.views.pop();
             self.list();
         } else if !self.filter.0.is_empty() {
             self.set_filter("");
@@ -287,42 +287,42 @@ impl App {
     /// Opens the selected item.
     fn open(&mut self) {
         let Some(item) = self.items.get(self.selected()) else { return };
-        let place = match (&item.subject, self.place()) {
+        let view = match (&item.subject, self.view()) {
             (Subject::Family(number), _) if item.count > 1 => {
-                Place::Family { family: self.family_key(*number), chosen: Vec::new(), by: None }
+                ListView::Family { family: self.family_key(*number), chosen: Vec::new(), by: None }
             }
-            (Subject::Group(value), Place::Family { family, chosen, by: Some(by) }) => {
+            (Subject::Group(value), ListView::Family { family, chosen, by: Some(by) }) => {
                 let mut chosen = chosen.clone();
                 chosen.push((by.clone(), value.clone()));
-                Place::Family { family: family.clone(), chosen, by: None }
+                ListView::Family { family: family.clone(), chosen, by: None }
             }
             _ => {
                 let row = &self.model.rows()[item.row as usize];
                 let labels = row.labels.to_string();
-                Place::Series { family: self.family_key(row.family), labels }
+                ListView::Series { family: self.family_key(row.family), labels }
             }
         };
-        self.go(place);
+        self.go(view);
     }
 
     /// Groups the series of a family by the next label. After the last label, removes the groups.
     fn group(&mut self) {
-        let Place::Family { family, chosen, by } = self.place() else { return };
+        let ListView::Family { family, chosen, by } = self.view() else { return };
         let names = label_names(&self.model, family, chosen);
         let at = by.as_ref().and_then(|by| names.iter().position(|name| name == by));
         let next = names.into_iter().nth(at.map_or(0, |at| at + 1));
-        let visit = self.visit();
-        if let Place::Family { by, .. } = &mut visit.place {
+        let open = self.open_view();
+        if let ListView::Family { by, .. } = &mut open.view {
             *by = next;
         }
-        visit.key = None;
+        open.key = None;
         self.list();
     }
 
     fn flatten(&mut self) {
-        self.start_at(match self.places.first().map(|visit| &visit.place) {
-            Some(Place::All) => Place::Families,
-            _ => Place::All,
+        self.start_at(match self.views.first().map(|open| &open.view) {
+            Some(ListView::All) => ListView::Families,
+            _ => ListView::All,
         });
     }
 
@@ -470,10 +470,10 @@ impl App {
 
     /// Returns the path from the list of families to the current list.
     pub(super) fn path(&self) -> String {
-        let text = match self.place() {
-            Place::Families => "families".to_owned(),
-            Place::All => "all series".to_owned(),
-            Place::Family { family, chosen, by } => {
+        let text = match self.view() {
+            ListView::Families => "families".to_owned(),
+            ListView::All => "all series".to_owned(),
+            ListView::Family { family, chosen, by } => {
                 let mut text = family.0.clone();
                 for (name, value) in chosen {
                     text.push_str(&format!(" > {name}={value:?}"));
@@ -483,7 +483,7 @@ impl App {
                 }
                 text
             }
-            Place::Series { family, labels } => crate::look::series_name(&family.0, labels),
+            ListView::Series { family, labels } => crate::look::series_name(&family.0, labels),
         };
         printable(&text).to_string()
     }

@@ -16,7 +16,7 @@ pub(super) type FamilyKey = (String, Kind);
 
 /// A list or a page that the user can open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ListView {
     /// All families.
     Families,
     /// All series of all families.
@@ -78,23 +78,23 @@ struct MergedBuckets {
     is_uniform: bool,
 }
 
-/// Lists the items at a place.
+/// Lists the items of a view.
 pub(super) fn list(
     model: &Model,
-    place: &Place,
+    view: &ListView,
     filter: &Filter,
     sort: Sort,
     is_reversed: bool,
 ) -> Vec<Item> {
-    let mut items = match place {
-        Place::Families => families(model, filter),
-        Place::All => rows(model, filter, None, &[]),
-        Place::Family { family, chosen, by } => match (model.number(family), by) {
+    let mut items = match view {
+        ListView::Families => families(model, filter),
+        ListView::All => rows(model, filter, None, &[]),
+        ListView::Family { family, chosen, by } => match (model.number(family), by) {
             (None, _) => Vec::new(),
             (Some(family), None) => rows(model, filter, Some(family), chosen),
             (Some(family), Some(by)) => groups(model, filter, family, chosen, by),
         },
-        Place::Series { .. } => Vec::new(),
+        ListView::Series { .. } => Vec::new(),
     };
     // The sort is stable, so items with equal numbers stay sorted by name.
     match sort {

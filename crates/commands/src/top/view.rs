@@ -9,7 +9,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::app::{App, Purpose};
-use super::list::{Item, Place, Sort, Subject};
+use super::list::{Item, ListView, Sort, Subject};
 use super::number::{count, short};
 use super::page;
 use super::trend::LENGTH;
@@ -63,7 +63,7 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     if !app.is_colored {
         without_colors(&mut screen);
     }
-    let is_list = !app.is_help && !matches!(app.place(), Place::Series { .. });
+    let is_list = !app.is_help && !matches!(app.view(), ListView::Series { .. });
     let chosen =
         (is_list && !app.items.is_empty()).then(|| app.selected().saturating_sub(app.offset));
     let buffer = frame.buffer_mut();
@@ -91,9 +91,9 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
 /// Formats a screen of this width, with at most `room` lines in its body. Without a width, the
 /// lines are as long as their names.
 pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
-    let (columns, body) = match app.place() {
+    let (columns, body) = match app.view() {
         _ if app.is_help => (Line::default(), help(app)),
-        Place::Series { .. } => {
+        ListView::Series { .. } => {
             let lines = page::lines(app, width.unwrap_or(MAX_NAME)).into_iter();
             (Line::default(), lines.skip(app.offset).take(room).collect())
         }
@@ -278,7 +278,7 @@ impl Columns {
             false => MIN_NAME,
         };
         let has_count = take(&mut rest, COUNT, kept, !is_flat);
-        let has_type = take(&mut rest, TYPE, kept, !matches!(app.place(), Place::Family { .. }));
+        let has_type = take(&mut rest, TYPE, kept, !matches!(app.view(), ListView::Family { .. }));
         let mut has_quantiles = take(&mut rest, 2 * QUANTILE, kept, has_some_quantiles);
         let name = wanted.min(MIN_NAME.max(rest.saturating_sub(1 + MIN_TREND)));
         let room = if has_trend { rest.saturating_sub(name + 1) } else { 0 };
@@ -367,14 +367,14 @@ fn aligned(points: Vec<f32>, looks: u32) -> Vec<f32> {
 
 /// Returns the name of an item in the current list.
 fn name(app: &App, item: &Item) -> String {
-    let text = match (&item.subject, app.place()) {
+    let text = match (&item.subject, app.view()) {
         (Subject::Family(number), _) => app.model.families()[*number as usize].name.clone(),
         (Subject::Group(value), _) if value.is_empty() => "(none)".to_owned(),
         (Subject::Group(value), _) => value.clone(),
-        (Subject::Row(row), place) => {
+        (Subject::Row(row), view) => {
             let row = &app.model.rows()[*row as usize];
-            match place {
-                Place::Family { .. } if !row.labels.is_empty() => row.labels.to_string(),
+            match view {
+                ListView::Family { .. } if !row.labels.is_empty() => row.labels.to_string(),
                 _ => series_name(&app.model.family(row).name, &row.labels),
             }
         }

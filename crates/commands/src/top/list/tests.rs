@@ -53,8 +53,8 @@ fn names(model: &Model, items: &[Item]) -> Vec<String> {
     items.iter().map(name).collect()
 }
 
-fn hits(chosen: &[(&str, &str)], by: Option<&str>) -> Place {
-    Place::Family {
+fn hits(chosen: &[(&str, &str)], by: Option<&str>) -> ListView {
+    ListView::Family {
         family: ("hits_total".into(), Kind::Counter),
         chosen: chosen.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         by: by.map(Into::into),
@@ -64,7 +64,7 @@ fn hits(chosen: &[(&str, &str)], by: Option<&str>) -> Place {
 #[test]
 fn families_add_up_their_series() {
     let model = model();
-    let items = list(&model, &Place::Families, &Filter::default(), Sort::Name, false);
+    let items = list(&model, &ListView::Families, &Filter::default(), Sort::Name, false);
     assert_eq!(names(&model, &items), ["hits_total", "level", "took"]);
     let [hits, level, took] = &items[..] else { panic!() };
     assert_eq!((hits.count, hits.total, hits.rate), (3, 26.0, Some(13.0)));
@@ -77,7 +77,7 @@ fn families_add_up_their_series() {
 fn lists_are_sorted_filtered_and_reversed() {
     let model = model();
     let all = |filter, sort, is_reversed| {
-        let items = list(&model, &Place::All, &Filter::parse(filter), sort, is_reversed);
+        let items = list(&model, &ListView::All, &Filter::parse(filter), sort, is_reversed);
         names(&model, &items)
     };
     let hits = ["path=\"/b\",code=\"200\"", "path=\"/a\",code=\"200\"", "path=\"/a\",code=\"500\""];
@@ -92,7 +92,7 @@ fn lists_are_sorted_filtered_and_reversed() {
 #[test]
 fn a_family_is_grouped_and_narrowed_by_labels() {
     let model = model();
-    let at = |place: &Place| list(&model, place, &Filter::default(), Sort::Name, false);
+    let at = |view: &ListView| list(&model, view, &Filter::default(), Sort::Name, false);
     let items = at(&hits(&[], Some("path")));
     assert_eq!(names(&model, &items), ["/a", "/b"]);
     assert_eq!((items[0].count, items[0].rate), (2, Some(6.0)));
