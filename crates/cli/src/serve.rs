@@ -85,7 +85,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let metrics = Metrics::new(state).map_err(|error| Error::Metrics(error, addresses))?;
     let metrics: &Metrics = Box::leak(Box::new(metrics));
     let shared =
-        take_in(state, metrics, settings, rules).map_err(|e| Error::Metrics(e, addresses))?;
+        share_inputs(state, metrics, settings, rules).map_err(|e| Error::Metrics(e, addresses))?;
     check_spare(addresses)?;
     let checkpoints = Checkpoints::start(state, settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
@@ -268,7 +268,7 @@ fn watch_signals(
 
 /// Creates the state that all inputs share, and makes scrapes of the inputs include the daemon's
 /// own metrics.
-fn take_in(
+fn share_inputs(
     state: &'static State,
     metrics: &Metrics,
     settings: &Settings,
