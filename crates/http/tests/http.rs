@@ -241,7 +241,7 @@ fn no_request_is_read_while_earlier_responses_wait() {
 }
 
 #[test]
-fn a_connection_without_its_buffers_goes_on() {
+fn a_connection_works_after_its_buffers_were_dropped() {
     let limits = Limits { keep_buffers: Duration::ZERO, ..Limits::default() };
     let limits = Limits { write_timeout: Duration::from_millis(40), ..limits };
     let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });

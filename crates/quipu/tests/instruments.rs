@@ -326,7 +326,7 @@ fn exemplars_are_kept_and_replaced() {
 /// once. This includes the memory outside their cells. No data of removed series is shown.
 #[test]
 #[cfg(not(miri))]
-fn what_removed_series_had_beside_them_is_used_again() {
+fn side_allocations_of_removed_series_are_reused() {
     let registry = Registry::new();
     let native = about("n").labels(["k"]).native(3).native_buckets(20).exemplars();
     let native: HistogramFamily<[&str; 1]> = registry.register(native).unwrap();

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_ends_a_stack() {
+    fn an_invalid_link_ends_a_stack() {
         let words = WordList((0..4).map(|_| AtomicU64::new(0)).collect());
         let stack = Stack::default();
         (1..4).for_each(|at| stack.push(&words, WordOffset::new(at)));

@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_go_on() {
+    fn clocks_advance() {
         let (coarse, precise, noted) =
             (CoarseClock::new(), PreciseClock::new(), CachedClock::new());
         let before = (coarse.now(), precise.now(), noted.now());

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_between_passes_has_moved() {
+    fn words_that_differ_between_passes_have_moved() {
         const FIRST: u64 = 60;
         let moved = MovedWords::new(200);
         let cells: Vec<AtomicU64> = (0..100).map(|_| AtomicU64::new(0)).collect();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_commands_a_terminal_is_escaped() {
+    fn terminal_control_characters_are_escaped() {
         for (name, shown) in [
             ("/run/app/\u{fc} \"x\\y\".db", "/run/app/\u{fc} \"x\\y\".db"),
             ("a\r\n\t\0", "a\\r\\n\\t\\u{0}"),

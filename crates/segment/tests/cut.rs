@@ -33,7 +33,7 @@ fn sum(cells: &[std::sync::atomic::AtomicU64]) -> u64 {
 }
 
 #[test]
-fn what_is_gone_reads_as_zeros() {
+fn cells_beyond_a_cut_read_as_zeros() {
     survive_cuts().unwrap();
     let home = tempfile::tempdir().unwrap();
     let (cut_path, other_path) = (home.path().join("a.quipu"), home.path().join("b.quipu"));

@@ -91,7 +91,7 @@ fn a_draft_that_was_not_published_is_not_there() {
 }
 
 #[test]
-fn it_grows_in_place_up_to_its_limit() {
+fn a_segment_grows_in_place_up_to_its_limit() {
     let directory = directory();
     let path = directory.path().join("grown.quipu");
     let options = Options::new().limit(1 << 20);
@@ -306,7 +306,7 @@ fn a_missing_directory_is_refused() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn devices_and_sockets_are_refused() {
     let directory = directory();
     let socket = directory.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
@@ -411,7 +411,7 @@ fn another_version_of_a_kind_is_a_mismatch() {
 }
 
 #[test]
-fn time_goes_on_through_restarts_and_reboots() {
+fn time_advances_through_restarts_and_reboots() {
     let directory = directory();
     let path = directory.path().join("time.quipu");
     let second = Duration::from_secs(1);

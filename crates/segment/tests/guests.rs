@@ -63,7 +63,7 @@ fn a_guest_joins_a_file_that_others_share() {
 }
 
 #[test]
-fn a_recorder_that_gives_way_goes_on_with_its_list() {
+fn a_recorder_that_gives_way_keeps_its_list() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("a.quipu");
     let host = Options::new().shared().open_or_create(&path).unwrap();

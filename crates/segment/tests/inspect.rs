@@ -96,7 +96,7 @@ fn file() -> (tempfile::TempDir, Segment) {
 }
 
 #[test]
-fn it_shows_what_the_segment_holds() {
+fn an_inspection_shows_the_contents_of_a_segment() {
     let (_directory, segment) = file();
     fill(&segment);
     let inspection = Inspection::of_file(segment.path().unwrap()).unwrap();

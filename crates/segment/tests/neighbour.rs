@@ -93,7 +93,7 @@ fn count(family: &Family) -> u64 {
 }
 
 #[test]
-fn what_lies_behind_the_end_of_the_file_is_not_touched() {
+fn memory_beyond_the_end_of_the_file_is_not_touched() {
     let shared = Shared::new();
     drop(shared.family(&[], None));
     let used = shared.segment.used();

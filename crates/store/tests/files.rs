@@ -300,7 +300,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_store_keeps_what_it_is_given() {
+fn a_store_keeps_its_values() {
     let directory = tempfile::tempdir().unwrap();
     let store = FileStore::open(directory.path().join("new/one")).unwrap();
     let spec = Spec::new("requests_total", Kind::Counter).labels(["path", "code"]);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64() {
+    fn invalid_base64_is_refused() {
         for text in [
             "Z", "Zg", "Zg=", "Zm8", "=", "====", "Z===", "Zg==Zg==", "Zm=v", "Zm9-", "Zm9_",
             "Zm9v\n", " Zm9", "Zm9v====", "\u{e9}Zg", "A\0AA",

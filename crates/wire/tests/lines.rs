@@ -140,7 +140,7 @@ proptest! {
 
     /// No string ends in a backslash, because clients cannot write this.
     #[test]
-    fn what_clients_of_influx_send_is_read(
+    fn lines_of_influx_clients_are_read(
         measurement in "[a-z, ]{0,9}[a-z]",
         tags in vec(("[a-z=, \\\\]{0,4}[a-z]", "[a-z=, ]{0,4}[a-z]"), 0..4),
         fields in vec(("[a-z=, ]{0,4}[a-z]", any::<i64>()), 1..4),
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn what_clients_of_graphite_send_is_read(
+    fn lines_of_graphite_clients_are_read(
         path in "[a-z.]{1,20}",
         tags in vec(("[a-z]{1,5}", "[a-z=/ ]{1,5}".prop_map(|value| value.replace(' ', "."))), 0..4),
         value in -1e300..1e300_f64,

@@ -44,7 +44,7 @@ proptest! {
     }
 
     #[test]
-    fn what_follows_is_an_error_that_says_where(
+    fn bytes_after_a_message_are_an_error_with_an_offset(
         message in messages(),
         more in vec(any::<u8>(), 1..9),
     ) {

@@ -510,7 +510,7 @@ fn a_block_with_messages_of_another_kind_is_refused() {
 }
 
 #[test]
-fn a_full_dictionary_forgets_its_series_and_goes_on() {
+fn a_full_dictionary_drops_its_series_and_continues() {
     let (mut writer, mut out) = (StreamWriter::default(), Vec::new());
     let first = writer.series(Kind::Counter, b"first").unwrap();
     // The ids of a dictionary can take 64 MiB together.

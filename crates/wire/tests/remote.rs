@@ -207,7 +207,7 @@ fn rows_1(request: &[u8]) -> Vec<Row> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_requests_are_read() {
     assert_eq!(rows_1(&ours_1()), expected());
     let mut rows = vec![];
     let mut types = vec![];
@@ -423,7 +423,7 @@ fn prost_reads_otlp() {
 }
 
 #[test]
-fn what_is_written_as_otlp_is_read() {
+fn written_otlp_requests_are_read() {
     let mut seen = vec![];
     remote::otlp::read_metrics_request(&ours_otlp(), |point| {
         assert_eq!(point.resource.attributes, [("service.name", AttributeValue::Text("pokedex"))]);

@@ -139,7 +139,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_clients_send_is_read(sent in vec(sent(), 1..5), bad in vec(noise(), 5)) {
+    fn lines_of_statsd_clients_are_read(sent in vec(sent(), 1..5), bad in vec(noise(), 5)) {
         let mut packet = Vec::new();
         let mut clean = Vec::new();
         for (one, noise) in sent.iter().zip(bad) {

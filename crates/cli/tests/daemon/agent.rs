@@ -380,7 +380,7 @@ fn there_are_no_more_files_than_the_settings_allow() {
 }
 
 #[test]
-fn files_of_several_processes_are_shown_beside_segments() {
+fn files_of_several_processes_are_shown_next_to_segments() {
     let home = Home::new();
     fs::create_dir_all(home.path("run/ruby")).unwrap();
     let store = FileStore::open(home.path("run/ruby")).unwrap();

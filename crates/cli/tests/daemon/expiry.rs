@@ -48,7 +48,7 @@ fn the_count_follows_the_model() {
 }
 
 #[test]
-fn time_goes_on_while_the_daemon_is_down() {
+fn windows_advance_while_the_daemon_is_down() {
     let home = Home::new();
     for kill in [false, true] {
         let daemon = home.start(&SETTINGS);

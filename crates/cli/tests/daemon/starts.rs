@@ -166,7 +166,7 @@ fn an_address_in_use_leaves_a_state_that_was_closed() {
 }
 
 #[test]
-fn a_unix_socket_serves_beside_an_address() {
+fn the_daemon_listens_on_a_unix_socket_and_an_address() {
     let home = Home::new();
     let path = home.path("quipu.sock");
     let listen = format!("{}:0,unix:quipu.sock", home.host());

@@ -424,7 +424,7 @@ fn a_signal_restores_the_terminal() {
 
 /// A server cannot occupy the program with an endless response.
 #[test]
-fn a_response_that_never_ends_is_given_up() {
+fn an_endless_response_is_aborted() {
     let home = Home::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/metrics", listener.local_addr().unwrap());

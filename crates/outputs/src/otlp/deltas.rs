@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_go_on_unless_the_clock_was_far_ahead() {
+    fn times_increase_unless_the_clock_was_far_ahead() {
         assert_eq!(time_after(0, 500), 500);
         assert_eq!(time_after(500, 500), 501);
         assert_eq!(time_after(500 + MOST_AHEAD_NS, 500), 501 + MOST_AHEAD_NS);

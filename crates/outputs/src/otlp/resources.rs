@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_all_programs_are_given_does_not_differ() {
+    fn a_label_of_the_base_resource_does_not_differ() {
         let base = base(&["service.namespace=n", "service.name=s", "service.instance.id=i"]);
         for (label, is_base) in [
             ("job=n/s", true),

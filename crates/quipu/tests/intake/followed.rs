@@ -190,7 +190,7 @@ fn the_latest_value_counts_and_a_later_type_replaces_another() {
 }
 
 #[test]
-fn a_total_beside_increments_has_a_time_and_ends_with_them() {
+fn a_total_with_increments_has_a_time_and_ends_with_them() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let time = times()(1);

@@ -188,7 +188,7 @@ fn histograms_and_summaries_of_senders_add_up() {
 }
 
 #[test]
-fn totals_of_senders_add_up_beside_increments_and_into_sums() {
+fn totals_of_senders_add_up_with_increments_and_into_sums() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     intake

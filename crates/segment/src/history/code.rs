@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_numbers_are_read() {
         let mut values = vec![0, 1, 2, 63, 64, 127, 128, 1 << 31, u64::MAX, u64::MAX - 1, 1 << 63];
         values.extend((0..64).map(|bit| 1 << bit));
         values.extend([0; 200]);

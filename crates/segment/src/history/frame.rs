@@ -341,7 +341,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(ticks in prop::collection::vec(tick(), 1..20), keys in any::<u32>()) {
+        fn written_frames_are_read(ticks in prop::collection::vec(tick(), 1..20), keys in any::<u32>()) {
             let (mut old, mut read) = (SeriesList::default(), SeriesList::default());
             let (mut coder, mut frame, mut bytes) = (Coder::default(), Vec::new(), Vec::new());
             for (time, tick) in ticks.iter().enumerate() {

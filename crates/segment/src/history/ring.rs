@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_ends_a_chunk() {
+    fn a_damaged_frame_ends_a_chunk() {
         let memory = LoggedMemory::default();
         write(&memory, 1, 5);
         let words = memory.0.take().0;

@@ -120,7 +120,7 @@ mod tests {
     const KIND: Kind = Kind::new(*b"TEST", 1);
 
     #[test]
-    fn bytes_that_are_given_back_are_zeros_for_the_next_record() {
+    fn returned_bytes_are_zeros_for_the_next_record() {
         let segment = Segment::private(1 << 16).unwrap();
         let used = segment.used();
         let draft = segment.reserve(KIND, "a", 100).unwrap();

@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it leaks what is half changed, as it should")]
-    fn what_was_left_half_changed_is_made_again() {
+    fn a_half_changed_table_is_rebuilt() {
         let segment = Segment::private(1 << 20).unwrap();
         let schema = Schema { name: "requests".into(), cells: 1, ..Schema::default() };
         let id = segment.family(&schema).unwrap().id();

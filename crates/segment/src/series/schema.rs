@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_changed_is_refused_or_read_and_never_panics() {
+    fn truncated_and_changed_schemas_never_panic() {
         let bytes = schema().encode();
         for length in 0..bytes.len() {
             Schema::decode(&bytes[..length]).unwrap_err();
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes minutes, and has no unsafe code to look at")]
-    fn what_no_family_can_be_is_named() {
+    fn the_fault_of_an_impossible_schema_is_named() {
         let twice = Schema {
             labels: vec![schema().labels[1].clone(), schema().labels[1].clone()],
             ..schema()

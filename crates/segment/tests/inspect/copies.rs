@@ -442,7 +442,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_recorded_is_read_once() {
+fn a_recording_is_read_once() {
     let (_directory, path, segment) = file();
     let family = family(&segment, "keyed", &["name"]);
     put(&family, "a");

@@ -91,7 +91,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 40 }))]
 
     #[test]
-    fn what_is_read_is_what_was_there(steps in prop::collection::vec(step(), 1..300)) {
+    fn recorded_values_equal_the_segment_at_that_time(steps in prop::collection::vec(step(), 1..300)) {
         let segment = private();
         let mut recorder = small(&segment);
         let keyed = segment.family(&schema("keyed", vec![label("name", None)])).unwrap();
@@ -238,7 +238,7 @@ fn one_writes_and_the_next_one_takes_over() {
 }
 
 #[test]
-fn what_is_omitted_is_counted() {
+fn omitted_series_are_counted() {
     let segment = private();
     let families = ["a", "b", "c"].map(|name| {
         let keyed = segment.family(&schema(name, vec![label("name", None)])).unwrap();

@@ -118,7 +118,7 @@ fn a_full_file_is_opened_again() {
 }
 
 #[test]
-fn what_a_power_loss_takes_is_cut_off() {
+fn bytes_lost_in_a_power_loss_are_cut_off() {
     let directory = tempfile::tempdir().unwrap();
     let path = sample(directory.path());
     let whole = fs::read(&path).unwrap();
@@ -197,7 +197,7 @@ fn a_word_that_a_power_loss_tore_is_mended_for_good() {
 /// After a power loss, the words after a block's used words belong to no series. No new series may
 /// take them for the offset of a side allocation.
 #[test]
-fn a_series_after_a_power_loss_has_nothing_of_another_beside_it() {
+fn a_series_after_a_power_loss_owns_no_other_side_allocation() {
     struct Seen(Mutex<Vec<u64>>);
 
     impl SideAllocations for Seen {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{START, TENTH, dynamic, fixed, schema, shown, total, value_of};
 
 #[test]
-fn what_is_beyond_the_limit_is_counted_in_one_series() {
+fn series_beyond_the_limit_are_counted_in_one_series() {
     let segment = Segment::private(1 << 20).unwrap();
     let schema = Schema { limit: Some(3), ..schema(vec![dynamic("user")]) };
     let family = segment.family(&schema).unwrap();
@@ -42,7 +42,7 @@ fn too_few_or_too_many_labels_are_counted_in_the_overflow() {
 }
 
 #[test]
-fn a_full_segment_goes_on_counting_in_the_overflow() {
+fn a_full_segment_counts_in_the_overflow_series() {
     let segment = Segment::private(1 << 16).unwrap();
     let family = segment.family(&schema(vec![dynamic("user")])).unwrap();
     for i in 0..5000 {
@@ -222,7 +222,7 @@ fn more_handles_than_a_record_counts_keep_it() {
 
 /// Additions to a series while a sweep hides it are kept, and the series is shown.
 #[test]
-fn what_is_added_to_what_is_hidden_meanwhile_stays() {
+fn additions_during_a_sweep_are_kept() {
     let segment = Segment::private(1 << 20).unwrap();
     let clock = TestClock::from_nanos(START);
     let schema = Schema { idle: Some(TENTH), ..schema(vec![dynamic("user")]) };

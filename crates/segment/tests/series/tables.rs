@@ -204,7 +204,7 @@ fn an_insertion_does_not_wait_for_a_walk() {
 }
 
 #[test]
-fn who_holds_handles_may_do_anything() {
+fn a_retain_callback_can_use_handles_and_create_series() {
     let segment = Segment::private(1 << 20).unwrap();
     let family = segment.family(&schema(vec![dynamic("user")])).unwrap();
     let mut handles: Vec<_> =

@@ -251,7 +251,7 @@ fn fork_children(store: &RedisStore) {
 }
 
 #[test]
-fn children_count_as_one_instance_and_go_on_without_the_parent() {
+fn children_count_as_one_instance_and_outlive_the_parent() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let mut parent = spawn("fork", directory.path(), &server.url());

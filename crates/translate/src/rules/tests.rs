@@ -153,7 +153,7 @@ fn native_histograms_that_are_followed_are_summed() {
 
 /// If a sum does not fit, the growth of the total is not counted yet. The next total includes it.
 #[test]
-fn what_a_total_has_grown_by_waits_for_room() {
+fn growth_of_a_total_waits_for_room() {
     let rules = "aggregations: [{match: '.*', by: [job], outputs: [count, sum]}]";
     let registry = Registry::new();
     let rules = Rules::parse(rules).unwrap();

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_messages_are_read() {
         let long = [b'x'; 300];
         for id in [&b""[..], b"name=bulbasaur,trainer=ash,type=grass", &[0, 255], &long, &[0; 99]] {
             for message in messages(id) {

@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "lists of 65536 values take minutes")]
-    fn what_the_library_refuses_is_refused() {
+    fn messages_that_the_library_refuses_are_refused() {
         let mut out = alloc::vec::Vec::new();
         let values = alloc::vec![0.0; MAX_LIST + 1];
         assert!(BatchTimer { id: b"", values: &values }.encode::<Colfer>(&mut out).is_err());

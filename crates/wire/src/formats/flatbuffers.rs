@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_missed() {
+    fn truncated_messages_are_incomplete() {
         let mut out = Vec::new();
         UNION.encode::<Flatbuffers>(&mut out).unwrap();
         let mut arena = Arena::new();

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_zero() {
+    fn missing_fields_are_zero() {
         for text in ["{}", "null", " null ", r#"{"ID":null,"Value":null}"#, r#"{"Value":-0}"#] {
             assert_eq!(counter(text).unwrap(), (Vec::new(), 0), "{text}");
         }
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message() {
+    fn invalid_messages_are_refused() {
         for text in [
             "[]",
             "7",

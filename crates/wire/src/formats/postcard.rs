@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_incomplete() {
+    fn truncated_messages_are_incomplete() {
         for message in messages(b"an id") {
             let mut out = Vec::new();
             message.encode::<Postcard>(&mut out).unwrap();

@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_message_is_a_fault() {
+    fn lines_without_a_message_are_faults() {
         for fault in [fault::<Statsd>, fault::<DogStatsd>] {
             fault("users:1234|s", 11, "sets");
             fault("_e{2,3}:ab|cde", 0, "events");
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_a_message_or_incomplete() {
+    fn a_truncated_line_is_a_message_or_incomplete() {
         for text in ["took:1.5e3|ms|@0.25|#a:b", "took:1|ms\ntook:2:3|ms|@1\n"] {
             for len in 0..text.len() {
                 let mut arena = Arena::new();

@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_bit_for_bit() {
+    fn written_values_are_read_bit_for_bit() {
         for bits in (0..64).flat_map(|shift| [1 << shift, !(1 << shift), u64::MAX >> shift]) {
             let value = f64::from_bits(bits);
             let timer = [value, 0.0, value];

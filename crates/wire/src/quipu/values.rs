@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_writer_writes_is_refused() {
+    fn invalid_encodings_are_refused() {
         let mut arena = Arena::new();
         let scope = arena.as_scope();
         for bytes in [&[6 << 5][..], &[3 << 5 | 1, 0, 0], &[3 << 5 | 1, 52, 0], &[4 << 5 | 1, 0xd9]]

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carbon_takes_is_read() {
+    fn lines_that_carbon_accepts_are_read() {
         for (line, path, value, time) in [
             ("a.b.c 1 1700000000", "a.b.c", 1.0, Some(1_700_000_000_000)),
             ("a 1.5e3 1700000000.25\r", "a", 1500.0, Some(1_700_000_000_250)),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn errors_name_the_reason_and_the_offset() {
         for (line, offset, reason) in [
             ("a", 0, GraphiteReason::MalformedLine),
             ("a 1", 0, GraphiteReason::MalformedLine),

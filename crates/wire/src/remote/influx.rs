@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_write_is_read() {
+    fn lines_of_clients_are_read() {
         for (line, expected) in [
             ("m f=1", "m|f>Float(1.0)"),
             (" m,a=b  f=1  5 \r", "m|a:b|f>Float(1.0)|5"),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn errors_name_the_reason_and_the_offset() {
         for (line, offset, reason) in [
             ("m", 1, InfluxReason::MalformedLine),
             (",a=b f=1", 0, InfluxReason::MalformedLine),

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_compressed_comes_back() {
+    fn compressed_bytes_are_restored() {
         let mut compressor = Compressor::default();
         for bytes in [vec![], b"abc".to_vec(), vec![7; 1 << 20], (0..=255).collect::<Vec<u8>>()] {
             let mut block = b"x".to_vec();

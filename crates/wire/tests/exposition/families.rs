@@ -424,7 +424,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_prost_encodes_is_read(families in vec(family(), 0..4), shuffled in any::<bool>()) {
+    fn families_that_prost_encodes_are_read(families in vec(family(), 0..4), shuffled in any::<bool>()) {
         let mut sent = families.clone();
         if shuffled {
             let metrics = sent.iter_mut().flat_map(|family| &mut family.metrics);

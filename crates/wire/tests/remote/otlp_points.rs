@@ -367,7 +367,7 @@ pub(crate) fn read(bytes: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn what_prost_writes_as_otlp_is_read() {
+fn otlp_requests_that_prost_writes_are_read() {
     let request = request();
     let points = read(&request.encode_to_vec());
     assert_eq!(points.len(), 24);
@@ -688,7 +688,7 @@ fn json_is_read() {
 }
 
 #[test]
-fn what_is_no_request_in_json_is_refused_with_its_place() {
+fn an_invalid_json_request_is_refused_with_its_offset() {
     let deep = r#"{"arrayValue":{"values":["#.repeat(200);
     let deep = format!(r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"value":{deep}"#);
     for (json, part) in [

@@ -335,7 +335,7 @@ fn rewritten(version: WriteVersion, bytes: &[u8]) -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn what_is_read_can_be_written() {
+fn read_requests_can_be_written_again() {
     let all = [
         (WriteVersion::One, full_1().encode_to_vec()),
         (WriteVersion::Two, full_2().encode_to_vec()),

@@ -168,7 +168,7 @@ fn lengths_have_to_agree() {
 }
 
 #[test]
-fn what_is_cut_off_is_incomplete() {
+fn truncated_messages_are_incomplete() {
     let timer = &[1.0, 2.0];
     let messages: [Message<'_>; 4] = [
         Counter { id: b"id", value: -1 }.into(),

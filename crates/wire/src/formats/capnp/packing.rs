@@ -519,7 +519,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_from_the_table() {
+    fn a_run_continues_from_the_table() {
         // Three segments, the last two without words. The root is null.
         let bytes = b"\x11\x02\x01\0\x01";
         let mut arena = Arena::new();

@@ -244,7 +244,7 @@ fn definitions_can_come_again() {
 }
 
 #[test]
-fn what_is_cut_off_is_incomplete() {
+fn truncated_messages_are_incomplete() {
     let mut arena = Arena::new();
     for message in examples() {
         let mut out = vec![];

@@ -246,7 +246,7 @@ fn copies_are_bounded() {
 }
 
 #[test]
-fn what_is_cut_off_is_incomplete() {
+fn truncated_messages_are_incomplete() {
     let id = &b"an id of more than sixteen bytes, and \x01 and \xff"[..];
     let timer = &[1.0, 2.0];
     let messages: [Message<'_>; 4] = [
