@@ -62,6 +62,32 @@
 //! and axum, and pushes for batch jobs. [`Registry::scrape`] and [`exposition`] write a page for any
 //! other transport. [`Registry::value`] reads one sample, for tests.
 //!
+//! # Tests
+//!
+//! [`Registry::value`] reads a sample by the name on the page: a counter `jobs` is `jobs_total`. Give
+//! each test a separate registry. The macros count in one registry for the whole process, so a test
+//! of code with macros compares values before and after, with label values that only this test uses.
+//! If you want to isolate such tests, pass the code a [`Scope`] or a struct that derives [`Metrics`].
+//!
+//! # Coming from other crates
+//!
+//! | prometheus-client | quipu |
+//! |---|---|
+//! | `Family<Labels, Counter>` | `Family<Counter, Labels>`, or [`CounterFamily<Labels>`](CounterFamily) |
+//! | `Family::default()`, and `register(name, help, metric.clone())` | `let metric = registry.register(Description::new(name, help))?` |
+//! | `family.get_or_create(&labels).inc()` | `family.inc(&labels)`, or `family.bind(&labels)` for a handle |
+//! | `encode(&mut text, &registry)` | `registry.text()` |
+//!
+//! | metrics | quipu |
+//! |---|---|
+//! | `counter!("jobs", "queue" => q).increment(n)` | `counter!("jobs", "Help.", "queue" => q).inc_by(n)` |
+//! | `gauge!(..).increment(n)`, `decrement(n)` | `gauge!(..).add(n)`, `sub(n)` |
+//! | `histogram!(..).record(duration)` | `histogram!(..).observe_duration(duration)` |
+//! | `counter!(..).absolute(n)` | [`Scope::counter_fn`] |
+//! | `describe_counter!` | the help in the macro |
+//! | `recorder.install()` | [`Registry::set_global`], or no call: [`Registry::global`] always exists |
+//! | names and labels that are known at run time | [`CounterFamily`] of [`label::Values`] |
+//!
 //! # Features
 //!
 //! | feature | contains |

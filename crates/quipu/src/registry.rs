@@ -97,7 +97,24 @@ impl Registry {
     }
 
     /// Opens a registry in a file, or creates the file. Other processes can open it, too: all count
-    /// in the same cells, and you can scrape any of them for everything. The file outlives them.
+    /// in the same cells, and you can scrape any of them for everything. The file outlives them, so a
+    /// program that starts again continues with its counts. If you want to share counts but not keep
+    /// them, use a file in `/dev/shm`, and remove it before the first process starts.
+    ///
+    /// ```
+    /// use quipu::Registry;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("app.quipu");
+    /// let registry = Registry::open(&path)?;
+    /// let jobs = registry.counter("jobs", "Completed jobs.")?;
+    /// jobs.inc();
+    /// // A second process does the same.
+    /// let second = Registry::open(&path)?;
+    /// second.counter("jobs", "Completed jobs.")?.inc();
+    /// assert_eq!(registry.value("jobs_total", &[]), Some(2.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If the file is not a segment, is damaged, or cannot be written.

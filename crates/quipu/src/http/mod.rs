@@ -5,15 +5,20 @@
 //! | `tower` | `Service`, for axum, hyper, tower and anything that takes a `tower_service::Service` |
 //! | `serve` | `serve`, a standalone server on its own thread; `serve_unix`, at a unix socket |
 //! | `push` | `Push`, which pushes to a Pushgateway |
+//! | `http` | methods and status codes as label values |
 //!
 //! The request headers `Accept` and `Accept-Encoding` select the format and the compression of a
 //! response.
 //!
 //! # The requests of an axum service
 //!
-//! This service shows the rate, the errors and the duration of its requests by route, and the
-//! number of requests under way. The layer applies to the routes above its line, so scrapes are not
-//! counted. The guards also end if a client disconnects, because axum then drops the future.
+//! This service shows the rate of its requests by method, route and status, their duration by route,
+//! and the number of requests under way. You need the features of `cargo add quipu-metrics
+//! --features tower,http`; `http` makes label values of methods and status codes.
+//!
+//! The layer applies to the routes above its line, so scrapes are not counted. A URL that matches no
+//! route is counted as `unmatched`, because a scanner would otherwise create a series for each URL
+//! that it tries. The guards also end if a client disconnects, because axum then drops the future.
 //!
 #![cfg_attr(feature = "tower", doc = "```no_run")]
 #![cfg_attr(not(feature = "tower"), doc = "```ignore")]
@@ -22,8 +27,9 @@
 //! use axum::{Router, response::Response, routing::get};
 //! use quipu::{Registry, counter, histogram, int_gauge};
 //!
-//! async fn observe(route: MatchedPath, request: Request, next: Next) -> Response {
-//!     let (route, method) = (route.as_str(), request.method().clone());
+//! async fn observe(route: Option<MatchedPath>, request: Request, next: Next) -> Response {
+//!     let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
+//!     let method = request.method().clone();
 //!     let _running = int_gauge!("http_requests_running", "Requests under way.").in_progress();
 //!     let _timer = histogram!("http_request_duration_seconds", "Duration.", "route" => route)
 //!         .start_timer();
@@ -39,7 +45,7 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let app = Router::new()
 //!         .route("/hello/{user}", get(async || "Hello!\n"))
-//!         .route_layer(from_fn(observe))
+//!         .layer(from_fn(observe))
 //!         .route_service("/metrics", quipu::http::Service::new(Registry::global().clone()));
 //!     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
 //!     Ok(axum::serve(listener, app).await?)
