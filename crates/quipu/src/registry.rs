@@ -97,9 +97,9 @@ impl Registry {
     }
 
     /// Opens a registry in a file, or creates the file. Other processes can open it, too: all count
-    /// in the same cells, and you can scrape any of them for everything. The file outlives them, so a
-    /// program that starts again continues with its counts. If you want to share counts but not keep
-    /// them, use a file in `/dev/shm`, and remove it before the first process starts.
+    /// in the same cells, and you can scrape any of them for everything. The file outlives them, so
+    /// a program that starts again continues with its counts. If you want to share counts but not
+    /// keep them, use a file in `/dev/shm`, and remove it before the first process starts.
     ///
     /// ```
     /// use quipu::Registry;

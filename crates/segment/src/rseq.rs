@@ -5,9 +5,9 @@
 pub(crate) use self::platform::Sequence;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The location of the earned cells of CPUs, for a sequence. The cell of CPU `n` lies `n * distance
-/// + offset` bytes after the origin, an address that the caller passes. Only this process can write
-/// to these words, because no other process may decide how far a write reaches.
+/// The location of the earned cells of CPUs, for a sequence. The cell of CPU `n` lies
+/// `n * distance + offset` bytes after the origin, an address that the caller passes. Only this
+/// process can write to these words, because no other process may decide how far a write reaches.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Reach {
