@@ -12,13 +12,14 @@
 //!
 //! # The requests of an axum service
 //!
-//! This service shows the rate of its requests by method, route and status, their duration by route,
-//! and the number of requests under way. You need the features of `cargo add quipu-metrics
+//! This service shows the rate of its requests by method, route and status, their duration by
+//! route, and the number of requests under way. You need the features of `cargo add quipu-metrics
 //! --features tower,http`; `http` makes label values of methods and status codes.
 //!
-//! The layer applies to the routes above its line, so scrapes are not counted. A URL that matches no
-//! route is counted as `unmatched`, because a scanner would otherwise create a series for each URL
-//! that it tries. The guards also end if a client disconnects, because axum then drops the future.
+//! The layer applies to the routes above its line, so scrapes are not counted. A URL that matches
+//! no route is counted as `unmatched`, because a scanner would otherwise create a series for each
+//! URL that it tries. The guards also end if a client disconnects, because axum then drops the
+//! future.
 //!
 #![cfg_attr(feature = "tower", doc = "```no_run")]
 #![cfg_attr(not(feature = "tower"), doc = "```ignore")]
