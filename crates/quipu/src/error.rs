@@ -18,7 +18,6 @@ use crate::intake::Rejection;
 /// assert_eq!(error.metric(), Some("jobs"));
 /// # Ok::<(), quipu::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Error {
     metric: String,
     kind: ErrorKind,
@@ -179,6 +178,13 @@ impl fmt::Display for Error {
             write!(f, "metric {:?}: ", self.metric)?;
         }
         self.kind.fmt(f)
+    }
+}
+
+/// Shows the message, because `unwrap` prints an error with `Debug`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Error").field(&self.to_string()).finish()
     }
 }
 
