@@ -201,6 +201,7 @@ impl Scope {
     ///
     /// # Errors
     /// The errors of [`Register::register`].
+    #[doc(alias = "absolute")]
     pub fn counter_fn(
         &self,
         description: Description,
@@ -260,7 +261,7 @@ impl Scope {
             let (given, names) = (labels.len() + description.labels.len(), count);
             let reason = format!(
                 "it has {given} labels, but its label type has {names} values: name one label for \
-                 each value"
+                 each value, with Description::labels if the type is an array"
             );
             return Err(Error::invalid(&name, reason));
         }
