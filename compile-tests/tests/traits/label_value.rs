@@ -9,4 +9,5 @@ struct Labels {
 
 fn main() {
     counter!("starts", "Starts.", "version" => Version).inc();
+    counter!("ratios", "Ratios.", "ratio" => 0.5).inc();
 }

@@ -16,7 +16,7 @@
 //! }
 //!
 //! let registry = Registry::new();
-//! let requests: CounterFamily<Request> =
+//! let requests: CounterFamily<Request<'static>> =
 //!     registry.register(Description::new("requests", "Requests by user."))?;
 //! requests.inc(&Request { method: Method::Get, user: "ada" });
 //! requests.inc(&Request { method: Method::Post, user: "bert" });
@@ -130,7 +130,9 @@ use crate::snapshot::Label;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a label value",
-    note = "derive LabelValue, or wrap the value in quipu::label::DisplayValue"
+    note = "for a type of yours, derive LabelValue",
+    note = "for any type with Display, such as f64, pass quipu::label::DisplayValue(value)",
+    note = "for types of the crate http, enable the feature `http`"
 )]
 pub trait LabelValue {
     /// The values by index, if you know them at compile time; else `None`.
