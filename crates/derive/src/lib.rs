@@ -52,6 +52,10 @@ pub fn derive_label_value(input: TokenStream) -> TokenStream {
 /// Makes a struct with named fields a label group: each field is a label. A response shows the
 /// labels of fixed cardinality first, then the others, each in the order of the fields.
 ///
+/// Declare text labels as `&'a str`, because a `String` costs an allocation for each update. A
+/// struct that keeps the family declares it with `'static`, such as
+/// `requests: CounterFamily<Request<'static>>`, and you can still pass labels of any lifetime.
+///
 /// ```
 /// use quipu::{CounterFamily, Description, LabelGroup, LabelValue, Registry};
 ///

@@ -90,8 +90,9 @@ pub(crate) mod sealed {
 /// A metric with labels. You can clone it: clones share the series.
 ///
 /// `L` is a struct that derives [`LabelGroup`], or an array of strings such as `[&str; 2]` for
-/// labels whose names are only known at run time. Declare text labels as `&'a str`, not
-/// `String`, and write the family's type with `'static`: `CounterFamily<Request<'static>>`.
+/// labels whose names are only known at run time. Declare text labels as `&'a str`, because a
+/// `String` costs an allocation for each update. Write the family's type with `'static`, also in a
+/// field of a struct: `CounterFamily<Request<'static>>`. You can still pass labels of any lifetime.
 ///
 /// ```
 /// use quipu::{CounterFamily, Description, LabelGroup, Registry};
