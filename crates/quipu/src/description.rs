@@ -100,6 +100,7 @@ pub(crate) struct NativeSettings {
 impl Description {
     /// Describes a metric by its name and help. Omit suffixes that the format adds (`_total`,
     /// `_bucket`, `_info`).
+    #[doc(alias = "describe_counter")]
     pub fn new(name: impl Into<String>, help: impl Into<String>) -> Self {
         Self { name: name.into(), help: help.into(), ..Self::default() }
     }
@@ -113,6 +114,7 @@ impl Description {
 
     /// Sets the upper bounds of a histogram's classic buckets, in ascending order; `+Inf` is added.
     /// The default is the bounds from 5 ms to 10 s that Prometheus' clients share.
+    #[doc(alias = "exponential_buckets")]
     pub fn buckets(mut self, bounds: impl IntoIterator<Item = f64>) -> Self {
         self.buckets = Some(bounds.into_iter().collect());
         self

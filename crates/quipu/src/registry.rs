@@ -165,6 +165,7 @@ impl Registry {
     ///
     /// # Errors
     /// If the global registry was set or used before.
+    #[doc(alias = "with_local_recorder")]
     pub fn set_global(registry: Self) -> Result<(), Error> {
         // No lock, because a child that is forked while another thread is here would wait for it
         // forever.
@@ -275,6 +276,7 @@ impl Registry {
     ///
     /// # Errors
     /// The errors of [`Register::register`].
+    #[doc(alias = "absolute")]
     pub fn counter_fn(
         &self,
         description: Description,
@@ -442,9 +444,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns the value of a sample by its name and labels, in the spelling of [`Registry::text`].
-    /// Returns `None` if there is no such sample. This creates no series, and reads all metrics, so
-    /// you should only use it in tests. You can pass the labels in any order.
+    /// Returns the value of a sample by its name and labels, in the spelling of [`Registry::text`]:
+    /// the sample of a counter ends in `_total`, and the samples of a histogram end in `_bucket`,
+    /// `_sum` and `_count`. Returns `None` if there is no such sample, for example for `jobs`
+    /// instead of `jobs_total`. This creates no series, and reads all metrics, so you should only
+    /// use it in tests. You can pass the labels in any order.
     ///
     /// ```
     /// use quipu::{CounterFamily, Description, LabelGroup, Registry};
@@ -458,7 +462,7 @@ impl Registry {
     /// let calls: CounterFamily<Outcome> = registry.register(Description::new("calls", "Calls."))?;
     /// calls.inc(&Outcome { ok: true });
     /// assert_eq!(registry.value("calls_total", &[("ok", "true")]), Some(1.0));
-    /// assert_eq!(registry.value("cals_total", &[("ok", "true")]), None);
+    /// assert_eq!(registry.value("calls", &[("ok", "true")]), None);
     /// # Ok::<(), quipu::Error>(())
     /// ```
     pub fn value(&self, sample: &str, labels: &[(&str, &str)]) -> Option<f64> {

@@ -72,12 +72,14 @@ impl Gauge {
     }
 
     /// Subtracts one.
+    #[doc(alias = "decrement")]
     #[inline]
     pub fn dec(&self) {
         self.add(-1.0);
     }
 
-    /// Adds one, and subtracts it when the guard is dropped.
+    /// Adds one, and subtracts it when the guard is dropped. The guard borrows this handle: to move
+    /// a guard to another task or thread, use [`Gauge::in_progress_owned`].
     #[inline]
     pub fn in_progress(&self) -> InProgress<'_> {
         InProgress::float(Cow::Borrowed(self))
@@ -141,6 +143,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
     }
 
     /// Subtracts one from the series of these labels.
+    #[doc(alias = "decrement")]
     #[inline]
     pub fn dec<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.add(labels, -1.0);

@@ -67,12 +67,14 @@ impl IntGauge {
     }
 
     /// Subtracts one.
+    #[doc(alias = "decrement")]
     #[inline]
     pub fn dec(&self) {
         self.sub(1);
     }
 
-    /// Adds one, and subtracts it when the guard is dropped.
+    /// Adds one, and subtracts it when the guard is dropped. The guard borrows this handle: to move
+    /// a guard to another task or thread, use [`IntGauge::in_progress_owned`].
     #[inline]
     pub fn in_progress(&self) -> InProgress<'_> {
         InProgress::whole(Cow::Borrowed(self))
@@ -121,6 +123,7 @@ impl<L: LabelGroup> Family<IntGauge, L> {
     }
 
     /// Subtracts one from the series of these labels.
+    #[doc(alias = "decrement")]
     #[inline]
     pub fn dec<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.add(labels, -1);

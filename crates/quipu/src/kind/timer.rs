@@ -49,6 +49,7 @@ impl<'h> Timer<'h> {
     }
 
     /// Observes the seconds since the start, and returns this duration.
+    #[doc(alias = "stop_and_record")]
     pub fn stop(mut self) -> Duration {
         self.discarded = true;
         self.observe()
@@ -88,7 +89,8 @@ macro_rules! timers {
                 self.observe(duration.as_secs_f64());
             }
 
-            /// Starts a timer that observes the seconds until it is dropped.
+            /// Starts a timer that observes the seconds until it is dropped. The timer borrows this
+            /// handle: to move a timer to another task or thread, use `start_timer_owned`.
             pub fn start_timer(&self) -> Timer<'_> {
                 Timer::start(Observer::$instrument(Cow::Borrowed(self)))
             }
