@@ -243,6 +243,35 @@ fn value_of_any(registry: &Registry) -> Vec<f64> {
 }
 
 #[test]
+fn a_scrape_omits_the_guards_of_a_killed_process() {
+    alone("a_scrape_omits_the_guards_of_a_killed_process", || {
+        let registry = anonymous();
+        let family = family(&registry, Aggregation::LiveSum);
+        let description = description("running", Aggregation::LiveSum);
+        let running: ProcessGauge = registry.register(description).unwrap();
+        let values = || {
+            let label = [("path", "/")];
+            (registry.value("running", &[]).unwrap(), registry.value("g", &label).unwrap())
+        };
+        let guards = (running.in_progress(), family.in_progress(&Values(&["/"])));
+        let child = living(|| {
+            std::mem::forget((running.in_progress_owned(), family.in_progress(&Values(&["/"]))));
+        });
+        assert_eq!(values(), (2.0, 2.0));
+        child.kill();
+        assert_eq!(values(), (1.0, 1.0));
+        drop(guards);
+        assert_eq!(values(), (0.0, 0.0));
+        running.inc();
+        family.inc(&Values(&["/"]));
+        assert_eq!(values(), (1.0, 1.0));
+        running.dec();
+        family.dec(&Values(&["/"]));
+        assert_eq!(values(), (0.0, 0.0));
+    });
+}
+
+#[test]
 fn processes_that_open_one_file_see_one_value() {
     alone("processes_that_open_one_file_see_one_value", || {
         let directory = tempfile::tempdir().unwrap();

@@ -4,14 +4,16 @@ use std::borrow::Cow;
 
 use super::gauge::Gauge;
 use super::int_gauge::IntGauge;
+use super::process_gauge::ProcessGauge;
 
-/// Counts one thing as in progress until you drop this guard of [`Gauge::in_progress`] or
-/// [`IntGauge::in_progress`].
+/// Counts one thing as in progress until you drop this guard of [`Gauge::in_progress`],
+/// [`IntGauge::in_progress`] or [`ProcessGauge::in_progress`].
 ///
 /// If the process is killed, its guards are not dropped, so a gauge in a file keeps their count.
-/// There, use a [`ProcessGauge`](crate::ProcessGauge) with
-/// [`Aggregation::LiveSum`](crate::Aggregation::LiveSum), because a scrape then omits the values
-/// of ended processes.
+/// There, use a [`ProcessGauge`] with [`Aggregation::LiveSum`](crate::Aggregation::LiveSum),
+/// because a scrape then omits the values of ended processes.
+///
+/// In a child of a fork, do not drop a guard of the parent, because this subtracts one again.
 ///
 /// ```
 /// # let registry = quipu::Registry::new();
@@ -30,6 +32,7 @@ pub struct InProgress<'g>(AnyGauge<'g>);
 enum AnyGauge<'g> {
     Whole(Cow<'g, IntGauge>),
     Float(Cow<'g, Gauge>),
+    Process(Cow<'g, ProcessGauge>),
 }
 
 impl<'g> InProgress<'g> {
@@ -44,6 +47,12 @@ impl<'g> InProgress<'g> {
         gauge.inc();
         Self(AnyGauge::Float(gauge))
     }
+
+    #[inline]
+    pub(super) fn process(gauge: Cow<'g, ProcessGauge>) -> Self {
+        gauge.inc();
+        Self(AnyGauge::Process(gauge))
+    }
 }
 
 impl Drop for InProgress<'_> {
@@ -52,6 +61,7 @@ impl Drop for InProgress<'_> {
         match &self.0 {
             AnyGauge::Whole(gauge) => gauge.dec(),
             AnyGauge::Float(gauge) => gauge.dec(),
+            AnyGauge::Process(gauge) => gauge.dec(),
         }
     }
 }

@@ -7,6 +7,7 @@
 mod cells;
 mod fold;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use quipu_segment::sync::Ordering;
 use super::aggregation::Aggregation;
 use super::family::{Family, Instrument, single};
 use super::gauge::unix_seconds;
+use super::in_progress::InProgress;
 use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::{LabelGroup, LabelWriter};
@@ -115,6 +117,33 @@ impl ProcessGauge {
         self.add(-n);
     }
 
+    /// Adds one to this process' value.
+    #[doc(alias = "increment")]
+    #[inline]
+    pub fn inc(&self) {
+        self.add(1.0);
+    }
+
+    /// Subtracts one from this process' value.
+    #[doc(alias = "decrement")]
+    #[inline]
+    pub fn dec(&self) {
+        self.add(-1.0);
+    }
+
+    /// Adds one to this process' value, and subtracts it when the guard is dropped. The guard
+    /// borrows this handle: to move a guard to another task or thread, use
+    /// [`ProcessGauge::in_progress_owned`].
+    #[inline]
+    pub fn in_progress(&self) -> InProgress<'_> {
+        InProgress::process(Cow::Borrowed(self))
+    }
+
+    /// Like [`ProcessGauge::in_progress`], with a guard that can move to another task or thread.
+    pub fn in_progress_owned(&self) -> InProgress<'static> {
+        InProgress::process(Cow::Owned(self.clone()))
+    }
+
     /// Sets this process' value to the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
     pub fn set_to_current_time(&self) {
         self.set(unix_seconds());
@@ -175,6 +204,29 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
     #[inline]
     pub fn sub<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         self.add(labels, -n);
+    }
+
+    /// Adds one to this process' value for these labels.
+    #[doc(alias = "increment")]
+    #[inline]
+    pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.add(labels, 1.0);
+    }
+
+    /// Subtracts one from this process' value for these labels.
+    #[doc(alias = "decrement")]
+    #[inline]
+    pub fn dec<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.add(labels, -1.0);
+    }
+
+    /// Adds one to this process' value for these labels, and subtracts it when the guard is
+    /// dropped.
+    pub fn in_progress<K: LabelGroup<Identity = L::Identity>>(
+        &self,
+        labels: &K,
+    ) -> InProgress<'static> {
+        InProgress::process(Cow::Owned(self.bind(labels)))
     }
 
     /// Sets this process' value for these labels to the wall-clock time, in seconds since
