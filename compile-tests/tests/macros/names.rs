@@ -6,4 +6,10 @@ fn main() {
     histogram!("duration", "A reserved label.", "le" => 1).observe(1.0);
     let name = "known_at_run_time";
     counter!(name, "A name that is known at run time only.").inc();
+    named("an_argument");
+}
+
+fn named(name: &str) {
+    counter!(name, "A name that is an argument.").inc();
+    counter!(name, "A name that is an argument.", "label" => 1).inc();
 }

@@ -24,13 +24,35 @@ pub use lazy_metric::LazyMetric;
 ///   can use `unit`, `buckets`, `native`, `native_buckets`, `zero_threshold`, `max_series`,
 ///   `expire_after`, `exemplars` and `striped`.
 /// - A label is a literal name and a value of any type that implements
-///   [`LabelValue`](crate::LabelValue): `"status" => 200`. The macro borrows the value.
+///   [`LabelValue`](crate::LabelValue): `"status" => 200`. The macro borrows the value. For names
+///   that are only known at run time, use [`CounterFamily<Values>`](crate::label::Values).
 ///
 /// Without labels, the macro returns a `&'static` [`Counter`](crate::Counter). With labels, it
 /// returns a [`LabeledMetric`](crate::LabeledMetric), which finds the series at each call. If the
 /// labels do not change, call [`LabeledMetric::bind`](crate::LabeledMetric::bind) once and keep the
 /// result. The macro stores labels as strings; a [`Family`](crate::Family) of a label group can
 /// also find the series of enums by arithmetic.
+///
+/// To keep a handle in a struct, bind it:
+///
+/// ```
+/// use quipu::{Counter, Registry, counter};
+///
+/// struct Queue {
+///     completed: Counter,
+/// }
+///
+/// let name = "mail";
+/// let queue = Queue { completed: counter!("tasks", "Tasks.", "queue" => name).bind() };
+/// queue.completed.inc();
+/// assert_eq!(Registry::global().value("tasks_total", &[("queue", "mail")]), Some(1.0));
+/// ```
+///
+/// Without labels, clone the counter instead: `counter!("tasks", "Tasks.").clone()`. The result of
+/// a macro with labels borrows their values. If you keep this result, use a `let` for a temporary
+/// value, or call `.bind()` in the same statement.
+///
+/// To count in one statement:
 ///
 /// ```
 /// use quipu::{Registry, counter};
@@ -56,7 +78,8 @@ pub use lazy_metric::LazyMetric;
 /// Invalid names do not compile. If the registration fails otherwise, for example because a gauge
 /// already uses the name, the macro returns a metric that no scrape shows, and your program can
 /// still count. `quipu_registration_errors_total{metric,error}` of the global registry shows the
-/// error.
+/// error. Nothing is printed, so check this counter if [`Registry::value`](crate::Registry::value)
+/// returns `None` in a test.
 ///
 /// ```compile_fail,E0080
 /// quipu::counter!("jobs_total", "Completed jobs.").inc();
@@ -77,10 +100,13 @@ macro_rules! counter {
 /// `gauge!(name, help [, setting = value]* [, "label" => value]*)`
 ///
 /// Returns a [`Gauge`](crate::Gauge) of the global registry. The arguments are the same as for
-/// [`counter!`].
+/// [`counter!`]. To keep a handle in a struct, bind it.
 ///
 /// ```
-/// use quipu::{Registry, gauge};
+/// use quipu::{Gauge, Registry, gauge};
+///
+/// let cellar: Gauge = gauge!("humidity", "Humidity.", "room" => "cellar").bind();
+/// cellar.set(0.8);
 ///
 /// gauge!("room_temperature", "Temperature.", unit = "celsius", "room" => "attic").set(21.5);
 /// let temperature = Registry::global().value("room_temperature_celsius", &[("room", "attic")]);
@@ -94,10 +120,13 @@ macro_rules! gauge {
 /// `int_gauge!(name, help [, setting = value]* [, "label" => value]*)`
 ///
 /// Returns an [`IntGauge`](crate::IntGauge) of the global registry. The arguments are the same as
-/// for [`counter!`].
+/// for [`counter!`]. To keep a handle in a struct, bind it.
 ///
 /// ```
-/// use quipu::{Registry, int_gauge};
+/// use quipu::{IntGauge, Registry, int_gauge};
+///
+/// let threads: IntGauge = int_gauge!("threads", "Threads.", "pool" => "io").bind();
+/// threads.set(4);
 ///
 /// let _running = int_gauge!("jobs_running", "Running jobs.").in_progress();
 /// assert_eq!(Registry::global().value("jobs_running", &[]), Some(1.0));
@@ -110,10 +139,13 @@ macro_rules! int_gauge {
 /// `histogram!(name, help [, setting = value]* [, "label" => value]*)`
 ///
 /// Returns a [`Histogram`](crate::Histogram) of the global registry. The arguments are the same as
-/// for [`counter!`].
+/// for [`counter!`]. To keep a handle in a struct, bind it.
 ///
 /// ```
-/// use quipu::{Registry, histogram};
+/// use quipu::{Histogram, Registry, histogram};
+///
+/// let reads: Histogram = histogram!("disk_seconds", "Duration.", "operation" => "read").bind();
+/// reads.observe(0.002);
 ///
 /// histogram!("row_size", "Size of a row.", unit = "bytes", buckets = [100.0, 1e4]).observe(512.0);
 /// let _timer = histogram!("query_seconds", "Duration.", "table" => "users").start_timer();
@@ -129,8 +161,11 @@ macro_rules! histogram {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! global_metric {
-    // Before the other rules, because `unit = "bytes"` is also an expression.
+    // Before the other rules, because `unit = "bytes"` and `&labels` are also expressions.
     ($instrument:ident, $name:expr, $setting:ident = $($rest:tt)*) => {
+        $crate::global_metric!($instrument, $name)
+    };
+    ($instrument:ident, $name:expr, & $($rest:tt)*) => {
         $crate::global_metric!($instrument, $name)
     };
     (
@@ -138,7 +173,7 @@ macro_rules! global_metric {
         $(, $setting:ident $(= $argument:expr)?)* $(,)?
     ) => {{
         $($crate::assert_setting!($setting);)*
-        const _: () = $crate::__private::assert_metric($name);
+        $crate::assert_constant_name!($name);
         static METRIC: $crate::__private::LazyMetric<$crate::$instrument> =
             $crate::__private::LazyMetric::unregistered();
         METRIC.get(|| $crate::Description::new($name, $help)$(.$setting($($argument)?))*)
@@ -150,7 +185,7 @@ macro_rules! global_metric {
         $crate::LabeledMetric::new(
             {
                 $($crate::assert_setting!($setting);)*
-                const _: () = $crate::__private::assert_metric($name);
+                $crate::assert_constant_name!($name);
                 const _: () = $crate::__private::assert_labels(&[$($label),+]);
                 static METRIC: $crate::__private::LazyMetric<
                     $crate::Family<$crate::$instrument, $crate::label::Values<'static>>,
@@ -179,6 +214,25 @@ macro_rules! global_metric {
         compile_error!(concat!(
             "settings come before labels: move `", stringify!($late), "` before the first label",
         ))
+    };
+    ($instrument:ident, $name:expr, $help:expr, $($rest:tt)*) => {
+        compile_error!(
+            "a label is a literal name and a value, such as \"method\" => method: for names that \
+            are known at run time, use a family with labels of the type quipu::label::Values"
+        )
+    };
+}
+
+/// Checks the name of a metric at compile time. The length of an array, unlike a `const` item, lets
+/// the compiler point a name that is not constant to its variable.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! assert_constant_name {
+    ($name:expr) => {
+        let _: [(); {
+            $crate::__private::assert_metric($name);
+            0
+        }] = [];
     };
 }
 
