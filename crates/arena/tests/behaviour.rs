@@ -827,11 +827,12 @@ fn a_base_allocator_may_allocate_in_its_own_arena() {
 }
 
 #[test]
+#[allow(clippy::mutable_key_type, reason = "the hash does not depend on the arena's cells")]
 fn vectors_compare_and_hash_like_slices() {
     let (arena, other) = (Arena::new(), Arena::<Down>::default());
     let few = ArenaVec::from_iter_in([1, 2], &arena);
     let many = ArenaVec::from_iter_in([1, 2, 3], &other);
-    assert!(few < many && many > few && few == [1, 2]);
+    assert!(few < many && few == [1, 2]);
     assert_eq!(few.partial_cmp(&many), [1, 2][..].partial_cmp(&[1, 2, 3][..]));
     assert_eq!(few.cmp(&ArenaVec::from_iter_in([0, 9], &arena)), Ordering::Greater);
     let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
