@@ -35,7 +35,7 @@ enum ErrorKind {
     Segment(quipu_segment::Error),
     /// The window's settings are invalid, or its record cannot be opened.
     #[cfg(feature = "window")]
-    Window(quipu_window::Error),
+    Window(Box<quipu_window::Error>),
     /// Sending or reading failed.
     Io(std::io::Error),
 }
@@ -140,7 +140,7 @@ impl Error {
 
     #[cfg(feature = "window")]
     pub(crate) fn window(metric: &str, error: quipu_window::Error) -> Self {
-        Self { metric: metric.to_owned(), kind: ErrorKind::Window(error) }
+        Self { metric: metric.to_owned(), kind: ErrorKind::Window(Box::new(error)) }
     }
 
     /// Returns the name of the metric; `None` if the error concerns all metrics.
@@ -211,7 +211,7 @@ impl std::error::Error for Error {
             ErrorKind::Invalid(_) | ErrorKind::Rejected(..) | ErrorKind::Duplicate => None,
             ErrorKind::Segment(error) => Some(error),
             #[cfg(feature = "window")]
-            ErrorKind::Window(error) => Some(error),
+            ErrorKind::Window(error) => Some(&**error),
             ErrorKind::Io(error) => Some(error),
         }
     }

@@ -188,7 +188,7 @@ enum ErrorKind {
     /// A socket cannot be bound.
     Bind(Address, io::Error),
     /// The mapping file cannot be used.
-    Mapping(Box<mapping::Error>),
+    Mapping(mapping::Error),
     /// The system refused to create a thread or a pipe.
     System(io::Error),
     /// The listeners' own metrics cannot be created.
@@ -203,8 +203,7 @@ impl Listeners {
     fn bind(protocol: Protocol, options: &Options, connections: usize) -> Result<Self, Error> {
         let error = |kind| Error { flag: protocol.flag, kind };
         let mapping = options.mapping.as_deref().map(|path| Mapping::read(path, protocol.flag));
-        let mapping =
-            mapping.transpose().map_err(|e| error(ErrorKind::Mapping(e.into())))?.map(Arc::new);
+        let mapping = mapping.transpose().map_err(|e| error(ErrorKind::Mapping(e)))?.map(Arc::new);
         let bind = |address: &Address| {
             let socket = Socket::bind(address, options.receive_buffer);
             socket.map_err(|e| error(ErrorKind::Bind(address.clone(), e)))
