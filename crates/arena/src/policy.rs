@@ -98,10 +98,10 @@ pub trait Policy: sealed::SealedPolicy + 'static {
     const MIN_ALIGN: usize;
     /// Whether this policy allocates upwards.
     const UP: bool;
-    /// Whether [`Allocator::shrink`](crate::Allocator::shrink) frees the rest of the last
+    /// Whether `Allocator::shrink` frees the rest of the last
     /// allocation.
     const RECLAIM: bool;
-    /// Whether [`Allocator::deallocate`](crate::Allocator::deallocate) frees the last allocation.
+    /// Whether `Allocator::deallocate` frees the last allocation.
     const FREE: bool;
     /// The total size of the first chunk.
     #[doc(hidden)]

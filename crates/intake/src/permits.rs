@@ -1,7 +1,7 @@
 //! Permits for requests that need much memory, because their bodies are large or compressed.
 //!
 //! The decompressed body and the parsed data can be many times as large as the received body. All
-//! threads together therefore handle only [`MOST`] such requests at a time. The other requests
+//! threads together therefore handle only `MOST` such requests at a time. The other requests
 //! wait, with their bodies as received.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
