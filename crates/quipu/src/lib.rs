@@ -165,6 +165,6 @@ pub use test_clock::TestClock;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::label::concatenated::ConcatenatedLabels;
-    pub use crate::macros::{LabelTexts, LazyMetric};
+    pub use crate::macros::{LabelTexts, LazyMetric, TextLabels};
     pub use crate::names::{assert_label, assert_labels, assert_metric};
 }

@@ -96,6 +96,14 @@ fn values_are_evaluated_once_and_borrowed() {
 }
 
 #[test]
+fn temporary_values_live_as_long_as_the_kept_metric() {
+    let kept = counter!("kept", "Kept.", "owned" => String::from("x"), "number" => 1 + 1);
+    kept.inc();
+    kept.inc();
+    assert_eq!(value("kept_total", &[("owned", "x"), ("number", "2")]), Some(2.0));
+}
+
+#[test]
 fn gauges_and_histograms_have_their_methods() {
     let running = || int_gauge!("running", "Running jobs.", "queue" => "mail");
     {

@@ -24,18 +24,16 @@ use crate::snapshot::Label;
 /// assert_eq!(found.get(), 2);
 /// ```
 #[must_use = "call a method, such as inc"]
-pub struct LabeledMetric<I: Instrument + 'static, V> {
-    family: &'static Family<I, Values<'static>>,
-    labels: TextLabels<V>,
+pub struct LabeledMetric<I: Instrument + 'static, V: LabelTexts> {
+    // The macros fill in the fields. A function would end the temporary values of labels at the end
+    // of a `let` statement.
+    #[doc(hidden)]
+    pub family: &'static Family<I, Values<'static>>,
+    #[doc(hidden)]
+    pub labels: TextLabels<V>,
 }
 
 impl<I: Instrument, V: LabelTexts> LabeledMetric<I, V> {
-    #[doc(hidden)]
-    #[inline]
-    pub fn new(family: &'static Family<I, Values<'static>>, values: V) -> Self {
-        Self { family, labels: TextLabels(values) }
-    }
-
     /// Binds an instrument to the series. Keep the instrument if the labels do not change, because
     /// an update through it only costs one addition.
     pub fn bind(&self) -> I {
@@ -130,7 +128,7 @@ impl<V: LabelTexts> LabeledMetric<Histogram, V> {
     }
 }
 
-impl<I: Instrument, V> fmt::Debug for LabeledMetric<I, V> {
+impl<I: Instrument, V: LabelTexts> fmt::Debug for LabeledMetric<I, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LabeledMetric").field("family", self.family).finish_non_exhaustive()
     }
@@ -161,7 +159,11 @@ impl<V: LabelValue + ?Sized, R: LabelTexts> LabelTexts for (&V, R) {
 }
 
 /// The labels of a family whose label values are all strings.
-struct TextLabels<V>(V);
+#[derive(Debug)]
+pub struct TextLabels<V> {
+    /// The values, in the order of the labels.
+    pub values: V,
+}
 
 impl<V: LabelTexts> LabelGroup for TextLabels<V> {
     type Identity = Values<'static>;
@@ -170,6 +172,6 @@ impl<V: LabelTexts> LabelGroup for TextLabels<V> {
 
     #[inline]
     fn encode(&self, writer: &mut LabelWriter<'_>) {
-        self.0.write(writer);
+        self.values.write(writer);
     }
 }

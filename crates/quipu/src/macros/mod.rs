@@ -9,7 +9,7 @@ mod labeled_metric;
 mod lazy_metric;
 mod registration_errors;
 
-pub use labeled_metric::{LabelTexts, LabeledMetric};
+pub use labeled_metric::{LabelTexts, LabeledMetric, TextLabels};
 pub use lazy_metric::LazyMetric;
 
 /// `counter!(name, help [, setting = value]* [, "label" => value]*)`
@@ -49,8 +49,7 @@ pub use lazy_metric::LazyMetric;
 /// ```
 ///
 /// Without labels, clone the counter instead: `counter!("tasks", "Tasks.").clone()`. The result of
-/// a macro with labels borrows their values. If you keep this result, use a `let` for a temporary
-/// value, or call `.bind()` in the same statement.
+/// a macro with labels borrows their values, so a function cannot return it: call `.bind()` there.
 ///
 /// To count in one statement:
 ///
@@ -156,8 +155,8 @@ macro_rules! histogram {
     ($($metric:tt)+) => { $crate::global_metric!(Histogram, $($metric)+) };
 }
 
-/// The common part of the macros. The values of labels are arguments of a function, because
-/// temporary values in them then live as long as the whole statement.
+/// The common part of the macros. The values of labels are a field of a struct expression, because
+/// temporary values in it then live as long as the variable of a `let` statement.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! global_metric {
@@ -182,8 +181,8 @@ macro_rules! global_metric {
         $instrument:ident, $name:expr, $help:expr
         $(, $setting:ident $(= $argument:expr)?)* $(, $label:literal => $value:expr)+ $(,)?
     ) => {
-        $crate::LabeledMetric::new(
-            {
+        $crate::LabeledMetric {
+            family: {
                 $($crate::assert_setting!($setting);)*
                 $crate::assert_constant_name!($name);
                 const _: () = $crate::__private::assert_labels(&[$($label),+]);
@@ -196,8 +195,8 @@ macro_rules! global_metric {
                         .labels([$($label),+])
                 })
             },
-            $crate::label_texts!($($value),+),
-        )
+            labels: $crate::__private::TextLabels { values: $crate::label_texts!($($value),+) },
+        }
     };
     // The remaining rules explain mistakes.
     ($instrument:ident, $name:expr $(,)?) => {
