@@ -12,7 +12,7 @@ use crate::snapshot::FamilyKey;
 #[derive(Debug, Default)]
 pub(super) struct RenderedFamily {
     key: Option<FamilyKey>,
-    /// How it continued the family before it, which its parts depend on.
+    /// The relation to the family before it, which the rendered parts depend on.
     relation: Relation,
     pub(super) checked: FamilyCheck,
     pub(super) text: Text,

@@ -32,8 +32,8 @@ pub(crate) enum Role {
     /// The family contains series that scrapes show.
     #[default]
     Shown,
-    /// It contains the last totals of sources that are followed into a shown family of the same
-    /// name and labels, which other senders add to.
+    /// The family contains the last totals of sources that are followed into a shown family of the
+    /// same name and labels. Other senders add to this shown family.
     Beside,
     /// The family contains the last totals of sources that are followed into other series.
     Apart,

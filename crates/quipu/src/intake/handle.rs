@@ -149,7 +149,8 @@ impl Intake {
             );
         match done.get() {
             PutResult::Done => Ok(is_there),
-            // It was not changed. The value carries no times, so it is none of the others.
+            // `Locked`: the series was not changed. The other results require times, and this
+            // value carries none.
             _ => Err(Rejection::Full),
         }
     }

@@ -106,7 +106,7 @@ struct IntakeUsage {
     /// As of the last sweep.
     families: AtomicU64,
     unused: AtomicU64,
-    /// How often a series was refused at the limit since there was room.
+    /// The number of refusals at the limit on series since there was last room.
     without_room: AtomicU64,
     /// Exemplars that were omitted.
     exemplars: AtomicU64,
@@ -563,8 +563,8 @@ impl Intake {
     /// one, or not grouped like this one. This way, a series with another type or with other
     /// buckets replaces the old one.
     fn replace_others(&mut self, entry: &FamilyEntry, labels: &SortedLabels<'_>) {
-        // Another thread may have made one of the others. If this fails, the next value tries
-        // again.
+        // Another thread may have made one of the other families. If the refresh fails, the next
+        // value tries it again.
         let _ = self.table.refresh(self.registry.segment());
         let class = Class::from_schema(entry.family.schema());
         for other in self.table.of_labels(Role::Shown, &entry.family.schema().name, labels) {

@@ -1,11 +1,13 @@
 //! Counts the families and series that each source made, for the limits on a source.
 //!
-//! A secret hash of a source selects a word in each of two rows. The lesser of both is at least the
-//! count of the source. It is greater only if other sources share both words. This is a count-min
-//! sketch (Cormode and Muthukrishnan 2005). It never grows, and threads share it without a lock.
-//! Counts are never subtracted; instead, all words are halved before the sum of all sources could
-//! fill them. So a source can exceed its limit in the long run, but no source is refused because of
-//! others.
+//! The counts are a count-min sketch (Cormode and Muthukrishnan 2005): a hash of the source, with a
+//! secret seed, selects a word in each of two rows, and the smaller word is the estimate. It is at
+//! least the true count, and greater only if other sources share both words. We use a sketch,
+//! because its size is fixed and threads can share it without a lock.
+//!
+//! Counts are never subtracted. Instead, all words are halved before the sum over all sources fills
+//! the sketch. In the long run, a source can therefore exceed its limit, but the series of many
+//! former sources do not use up the limit of a new one.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,7 +16,7 @@ use quipu_segment::hash::SeededState;
 
 use super::limits::Limits;
 
-/// The counts of all sources, for each limit.
+/// The sketches, one for each limit that is set.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     hash: SeededState,
@@ -22,11 +24,11 @@ pub(super) struct Sources {
     families: Option<Sketch>,
 }
 
-/// A source, by its hash.
+/// The hash of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SourceHash(u64);
 
-/// Counts of sources, up to a limit.
+/// The counts of all sources for one limit.
 #[derive(Debug)]
 pub(super) struct Sketch {
     most: u64,
@@ -35,7 +37,8 @@ pub(super) struct Sketch {
     all: AtomicU64,
 }
 
-/// The words of a row: of the series, whose limit is optional, and of the families.
+/// The number of words in a row of the series sketch, which exists only if series are limited, and
+/// of the family sketch.
 const SERIES_WORDS: usize = 1 << 16;
 const FAMILY_WORDS: usize = 1 << 14;
 
@@ -45,13 +48,13 @@ impl Sources {
         Self {
             hash: SeededState::default(),
             series: sketch(limits.series_per_source, SERIES_WORDS),
-            // A source that can make all of them needs no count.
+            // If one source may make all families, the limit has no effect.
             families: (limits.families_per_source < limits.families)
                 .then(|| Sketch::new(limits.families_per_source, FAMILY_WORDS)),
         }
     }
 
-    /// Returns the source of this name or address.
+    /// Returns the hash of a source, which is a name or an address.
     #[inline]
     pub(super) fn find(&self, source: &(impl Hash + ?Sized)) -> SourceHash {
         if self.series.is_none() && self.families.is_none() {
@@ -60,12 +63,12 @@ impl Sources {
         SourceHash(self.hash.hash_one(source))
     }
 
-    /// Returns the series that sources made, if there is a limit.
+    /// Returns the counts of series, if their number is limited.
     pub(super) fn series(&self) -> Option<&Sketch> {
         self.series.as_ref()
     }
 
-    /// Returns the families that sources made, if there is a limit.
+    /// Returns the counts of families, if their number is limited.
     pub(super) fn families(&self) -> Option<&Sketch> {
         self.families.as_ref()
     }
@@ -77,22 +80,23 @@ impl Sketch {
         Self { most, rows: [row(), row()], all: AtomicU64::new(0) }
     }
 
-    /// Returns whether the source may make one more. Threads that ask at the same time may each
-    /// make one.
+    /// Returns whether the source is below its limit. Threads do not reserve their place, so a
+    /// source can exceed the limit by the number of threads that check at the same time.
     pub(super) fn has_room(&self, source: SourceHash) -> bool {
         let made = self.words(source).map(|word| word.load(Ordering::Relaxed));
         made.min().is_none_or(|made| u64::from(made) < self.most && made < u32::MAX)
     }
 
-    /// Notes that the source has made one.
+    /// Counts a series or family that the source made.
     pub(super) fn add(&self, source: SourceHash) {
         for word in self.words(source) {
             let more = |made: u32| made.checked_add(1);
-            // At its greatest value, it stays.
+            // At `u32::MAX`, the update fails, and the word stays.
             let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         }
         let all = self.all.fetch_add(1, Ordering::Relaxed) + 1;
-        // Relaxed: additions by other threads at the same time are halved, or not.
+        // Relaxed: the counts are estimates, so it does not matter whether an addition of another
+        // thread at the same time is halved.
         if all >= self.fullest()
             && self.all.compare_exchange(all, all / 2, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
@@ -100,8 +104,8 @@ impl Sketch {
         }
     }
 
-    /// How much all sources make before it is halved: a quarter of the limit for each word, on
-    /// average. Words of sources that make little hold little then.
+    /// Returns the sum over all sources at which the sketch is halved: the words are then at a
+    /// quarter of the limit on average, so sources that make few series are far from the limit.
     fn fullest(&self) -> u64 {
         (self.rows[0].len() as u64).saturating_mul(self.most.max(4)) / 4
     }
@@ -159,7 +163,7 @@ mod tests {
         let limits = Limits { families_per_source: 4, ..Limits::default() };
         let sources = Sources::new(&limits);
         let families = sources.families().unwrap();
-        // Each source makes one, and leaves.
+        // Each source makes one family, and never returns.
         let count = if cfg!(miri) { 20_000 } else { 300_000 };
         let mut refused = 0;
         for number in 0..count {
@@ -168,7 +172,7 @@ mod tests {
             families.add(source);
         }
         assert!(refused < count / 50, "{refused}");
-        // A source that makes a great number at once still reaches its limit.
+        // A source that makes many families at once still reaches its limit.
         let one = sources.find("one");
         let made = (0..100).filter(|_| {
             families.has_room(one) && {

@@ -194,7 +194,7 @@ impl FamilyEntry {
         self.class.role == Role::Apart && schema.labels.iter().any(|label| is_place(&label.name))
     }
 
-    /// Notes that the help of its name needs no more attention.
+    /// Records that the help of this name is kept or cannot be kept, so it is not checked again.
     pub(super) fn set_help(&self) {
         self.has_help.store(true, Ordering::Relaxed);
     }
@@ -415,7 +415,7 @@ impl Table {
         found.map(|others| Collision::Labels { others: others.join(", ") })
     }
 
-    /// Notes that two labels of a series are alike.
+    /// Records that two labels of a series collide, and returns the rejection.
     pub(super) fn refuse_alike(&mut self, labels: [&str; 2]) -> Rejection {
         self.collision = Some(Collision::Alike(labels.map(str::to_owned)));
         Rejection::LabelsAlike

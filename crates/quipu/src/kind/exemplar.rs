@@ -1,5 +1,5 @@
-//! Exemplars in the segment: the last one of a counter, of each bucket, or of a gauge or a value of
-//! unknown type that another program sends.
+//! Exemplars in the segment. A counter and each bucket of a histogram keep their last exemplar.
+//! Gauges and values of unknown type keep one only if another program sends them.
 //!
 //! The exemplar cell of a series holds the offset of a table (a side allocation) with one word per
 //! slot. Each word holds the offset of its slot, which is allocated for the first exemplar.
@@ -30,8 +30,8 @@ const WORDS: u16 = 36;
 const TEXT_BYTES: usize = (WORDS as usize - TEXT) * 8;
 /// The maximum number of characters in names and values (OpenMetrics 1.0, section "Exemplars").
 const MAX_CHARACTERS: usize = 128;
-/// How long a writer may take before it is suspected, and then before it counts as dead, in
-/// nanoseconds.
+/// The time in nanoseconds until a slow writer is suspected to be dead, and again until another
+/// writer takes its slot over.
 const PATIENCE: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// The bit of a time that marks the writer as suspected to be dead.
@@ -123,7 +123,7 @@ pub(crate) fn takes_memory(
     (cell, slot): (usize, usize),
 ) -> bool {
     let Some(root) = (cell < cells.len()).then(|| cells.plain(cell)) else { return false };
-    // At most 32 bits: other values are damaged, and cannot be followed.
+    // A value of more than 32 bits is damaged, and is treated like an unused cell.
     let table = u32::try_from(root.load(Ordering::Acquire)).unwrap_or(0);
     let side = family.side(cells, table);
     let word = side.as_ref().and_then(|side| side.words().get(slot));
@@ -186,7 +186,7 @@ pub(crate) fn last<'m>(
     if cell >= cells.len() {
         return None;
     }
-    // A copy, because then the caller's cells can stay in registers.
+    // We pass a copy, so the caller's cells can stay in registers.
     let cells = *cells;
     read_all(family, &cells, cell, scratch);
     let slot = scratch.slots.first().copied().flatten()?;
@@ -211,7 +211,7 @@ fn each(family: &Family, cells: &SeriesCells<'_>, cell: usize, mut act: impl FnM
     }
 }
 
-/// The last exemplar of a counter or bucket, as you read it back.
+/// The last exemplar of a counter or bucket, which you can read back, for example in a test.
 ///
 /// ```
 /// use quipu::{Description, FloatCounter, Registry};
@@ -232,7 +232,7 @@ pub struct OwnedExemplar {
     pub labels: Vec<(String, String)>,
     /// The observed value.
     pub value: f64,
-    /// When it was observed.
+    /// The time of the observation.
     pub time: Timestamp,
 }
 
@@ -413,7 +413,7 @@ mod tests {
         }
         assert_eq!(shown(&words), Some(10.1));
         assert_eq!(read(&words, &mut Vec::new()).map(|slot| slot.time % 2), Some(0));
-        // The source gives the time of the observation, which is not the time of the write.
+        // The source sends the time of the observation, which differs from the time of the write.
         let now = 100 * PATIENCE + 123_456_789;
         for (time, shown) in [(2 * PATIENCE, 2 * PATIENCE), (now + 9, now - 1), (now - 1, now - 1)]
         {

@@ -379,7 +379,7 @@ impl<'c> Relay<'c> {
         self.time().store(times.sample);
     }
 
-    /// Notes that the source begins at zero: its last values are added to the earlier count.
+    /// Records that the source started again at zero: adds its last values to the earlier count.
     fn keep(&self, last: impl Fn(usize) -> f64) {
         for i in 0..self.count {
             self.put(2, i, last(i) + self.get(1, i));

@@ -257,7 +257,7 @@ timers!(Summary);
 
 impl<L: LabelGroup> Family<Summary, L> {
     /// Returns the number of all observations with these labels; `None` if there is no such series.
-    /// It is not created.
+    /// This method does not create the series.
     pub fn count<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<u64> {
         self.family.read(Self::key(labels), |cells| cells.sum(COUNT))
     }

@@ -10,7 +10,7 @@ use super::metric_kind::{MetricKind, Scratch, check_cells};
 use crate::error::Error;
 use crate::snapshot::{self, Exemplar, Value};
 
-/// The kind of a value of unknown type. Its cells are the same as for a gauge with a time.
+/// The kind of values of unknown type. It uses the same cells as a gauge with a time.
 pub(crate) struct UnknownKind;
 
 impl MetricKind for UnknownKind {
