@@ -25,18 +25,18 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::fork;
 use crate::presence::{identity, is_locked, lock_byte};
 
-/// Holds the locks that were taken through the description of a file.
+/// Holds the locks of an open file description until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     by: HeldBy,
-    /// The generation and the ID of the only process with this hold; `None` if children of a fork
-    /// share it.
+    /// The generation and the ID of the process that this hold belongs to; `None` if children of a
+    /// fork share the hold.
     owner: Option<(u32, u32)>,
 }
 
 #[derive(Debug)]
 enum HeldBy {
-    /// A mapped page.
+    /// A mapped page, which is never accessed.
     Page(NonNull<c_void>),
     /// A descriptor, valid as long as it refers to that file, and the result of
     /// [`fork::close_in_children`].
@@ -44,15 +44,16 @@ enum HeldBy {
 }
 
 impl Hold {
-    /// Returns whether a mapping holds locks on the file system of `file`, which `reopen` opens
-    /// again.
+    /// Returns whether a mapping can hold locks on the file system of `file`, by trying it with
+    /// another description of the same file, which `reopen` opens.
     pub(crate) fn is_by_mapping(
         file: &File,
         reopen: impl Fn() -> Option<(File, libc::c_int)>,
     ) -> bool {
         let Some((other, kind)) = reopen() else { return true };
         let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Another process that probes at the same moment locks another byte.
+        // The byte depends on the time and the process, so that processes that probe at the same
+        // time lock different bytes.
         let byte = MIN_PROBED + u64::from(now.subsec_nanos() ^ std::process::id());
         let locked = lock_byte(&other, byte, libc::F_OFD_SETLK, kind).unwrap_or(false);
         let page = Self::page(&other);
@@ -102,8 +103,8 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // The page and the descriptor do not exist in a child, where something else may use the
-        // address or the number.
+        // A child of a fork has neither the page nor the descriptor. Something else may use the
+        // address or the number there.
         if self.owner.is_some_and(|owner| owner != process()) {
             return;
         }
@@ -126,11 +127,12 @@ impl Drop for Hold {
     }
 }
 
-/// The bytes that are locked to probe whether a mapping holds locks; they are after the bytes of
-/// tokens and of presence.
+/// The first of the bytes that we lock to find out whether a mapping can hold locks. They are after
+/// the bytes of tokens and of presence.
 const MIN_PROBED: u64 = 1 << 41;
 
-/// Returns both numbers, because a fork that bypasses the C library does not change the generation.
+/// Identifies this process by its generation and its ID. We compare both, because a fork that
+/// bypasses the C library does not change the generation.
 fn process() -> (u32, u32) {
     (fork::generation(), std::process::id())
 }

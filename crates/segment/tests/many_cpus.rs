@@ -552,7 +552,7 @@ mod files {
         assert!(segment.may_have_lost_power());
         let hits = family(&segment, "hits", 18);
         assert_eq!(read(&hits, 3), Some((5, 5.0, 1)));
-        // They are earned again, where no other family owns the words.
+        // The lanes are earned again, at words that no other family owns.
         let others = family(&segment, "others", 18);
         add(&others, 1, 1);
         hits.stripe();

@@ -1,16 +1,20 @@
 //! The codes of a frame: bytes that encode the change of each cell since the last tick.
 //!
+//! An integer (a whole cell) usually grows at a steady rate. We therefore encode how much its
+//! difference from the last tick has changed (a delta of deltas), which is often zero. A run of
+//! zeros is encoded by its length.
+//!
 //! | bytes | mean |
 //! |---|---|
 //! | `b`, up to 14 | `b + 1` zeros |
 //! | 15, then a number `k` | `16 + k` zeros |
-//! | a number `15 + n` | a whole cell: `n` is the zigzag of the change of its difference, and not 0 |
-//! | `16 + 8 * (n - 1) + s`, then `n` bytes | a cell of floats: the XOR with the last bits, without its `s` lowest bytes, which are zero |
+//! | a number `15 + n` | a whole cell: `n` is its delta of deltas in zigzag encoding, and not 0 |
+//! | `16 + 8 * (n - 1) + s`, then `n` bytes | a float cell: the XOR with its bits at the last tick, without the `s` lowest bytes, which are zero |
 //!
 //! A number is split into groups of 7 bits, lowest group first. Bit 7 is set in all bytes but the
 //! last (LEB128).
 
-/// Encodes changes.
+/// Encodes the changes of a tick.
 #[derive(Debug, Default)]
 pub(super) struct Coder {
     bytes: Vec<u8>,
@@ -18,13 +22,13 @@ pub(super) struct Coder {
     zeros: u64,
 }
 
-/// The maximum number of bytes of a cell's code.
+/// The maximum length of a cell's code in bytes.
 pub(super) const MAX_CODE: usize = 10;
 /// The first byte of a long run of zeros, whose length follows. A smaller byte encodes a short run.
 const MANY: u8 = 15;
 
 impl Coder {
-    /// Clears the encoder.
+    /// Drops all codes, so the buffer can be used for the next tick.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.zeros = 0;
@@ -36,7 +40,7 @@ impl Coder {
         self.varint(n.into());
     }
 
-    /// Writes the change of a whole cell's difference, modulo 2^64.
+    /// Writes the delta of deltas of a whole cell, modulo 2^64.
     #[inline]
     pub(super) fn whole(&mut self, change: u64) {
         let change = change.cast_signed();
@@ -124,7 +128,7 @@ impl<'b> Decoder<'b> {
         None
     }
 
-    /// Reads the change of a whole cell's difference.
+    /// Reads the delta of deltas of a whole cell.
     #[inline]
     pub(super) fn whole(&mut self) -> Option<u64> {
         if self.is_zero()? {

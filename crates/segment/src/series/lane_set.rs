@@ -215,7 +215,7 @@ impl LaneSet {
         }
     }
 
-    /// Notes that an addition collided with the addition of another thread.
+    /// Records a collision of two threads' additions.
     #[cold]
     pub(crate) fn note_collision(&self) {
         let Some(demand) = &self.demand else { return };
@@ -225,7 +225,7 @@ impl LaneSet {
         }
     }
 
-    /// Notes that `n` was added to a cell whose value was `old`.
+    /// Records that `n` was added to a cell whose value was `old`.
     #[inline]
     pub(crate) fn note_addition(&self, old: u64, n: u64) {
         if is_round(old, n) {
@@ -233,7 +233,7 @@ impl LaneSet {
         }
     }
 
-    /// Notes that a cell reached a round number.
+    /// Records that a cell reached a round number.
     #[cold]
     fn note_round(&self, since_boot: impl FnOnce() -> u64) {
         let Some(demand) = &self.demand else { return };
@@ -358,7 +358,7 @@ impl Demand {
 
     /// Returns whether lanes of that many words may be allocated. The second half of a segment is
     /// reserved for new series, because an update without a series counts in the overflow series.
-    /// Threads that ask at once may use a little of it.
+    /// Threads that check at the same time can exceed the half slightly.
     fn may_take(&self, words: u64) -> bool {
         let end = self.segment.used().saturating_add(offset::bytes(words));
         end <= self.segment.limit() / 2

@@ -1,11 +1,12 @@
 //! A fixed set of strings, each of which has an index: the label values that are known when a
 //! family is created.
 //!
-//! A string is found by its length and its first and last bytes, its [ends](Ends), with a
-//! multiplier that is chosen once so that few strings collide. A slot of the table holds everything
-//! that is compared with a string of up to 32 bytes, on one cache line.
+//! The set is a hash table. The hash covers only the length and the first and last bytes of a
+//! string, its [ends](Ends). The multiplier of the hash is chosen when the set is created, so that
+//! few strings collide. A slot is one cache line, which holds all bytes of a string of up to 32
+//! bytes, so a lookup of such a string usually reads one line.
 
-/// Strings with their indices.
+/// A fixed set of strings with their indexes.
 #[derive(Debug, Clone)]
 pub struct StringSet {
     /// The table. Collisions go to the next slot.
@@ -38,6 +39,7 @@ struct Ends(u64, u64);
 
 /// Marks an empty slot, because no string can be this long.
 const EMPTY: u64 = u64::MAX;
+/// Marks a slot of a string that is longer than `MOST`, which is compared in `all`.
 const LONG: u64 = u64::MAX - 1;
 /// The maximum length of a string that fits into a slot, in bytes.
 const MOST: usize = 32;
@@ -129,8 +131,8 @@ impl StringSet {
 }
 
 impl Ends {
-    /// Loads the ends with two loads. They overlap unless the string is long, because they must
-    /// stay inside the string.
+    /// Loads the ends with two loads of equal size. In a short string, they overlap, because no
+    /// load may go beyond the string.
     #[inline]
     fn load(text: &[u8]) -> Self {
         if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
@@ -222,7 +224,7 @@ mod tests {
         for other in ["b", "abcde", "xxxxxxxxxxxxxxxxxxxxxxxxxxxx", "\0", "ba"] {
             assert_eq!(set.find(other), None, "{other:?}");
         }
-        // Strings that differ in one byte.
+        // A string that differs in one byte is not in the set.
         for text in &texts {
             for at in (0..text.len()).filter(|_| text.is_ascii()) {
                 let other = [&text[..at], "-", &text[at + 1..]].concat();

@@ -226,7 +226,7 @@ fn one_writes_and_the_next_one_takes_over() {
         expected.push((time, now(&[&family])));
         if tick == 9 {
             drop(first);
-            // It does not get the lead back.
+            // The first recorder does not get the lead back.
             first = small(&segment);
             assert!(!second.tick_at(time, time).unwrap(), "that tick is there");
         }

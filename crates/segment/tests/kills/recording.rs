@@ -77,7 +77,7 @@ fn a_recording_is_read_after_each_kill() {
     let mut last = 0;
     for kill in 0..KILLS {
         let mut child = start(&path);
-        // It is read while it is written, too.
+        // The recording can also be read while the process writes it.
         until("the process records", || look(&path).last().is_some_and(|&time| time > last));
         std::thread::sleep(Duration::from_millis(kill as u64 % 7));
         child.kill().unwrap();

@@ -191,7 +191,7 @@ impl DynamicSeries {
             let meta = self.region().word(at).load(Ordering::Relaxed);
             if state_of(meta) == state::HIDDEN && !self.is_overflow(at) {
                 if self.has_changed(at) {
-                    // It was updated since it was hidden.
+                    // An update arrived after the series was hidden.
                     self.show(at);
                     continue;
                 }
