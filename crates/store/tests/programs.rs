@@ -100,7 +100,7 @@ fn same(store: &dyn Store, specs: &[Spec], steps: &[Step]) -> Result<(), TestCas
                 metrics[m].add(&labels, by);
                 prop_assert!(is_same(metrics[m].get(&labels), expected[m].get(&labels)));
             }
-            // It must not create the series.
+            // A read must not create the series.
             Step::Get(m, l) => {
                 let labels = labels(expected[m].spec(), l);
                 prop_assert!(is_same(metrics[m].get(&labels), expected[m].get(&labels)));

@@ -106,7 +106,7 @@ impl Instance {
         Ok((acked, next))
     }
 
-    /// Notes that the server acknowledged the heartbeat with this ID.
+    /// Records that the server acknowledged the heartbeat with this ID.
     pub(super) fn acknowledge_heartbeat(&self, id: u64) {
         self.cell(at::ACKED_HEARTBEAT).store(id, Ordering::Relaxed);
     }
@@ -126,7 +126,7 @@ impl Instance {
         self.cell(at::DONE).load(Ordering::Acquire)
     }
 
-    /// Notes that the server holds everything that was counted before the request with this number,
+    /// Records that the server holds all that was counted before the request with this number,
     /// as of `heartbeat`, the time of the last heartbeat by the server's clock.
     pub(super) fn acknowledge(&self, requested: u64, heartbeat: u64) {
         self.cell(at::ACKED).store(now(), Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! A metric of the store: a family of the local registry, and the totals in the server.
+//! A metric of the Redis store. Updates change a family of the local registry, which the flushing
+//! process writes to the server; `for_each` reads the totals from the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,22 +15,25 @@ use crate::interface::{Kind, Metric, Spec};
 use crate::lock::Lock;
 use crate::table::register;
 
-/// The metric that tells the flushing process how to combine the values of gauges.
+/// The gauge whose labels describe each metric, so that the flushing process knows how to combine
+/// its values.
 pub(super) struct Specs(GaugeFamily<Values<'static>>);
 
-/// A metric.
+/// A metric that counts in this process and is flushed to the server.
 pub(super) struct RedisMetric {
     spec: Spec,
     series: RedisSeries,
+    /// Held by `synchronize` while its work runs.
     together: Lock,
     worker: Arc<Worker>,
     totals: Totals,
 }
 
 enum RedisSeries {
+    /// Counters, and the parts of histograms and summaries. All drop negative increments: a sum of
+    /// observations could need them, but too rarely to justify separate cells.
     Sums(MixedCounterFamily<Values<'static>>),
-    /// Gauges, the only series that can decrease. Negative increments of histogram and summary
-    /// parts are so rare that these share the counters' cells, and drop such increments.
+    /// Gauges, the only series that can decrease.
     Gauges(GaugeFamily<Values<'static>>),
 }
 
@@ -82,6 +86,8 @@ impl RedisMetric {
         Ok(Self { spec: spec.clone(), series, together, worker, totals })
     }
 
+    /// Returns whether an update is valid, and counts it as dropped otherwise. Starts the worker if
+    /// this process has none, for example after a fork.
     #[inline]
     fn is_right(&self, labels: &[&str], is_right: bool) -> bool {
         self.worker.ensure_started();

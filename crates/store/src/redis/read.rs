@@ -237,7 +237,7 @@ fn pairs(value: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
 
 impl Collector for Totals {
     fn names(&self) -> Vec<String> {
-        // They are only known after reading from the server.
+        // The names are known only after a read from the server.
         Vec::new()
     }
 

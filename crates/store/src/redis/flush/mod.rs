@@ -1,4 +1,4 @@
-//! A flush: writes the values that changed to the server, and folds dead instances.
+//! Flushes the values that changed to the server, and folds dead instances.
 //!
 //! `diff.rs` finds the changes since the last flush, `calls.rs` writes them, and `fold.rs` moves
 //! ended series and instances to the archive.
@@ -34,7 +34,7 @@ const MAX_CALLS: usize = 32;
 /// The maximum number of dead instances that one flush folds.
 const MAX_FOLDED: usize = 8;
 
-/// The flushing process' knowledge of the server's state.
+/// The state of the flushing process, including its knowledge of the values in the server.
 pub(super) struct Flusher {
     options: RedisOptions,
     instance: Arc<Instance>,
@@ -53,7 +53,7 @@ pub(super) struct Flusher {
 pub(super) struct Done {
     pub(super) series: u64,
     pub(super) folded: u64,
-    /// Why a dead instance could not be folded.
+    /// The error that prevented folding a dead instance.
     pub(super) unfolded: Option<Failure>,
 }
 
@@ -77,8 +77,8 @@ impl Flusher {
     }
 
     fn try_flush(&mut self, registry: &Registry) -> Result<Done, Failure> {
-        // Before the walk over the registry, because this walk must see everything that was counted
-        // before the request.
+        // We read this before the walk over the registry, because the walk must see everything that
+        // was counted before the request.
         let requested = self.instance.requested();
         let mut link = match self.link.take() {
             Some(link) => link,
@@ -89,7 +89,7 @@ impl Flusher {
         self.state.trust();
         self.retire(&mut link)?;
         self.instance.acknowledge(requested, self.heartbeat);
-        // A failure to fold is retried later, and delays neither this instance nor the others.
+        // A failure to fold is retried later, so it does not delay this or other instances.
         let (folded, unfolded) = self.fold(&mut link, &dead);
         if unfolded.is_none() {
             self.link = Some(link);
@@ -97,7 +97,7 @@ impl Flusher {
         Ok(Done { series, folded, unfolded })
     }
 
-    /// Sends a heartbeat. Returns the dead instances for this one to fold.
+    /// Sends a heartbeat. Returns the dead instances that this instance should fold.
     fn heartbeat(&mut self, link: &mut Link) -> Result<Vec<String>, Failure> {
         let (acked, next) =
             self.instance.heartbeat_ids().map_err(|error| Failure::other(&error.to_string()))?;
