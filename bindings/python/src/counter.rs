@@ -39,7 +39,7 @@ metric!(Counter, WithSeries<MixedCounter>, {
     }
 });
 
-/// `inc`.
+/// The method `Counter.inc`.
 pub struct Inc;
 
 impl Counting for Inc {

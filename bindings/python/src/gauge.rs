@@ -71,7 +71,7 @@ impl Gauge {
     }
 }
 
-/// `inc`.
+/// The method `Gauge.inc`.
 pub struct Inc;
 
 impl Counting for Inc {
@@ -90,7 +90,7 @@ impl Counting for Inc {
     }
 }
 
-/// `dec`.
+/// The method `Gauge.dec`.
 pub struct Dec;
 
 impl Counting for Dec {
@@ -109,7 +109,7 @@ impl Counting for Dec {
     }
 }
 
-/// `set`.
+/// The method `Gauge.set`.
 pub struct Set;
 
 impl Counting for Set {

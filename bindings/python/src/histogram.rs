@@ -23,7 +23,7 @@ metric!(Histogram, WithSeries<quipu::Histogram>, {
     }
 });
 
-/// `observe`.
+/// The method `Histogram.observe`.
 pub struct Observe;
 
 impl Counting for Observe {

@@ -22,7 +22,7 @@ metric!(Summary, WithSeries<quipu::Summary>, {
     }
 });
 
-/// `observe`.
+/// The method `Summary.observe`.
 pub struct Observe;
 
 impl Counting for Observe {

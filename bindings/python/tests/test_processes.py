@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.native
 
-# Seconds to wait before giving up, on a busy machine.
+# The timeout in seconds. It is long, because the machine may be busy.
 PATIENCE = 120
 
 FORKS = """
@@ -205,8 +205,8 @@ def gunicorn(directory, application, arguments, **environment):
     command = [sys.executable, "-m", "gunicorn", "application:app", "--workers", "4"]
     # Without the control socket, the master has no other thread when it forks new workers.
     command += ["--no-control-socket", "--log-level", "warning", *arguments]
-    # It inherits the socket: another process could take a free port first. Requests wait in the
-    # socket until there is a worker.
+    # The server inherits a bound socket, because another process could take a free port before
+    # the server binds it. Requests wait in this socket until there is a worker.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         command += ["--bind", f"fd://{listener.fileno()}"]
@@ -276,8 +276,8 @@ def test_gunicorn_with_workers_that_are_killed(tmp_path, application, arguments,
                     assert "requests_total" in get(url + "/metrics")
         found = [samples(get(url + "/metrics")) for _ in range(8)]
         counts = {each['requests_total{path="/x"}'] for each in found}
-        # All workers show the same. A request may be counted although its worker died before it
-        # responded.
+        # All workers expose the same counts. A request can be counted although its worker died
+        # before it responded.
         assert len(counts) == 1
         [count] = counts
         assert answered <= count <= answered + failed

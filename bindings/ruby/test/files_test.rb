@@ -41,7 +41,7 @@ class FilesTest < Minitest::Test
     assert_includes samples(second), "a_total 1"
   end
 
-  # They share only the counts.
+  # The registries share only the counts.
   def test_registries_on_one_file_have_names_of_their_own
     first, second = Array.new(2) { Quipu::Registry.new(dir: @dir) }
     one, other = [first, second].map { |registry| registry.counter(:a, docstring: "A.", labels: [:x]) }

@@ -45,7 +45,7 @@ class RecordingError(ValueError):
     """The flight recorder cannot record."""
 
 
-# Its users see the class by the name of the package.
+# Tracebacks name the public package instead of this module.
 RecordingError.__module__ = "quipu_metrics"
 
 
