@@ -1,6 +1,6 @@
 //! Runs a peer: a program in any language that measures itself and prints records on stdout.
 //!
-//! It inherits our stderr, because it shows its progress there.
+//! The program inherits our stderr, because it shows its progress there.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

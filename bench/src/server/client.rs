@@ -36,8 +36,8 @@ pub fn ask(address: SocketAddr) -> io::Result<u64> {
 
 /// Sends requests on keep-alive connections until `stop` is set or all connections failed.
 ///
-/// It sends a request on each connection, then reads each response. This puts every request in
-/// flight into the tally.
+/// Each round sends a request on every connection, then reads every response, so that the tally
+/// includes the requests in flight.
 pub(super) fn load(address: SocketAddr, stop: &AtomicBool) -> Tally {
     let mut tally = Tally::default();
     let open = |_| Connection::open(address, PATIENCE).ok();

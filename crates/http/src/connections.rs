@@ -73,7 +73,7 @@ struct Candidates {
     /// Idle connections in reverse order: the last is closed first.
     idle: Option<Vec<Rc<Wire>>>,
     /// The connections of a client that occupies more than half of all slots, in reverse order.
-    /// They are closed in favour of other clients.
+    /// These connections are closed in favour of other clients.
     greedy: Option<(Option<IpAddr>, Vec<Rc<Wire>>)>,
 }
 

@@ -27,7 +27,7 @@ pub struct Refusals {
     /// The jobs whose overlapping series were logged.
     overlapping: Mutex<BTreeSet<String>>,
     last: Mutex<VecDeque<RefusalRecord>>,
-    /// Limits the log lines about a full state.
+    /// Limits how often a full state file is logged.
     full: LogLimiter,
 }
 
@@ -40,7 +40,7 @@ pub struct RefusalRecord {
     pub input: Input,
     /// The source: an address, a listener of a unix socket, or a job.
     pub source: String,
-    /// The reason, as the value of a label.
+    /// The reason, which is also the value of the label `reason`.
     pub reason: &'static str,
     /// The beginning of the refused input, or the position and a description of the error.
     pub detail: String,
@@ -78,8 +78,8 @@ impl Refusals {
         Ok(Self { total, taken, refused, overlaps, overlapping, last, full: LogLimiter::new() })
     }
 
-    /// Counts a data point whose series several processes of a job send at the same time. The first
-    /// one of each job is logged.
+    /// Counts a data point of a series that several processes of a job send at the same time. Logs
+    /// a warning for the first such data point of each job.
     pub fn count_overlap(&self, job: &str) {
         self.overlaps.inc();
         let mut logged = self.overlapping.lock().unwrap_or_else(PoisonError::into_inner);

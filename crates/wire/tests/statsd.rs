@@ -23,7 +23,7 @@ struct Sent {
     more: &'static str,
 }
 
-/// The parts of a sample, as read.
+/// The parts of a sample that was read: name, values, kind, rate, tags and time.
 type Read = (String, Vec<f64>, String, f64, Vec<(String, String)>, Option<i64>);
 
 fn sent() -> impl Strategy<Value = Sent> {
@@ -123,7 +123,7 @@ fn tags() -> impl Strategy<Value = Tags> {
     })
 }
 
-/// Generates bytes that are often nearly lines.
+/// Generates bytes that often resemble valid lines.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         4 => select(&b"ab:|#@,=[]T\ncgmsh01.+-_e{\r\xc3"[..]).prop_map(|byte| vec![byte]),

@@ -269,7 +269,7 @@ impl Model<'_> {
             block.layout = layout;
             block.check(bytes);
             block.fill();
-            // It may be the last one now.
+            // The block may now be the last one of the arena, so it moves to the end of the list.
             self.blocks.push(block);
         }
     }

@@ -77,7 +77,7 @@ fn a_closed_pipe_ends_a_conversion_quietly() {
     let (mut child, mut stdin) = start("tsv", "tsv");
     drop(child.stdout.take());
     let text = tsv(&messages(Kind::MetricUnion));
-    // It exits although the input continues.
+    // The command exits although its input continues.
     while stdin.write_all(text.as_bytes()).is_ok() {}
     expect_end(child, 0, "");
 }

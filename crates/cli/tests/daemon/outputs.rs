@@ -360,7 +360,7 @@ fn a_series_that_is_gone_gets_a_mark_of_its_end() {
             samples.filter(|sample| sample.series == level.series && sample.is_stale).count()
         })
     };
-    // It is marked only once.
+    // The series is marked as stale only once.
     let before = receiver.see(<[Request]>::len);
     wait_until("more requests", || receiver.see(<[Request]>::len) > before + 3);
     assert_eq!(marks(), 1);

@@ -17,7 +17,7 @@ use super::Home;
 /// The time limit of a command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a command, which must end within this limit.
+/// Runs a command, and fails if it does not end within the time limit.
 fn end(home: &Home, arguments: &[&str]) -> Output {
     let mut command = home.quipu(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

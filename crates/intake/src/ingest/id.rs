@@ -1,4 +1,4 @@
-//! Splits the id of a message into a metric name and labels.
+//! Splits the id of a message, which identifies its series, into a metric name and labels.
 //!
 //! | id | name | labels |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | `hits{region="eu"}` | `hits` | `region="eu"` |
 //! | `web.hits` | `web_hits` | none |
 //!
-//! Ids with labels are used as they are. In any other id, dots become underscores.
+//! In an id without labels, dots become underscores. The name in an id with labels is not changed.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ const MOST_BYTES: usize = 64 << 10;
 /// Calls `then` with the name and the labels.
 ///
 /// # Errors
-/// Returns the error in the id.
+/// Returns a description of the error in the id.
 pub(super) fn split<T>(
     id: &[u8],
     then: impl FnOnce(&str, &[(&str, &str)]) -> T,

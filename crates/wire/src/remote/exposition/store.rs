@@ -33,7 +33,7 @@ pub(super) struct Span {
     pub(super) len: u32,
 }
 
-/// A metric.
+/// A metric: its value and the places of its other parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetricSlot {
     pub(super) labels: Span,

@@ -1,4 +1,4 @@
-//! Data points as the reader returns them.
+//! The data points that the OTLP reader returns, and their parts.
 
 use super::attributes::Attribute;
 
@@ -62,7 +62,7 @@ pub struct Instrumentation<'r, 'a> {
     pub attributes: &'r [Attribute<'a>],
 }
 
-/// A metric.
+/// The name, description and unit of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MetricDescription<'a> {
@@ -223,7 +223,7 @@ pub struct MetricsExemplar<'a> {
     pub(super) attributes: (usize, usize),
 }
 
-/// Returns a time, for which 0 means unknown on the wire.
+/// Converts a time from the wire, where 0 means unknown.
 #[inline]
 pub(super) fn known(ns: u64) -> Option<u64> {
     (ns != 0).then_some(ns)
