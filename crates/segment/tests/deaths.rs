@@ -466,7 +466,7 @@ fn mending() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("shared.quipu");
     let world = World::new(&path);
-    // Like above: the next series takes a new block and a new table.
+    // Like in the test above, the next series takes a new block and a new table.
     let long = "x".repeat(60 * 8 - 5);
     world.family.add(|key| key.text(&long), 0, 1);
     assert!(world.family.remove(|key| key.text(&long)).unwrap());

@@ -511,7 +511,7 @@ fn sum(lanes: impl Iterator<Item = u64>, base: u64, is_float: bool) -> u64 {
     if !is_float {
         return lanes.fold(0, u64::wrapping_add).wrapping_sub(base);
     }
-    // Like `SeriesCells`: the sum of a single lane keeps the sign of a zero.
+    // Like in `SeriesCells`, the sum of a single lane keeps the sign of a zero.
     let sum = lanes.map(f64::from_bits).reduce(|a, b| a + b).unwrap_or(0.0);
     let base = f64::from_bits(base);
     if base == 0.0 { sum.to_bits() } else { (sum - base).to_bits() }

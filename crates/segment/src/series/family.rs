@@ -797,7 +797,7 @@ impl fmt::Debug for Family {
     }
 }
 
-/// Returns the families, oldest first, whether mended or not.
+/// Returns all families, oldest first, including families that still need mending.
 pub(super) fn all_families(segment: &Segment) -> Result<Vec<Family>, Error> {
     families_since(segment, 0).map(|(families, _)| families)
 }

@@ -242,7 +242,8 @@ impl LaneSet {
 
     fn note(&self, last: &AtomicU64, within: u64, since_boot: u64) {
         let now = since_boot / 1_000_000;
-        // Relaxed, here and above: a mix of two threads' times earns the lanes sooner or later.
+        // Relaxed, here and above: if the times of two threads mix, the lanes are earned a little
+        // earlier or later.
         if now.saturating_sub(last.swap(now, Ordering::Relaxed)) <= within {
             // Take no lock and don't grow the file, because this can be a signal handler.
             self.earn_by(|segment, words| segment.take_at_hand(words));

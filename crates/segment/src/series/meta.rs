@@ -72,7 +72,7 @@ pub(crate) fn has_checksum(meta: u64, hash: u64) -> bool {
     with_checksum(meta, hash) == meta
 }
 
-/// Returns whether the record contains a series, shown or not.
+/// Returns whether the record contains a series, even if the series is hidden.
 #[inline]
 pub(crate) fn is_series(meta: u64) -> bool {
     matches!(state_of(meta), state::LIVE | state::HIDDEN)

@@ -112,6 +112,6 @@ fn less(sum: u64, base: u64, is_float: bool) -> u64 {
         return sum.wrapping_sub(base);
     }
     let base = f64::from_bits(base);
-    // Like in `SeriesCells::sum_float`.
+    // A base of zero is not subtracted, like in `SeriesCells::sum_float`.
     if base == 0.0 { sum } else { (f64::from_bits(sum) - base).to_bits() }
 }

@@ -107,10 +107,10 @@ fn twin_schema(setting: Setting) -> Schema {
 struct Series {
     cells: [u64; CELLS],
     start: u64,
-    /// Whether the family contains it, shown or not.
+    /// Whether the family contains the series, even if it is hidden.
     live: bool,
     hidden: bool,
-    /// For dense families: shown although it is zero.
+    /// Whether a series of a dense family is shown although it is zero.
     marked: bool,
     /// The cells at the last sweep, and the time of the last change that a sweep saw, in tenths of
     /// a second.

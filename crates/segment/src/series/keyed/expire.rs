@@ -102,7 +102,7 @@ impl DynamicSeries {
             let _guard = self.lock_within(lock::REMOVAL)?;
             for &(at, seen) in &unwanted {
                 let meta = self.region().word(at).load(Ordering::Acquire);
-                // Check that the record still belongs to the same series, shown or not.
+                // Check that the record still belongs to the same series, which may be hidden.
                 if meta::is_same_series(meta, seen) && is_series(meta) {
                     self.detach(at, fingerprint(self.hash(at)));
                     removed += 1;

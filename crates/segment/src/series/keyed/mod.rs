@@ -351,7 +351,7 @@ impl DynamicSeries {
         words.iter().step_by(LINE_WORDS).for_each(prefetch);
     }
 
-    /// Returns whether the series of this generation owns the record, shown or not.
+    /// Returns whether the series of this generation owns the record, even if it is hidden.
     #[inline]
     pub(crate) fn is_series(&self, at: WordOffset, generation: u32) -> bool {
         // Acquire: like in `find_at`.
