@@ -18,9 +18,9 @@ pub const SUMMARY_COUNT: usize = kind::SUMMARY_COUNT;
 /// in.
 #[derive(Debug, Clone)]
 pub struct WithSeries<I> {
-    /// The instrument.
+    /// The instrument that counts.
     pub instrument: I,
-    /// The handle.
+    /// The handle of the series.
     pub series: SeriesHandle,
 }
 

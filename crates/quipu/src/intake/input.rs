@@ -11,7 +11,7 @@ use crate::snapshot::{Kind, Native, Timestamp, Value};
 /// The metric that a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Metric<'a> {
-    /// The name, as the text format shows it. A counter can end in `_total` or not.
+    /// The name, as the text format shows it. For a counter, the suffix `_total` is optional.
     pub name: &'a str,
     /// The help; may be empty. The first help that is not empty is kept.
     pub help: &'a str,

@@ -221,7 +221,7 @@ const SEARCHED_EACH: u64 = 64;
 /// The maximum number of hidden series that are removed at once.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// Returns whether a family contains a series, shown or not.
+/// Returns whether a family contains a series, even if the series is hidden.
 fn is_there(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> bool {
     family.change(key, |_| {})
 }

@@ -103,7 +103,7 @@ impl std::fmt::Debug for Intake {
 #[derive(Debug, Default)]
 struct IntakeUsage {
     series: AtomicU64,
-    /// As of the last sweep.
+    /// The number of families at the last sweep.
     families: AtomicU64,
     unused: AtomicU64,
     /// The number of refusals at the limit on series since there was last room.
@@ -320,8 +320,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Calls `read` with the series of these labels, in each family of this name that contains it,
-    /// hidden or not. Returns the number of these series.
+    /// Calls `read` with the series of these labels in each family of this name, even if the series
+    /// is hidden. Returns the number of these series.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.

@@ -323,7 +323,8 @@ impl<'c> Relay<'c> {
             Next::Other(start) => return Growth::Other(start),
             Next::Same | Next::Restarted => {}
         }
-        // Noting the restart takes the lock: without it, the growth would be given again and again.
+        // Storing the restart requires the lock. Without it, each later value would emit the same
+        // growth again.
         if next == Next::Restarted && segment.lock_registration().is_err() {
             return Growth::Locked;
         }

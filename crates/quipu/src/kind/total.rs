@@ -12,7 +12,7 @@ use crate::description::Description;
 use crate::error::Error;
 use crate::snapshot::{self, CounterValue, Number, Value};
 
-/// A counter.
+/// A kind of counter: how its cells store the total.
 pub trait Total: 'static {
     /// The [`MetricKind::NUMBER`] of its kind.
     const NUMBER: u8;

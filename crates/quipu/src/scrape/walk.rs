@@ -68,8 +68,8 @@ impl Walk {
         Self { readers: Some(Arc::new(ReaderList::from_readers(readers))), ..Self::default() }
     }
 
-    /// Restricts the walk to the families of this name, hidden or not. Returns false if there are
-    /// none.
+    /// Restricts the walk to the families of this name, including hidden families. Returns false if
+    /// there are none.
     pub(crate) fn narrow(&mut self, name: &str) -> bool {
         self.hidden = Arc::default();
         let found = self.readers.as_ref().map_or(0..0, |readers| readers.named(name));

@@ -161,7 +161,7 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
         intake.take(grouped(name), &labels, &input, Mode::Set, None).unwrap();
         assert!(take(&intake, spot, Mode::Add));
         has(&registry, &[&shown(name, 10.0)]);
-        // Another series gets the record, sooner or later, and then the same one again.
+        // The record is given to another series, and later to the first series again.
         for round in 0..100 {
             intake.remove_grouped(name, &labels).unwrap();
             assert!(!take(&intake, spot, Mode::Set), "{round}");

@@ -172,7 +172,7 @@ fn hidden_series_make_room_as_soon_as_the_limit_is_reached() {
     }
     let taken = (0..100).filter(|number| take(&mut intake, *number).is_ok()).count();
     assert_eq!(taken, 70);
-    // Only hidden ones were removed.
+    // Only hidden series were removed.
     let text = registry.text();
     assert_eq!(text.matches("g{job=").count(), 30, "{text}");
     assert_eq!(intake.usage().series, 100);
@@ -294,10 +294,10 @@ fn names_that_are_no_longer_used_are_freed() {
         let (value, two) = (InputValue::Gauge(1.0), InputValue::Counter(2.0));
         intake.take(metric(&set), &[("a", "b")], &value, Mode::Set, None).unwrap();
         intake.take(metric(&added), &[], &two, Mode::Add, None).unwrap();
-        // With the last total of the source next to the sum.
+        // This family stores the last total of the source next to the sum.
         intake.take(metric(&both), &[], &two, Mode::Add, None).unwrap();
         intake.take(metric(&both), &[], &two, Mode::Follow, None).unwrap();
-        // A family that stays, with a help that arrived later.
+        // This family stays. Its help arrives later.
         intake.take(metric("kept"), &[], &two, Mode::Add, None).unwrap();
         let kept = Metric { help: "Kept.", ..metric("kept") };
         intake.take(kept, &[], &two, Mode::Add, None).unwrap();
