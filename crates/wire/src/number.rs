@@ -9,7 +9,7 @@ use crate::error::Fault;
 use crate::pieces::{Byte, Bytes, FixedPiece, Literal, Piece};
 use crate::reader::Reader;
 
-/// An integer.
+/// An integer that is written in decimal.
 #[derive(Clone, Copy)]
 pub(crate) struct Decimal(pub(crate) i64);
 

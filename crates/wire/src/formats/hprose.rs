@@ -235,7 +235,7 @@ unsafe impl FixedPiece for Integer {
     const BOUND: usize = Decimal::BOUND + 2;
 }
 
-/// A double.
+/// A double in the format of Hprose.
 #[derive(Clone, Copy)]
 struct Float(f64);
 

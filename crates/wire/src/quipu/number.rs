@@ -88,7 +88,7 @@ pub(super) fn whole_len(number: i64) -> usize {
     }
 }
 
-/// A double.
+/// A double in its shortest form.
 #[derive(Clone, Copy)]
 pub(super) struct CompactDouble(pub(super) f64);
 

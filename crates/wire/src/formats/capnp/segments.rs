@@ -19,11 +19,12 @@ use crate::error::Fault;
 use crate::reader::Reader;
 use crate::values;
 
-/// The size of a list item: a byte.
+/// The code of the item size in a list pointer: a byte.
 pub(super) const BYTE: u64 = 2;
-/// A word.
+/// The code of the item size: a word.
 pub(super) const WORD: u64 = 5;
-/// Structs of one size, which precedes them. The length of such a list is in words.
+/// The code of the item size: structs of one size, which precedes them. The length of such a list
+/// is in words.
 pub(super) const STRUCT: u64 = 7;
 
 /// The maximum number of segments in a message, like in other readers.
@@ -70,7 +71,7 @@ pub(super) struct Segments<'m> {
     wrong: Cell<usize>,
 }
 
-/// A segment.
+/// The words of a segment, and their place in the message.
 #[derive(Clone, Copy)]
 struct Segment<'m> {
     words: &'m [[u8; 8]],

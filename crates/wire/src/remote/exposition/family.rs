@@ -84,7 +84,7 @@ pub struct Native<'f> {
     exemplars: Span,
 }
 
-/// A summary.
+/// The values of a summary.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Summary<'f> {
