@@ -57,7 +57,7 @@ pub struct Core<I: Held> {
 
 /// The origin of a metric.
 enum Origin<I: Held> {
-    /// The program made it.
+    /// The program made the metric.
     Segment {
         segment: Py<Segment>,
         family: Many<I>,

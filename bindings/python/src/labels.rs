@@ -136,8 +136,8 @@ impl Labels {
     }
 }
 
-/// A hash table with linear probing. You can replace an entry, or remove all of them, but not
-/// remove a single one.
+/// A hash table with linear probing. You can replace an entry or remove all entries, but you cannot
+/// remove a single entry.
 #[derive(Default)]
 struct Children {
     /// The entries. At most three quarters of them are in use. Their number is a power of two, or
@@ -206,7 +206,7 @@ impl Children {
 #[inline]
 fn hash(values: &[Bound<'_, PyAny>]) -> Option<usize> {
     // The multiplier is the one in rustc's FxHash. The low bits, which choose an entry, depend only
-    // on the low bits of the values: the last step adds the high ones.
+    // on the low bits of the values, so the last step mixes in the high bits.
     let combined = values.iter().try_fold(0_u64, |hash, value| {
         let is_known =
             value.is_exact_instance_of::<PyString>() || value.is_exact_instance_of::<PyInt>();

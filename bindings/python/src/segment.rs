@@ -80,7 +80,7 @@ impl Segment {
         Ok((Self::new(segment, Some(path)), why))
     }
 
-    /// The path of the file, if it is in one.
+    /// The path of the segment's file; `None` if the segment is not in a file.
     #[getter]
     fn path(&self) -> Option<PathBuf> {
         self.path.clone()

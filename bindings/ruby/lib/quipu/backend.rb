@@ -16,7 +16,7 @@ module Quipu
     BUILT = "quipu/native"
 
     class << self
-      # Loads one of the two.
+      # Loads the native part or its replacement.
       def load
         return load_pure if ENV["QUIPU_PURE_RUBY"] == "1"
 

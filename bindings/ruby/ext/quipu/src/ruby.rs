@@ -135,7 +135,7 @@ fn error_class(name: &CStr) -> VALUE {
 
 /// Returns the module `Quipu`.
 pub(crate) fn module() -> VALUE {
-    // SAFETY: it returns the existing module, or creates it.
+    // SAFETY: the call returns the existing module, or creates it.
     unsafe { rb_sys::rb_define_module(c"Quipu".as_ptr()) }
 }
 
