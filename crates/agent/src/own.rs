@@ -19,7 +19,7 @@ pub(super) struct Status {
     /// The number of conflicts of targets, in the same order.
     pub(super) target_conflicts: [usize; About::ALL.len()],
     pub(super) omitted: usize,
-    /// The number of complete scans, and of incomplete ones.
+    /// The numbers of complete and of incomplete scans.
     pub(super) looks: [u64; 2],
     /// The number of failed readings of sources.
     pub(super) failures: u64,

@@ -45,7 +45,7 @@ pub(super) struct Source {
     closed: Option<SystemTime>,
     /// The time when we noticed that the file was removed.
     gone: Option<Instant>,
-    /// Whether the source was ever read, successfully or not.
+    /// Whether the source was ever read, even if that failed.
     is_read: bool,
     /// The approximate size of the rendered series at the last reading, in bytes.
     text: u64,
@@ -259,8 +259,8 @@ impl Source {
         }
     }
 
-    /// Returns the rank for the selection of sources. Within a rank, a later time takes precedence,
-    /// if there is one.
+    /// Returns the rank for the selection of sources, and a time. Within a rank, sources with a
+    /// later time take precedence.
     pub(super) fn rank(&self, keep: Keep) -> (Rank, Option<Instant>) {
         if self.gone.is_some() {
             (Rank::Gone, self.gone)

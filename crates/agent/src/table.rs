@@ -43,7 +43,7 @@ pub(super) struct Table {
     conflicts: BTreeSet<Conflict>,
     was_cut: bool,
     was_incomplete: bool,
-    /// The number of complete scans, and of incomplete ones.
+    /// The numbers of complete and of incomplete scans.
     looks: [u64; 2],
 }
 

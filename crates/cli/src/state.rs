@@ -51,7 +51,7 @@ pub enum DamagePolicy {
 
 /// The open state.
 pub struct State {
-    /// The file.
+    /// The state file.
     pub segment: Segment,
     /// The window of all requests.
     pub requests: BucketedWindow,

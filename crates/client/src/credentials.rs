@@ -14,9 +14,9 @@ use quipu_segment::printable;
 /// A file with the credentials that another server requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
-    /// A token.
+    /// A file with a token.
     Bearer(PathBuf),
-    /// A name and a password.
+    /// A file with a name and a password.
     Basic(PathBuf),
 }
 

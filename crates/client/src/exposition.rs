@@ -7,7 +7,7 @@ use crate::media::Media;
 /// A page with metrics.
 #[derive(Debug)]
 pub struct Text {
-    /// The page.
+    /// The content of the page.
     pub bytes: Vec<u8>,
     /// The format of the page.
     pub format: TextFormat,

@@ -62,7 +62,7 @@ pub(crate) struct Family {
     pub(crate) unit: String,
 }
 
-/// A series.
+/// A series with its value at the time of the look.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Series<'l> {
     /// The number of the series' family.

@@ -10,7 +10,7 @@ use super::{Inputs, LIST, Options, Shared};
 use quipu_http::routing::Path;
 use quipu_http::{Reply, Request};
 
-/// An input.
+/// An input in the list of all inputs: its name, and how it receives data.
 #[derive(Debug)]
 pub struct Row {
     /// The name, which is also the value of the label `input`.

@@ -76,7 +76,7 @@ struct CachedName {
 /// The type of a metric name, and whether its family has a help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NameType {
-    /// The type.
+    /// The type of the series with this name.
     pub(super) series_type: SeriesType,
     /// Whether a help exists. If so, a cached family without it is outdated.
     pub(super) has_help: bool,

@@ -26,7 +26,7 @@ use crate::segment_file::{FileId, file_id};
 /// A source that a scan found: a segment file or a multi-process directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceEntry {
-    /// The path.
+    /// The path of the source.
     pub path: PathBuf,
     /// The beginning of the path, where symbolic links may be followed.
     pub root: PathBuf,

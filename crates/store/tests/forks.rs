@@ -71,7 +71,7 @@ fn storm(store: &(dyn Store + Sync)) {
             });
             ended += usize::from(child.wait());
         }
-        // Before any assertion: the threads run until this is set.
+        // Stop the threads before any assertion, because a failed assertion would wait for them.
         done.store(true, Ordering::Relaxed);
         assert_eq!(ended, FORKS, "a child failed, or waited for a thread that it does not have");
     });

@@ -220,7 +220,7 @@ impl Ring {
                 // are 2^63 events.
                 return self.count(ticks);
             }
-            // Like in `count_again`: a slot that was filled again holds the prefix of another tick.
+            // Like in `count_again`, a slot that was filled again holds the prefix of another tick.
             let late = self.last().wrapping_sub(last);
             if late == 0 || attempts >= MAX_ATTEMPTS && late <= SPARE - 2 {
                 return count;

@@ -27,7 +27,7 @@ pub struct TargetFile {
     /// The job whose targets use the file; without a job, all targets for which there is no more
     /// specific file.
     pub job: Option<String>,
-    /// The file.
+    /// The path of the credentials file.
     pub path: PathBuf,
 }
 

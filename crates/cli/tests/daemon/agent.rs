@@ -317,7 +317,7 @@ fn contradictions_are_kept_apart_and_counted() {
     assert_eq!(daemon.sample("quipu_segments_up{segment=\"b\"}"), 1.0);
     assert_eq!(daemon.sample("quipu_keys"), 0.0);
     daemon.wait_for("a series has the name and labels of another one");
-    // Unless their types differ.
+    // A file's family is not shown if the daemon's family of that name is of another type.
     let body = b"# TYPE free summary\nfree_sum 1\nfree_count 1\n";
     assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 204);
     let text = exposition(&daemon);

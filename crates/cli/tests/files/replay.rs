@@ -66,7 +66,7 @@ fn one_frame_shows_a_moment() {
     // All rates are 1, except the rate over the gap.
     assert_eq!(took[6].chars().filter(|c| *c == '_').count(), 1, "{last}");
 
-    // Before the gap. You can write this time in several ways.
+    // A time before the gap. You can write this time in several ways.
     for at in ["2023-11-14T22:13:39Z", "1700000019", "1700000050.5", "-1m 10s"] {
         let earlier = frame(&home, &["--at", at]);
         assert!(earlier.contains("2023-11-14T22:13:39Z  -1m 10s"), "{earlier}");

@@ -432,7 +432,7 @@ fn an_endless_response_is_aborted() {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 4096]).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-        // Until the reader gives up.
+        // Send lines until the reader gives up.
         while stream.write_all(&b"a 1\n".repeat(1 << 14)).is_ok() {}
     });
     let output = home.quipu(&["top", "--once", &url]).output().unwrap();

@@ -38,7 +38,7 @@ pub(super) struct Model {
     used: usize,
 }
 
-/// A series.
+/// A series with its value, and its rate since the previous look.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) family: u32,
@@ -72,7 +72,7 @@ pub(super) enum RowValue {
     Summary { count: f64, sum: f64, quantiles: Vec<(f64, f64)> },
 }
 
-/// A histogram.
+/// The values of a histogram, and its observations since the previous look.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Buckets {
     pub(super) count: f64,

@@ -2,9 +2,9 @@
 //!
 //! The client with the most connections loses one: preferably a connection that never sent a byte,
 //! or else the connection that was idle longest. A client can therefore open any number of
-//! connections without closing those of a client with fewer. A client never loses an active
-//! connection to another one of its own, because a client with more senders than the limit would
-//! otherwise close its connections all the time, and lose lines of all senders.
+//! connections without closing the connections of a client with fewer. A new connection never
+//! closes an active connection of the same client, because a client with more senders than the
+//! limit would otherwise close its connections all the time, and lose lines of all senders.
 
 use std::cell::Cell;
 use std::collections::HashMap;

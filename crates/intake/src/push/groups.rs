@@ -32,7 +32,7 @@ pub(super) struct Groups {
     expired: BTreeSet<(Nanos, Key)>,
 }
 
-/// A group.
+/// The families and the push times of a group.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     families: Vec<GroupFamily>,

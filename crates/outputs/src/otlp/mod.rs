@@ -47,7 +47,7 @@ use resources::BaseResource;
 /// The options of the OTLP output.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The receivers.
+    /// The URLs of the receivers.
     pub receivers: Vec<ReceiverUrl>,
     /// The time between two snapshots.
     pub interval: Duration,

@@ -35,7 +35,7 @@ use super::table::{Fold, Reading, Row, RowTable};
 #[non_exhaustive]
 #[must_use = "pass the hint to Directories::hint"]
 pub struct Hint {
-    /// The kind.
+    /// The kind of the metric.
     pub kind: crate::Kind,
     /// How the values of several processes are combined; `None` is the sum. A live aggregation
     /// counts all files, because a file does not show whether its process lives. With
