@@ -1,4 +1,5 @@
-//! The settings of the watched segments.
+//! Declares the settings of the watched segments, checks them, and converts them to `Options`.
+//! Each setting is a flag, an environment variable and a key of the settings file.
 
 use std::path::Path;
 

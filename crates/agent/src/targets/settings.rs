@@ -1,4 +1,5 @@
-//! The settings of scraping.
+//! Declares the settings of scraping, checks them, and converts them to `Options`.
+//! Each setting is a flag, an environment variable and a key of the settings file.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The settings of Graphite.
+//! Declares the settings of the Graphite input, and converts them to options of its listeners.
+//! Each setting is a flag, an environment variable and a key of the settings file.
 
 use std::path::PathBuf;
 

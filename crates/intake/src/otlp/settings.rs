@@ -1,4 +1,5 @@
-//! The settings of the OTLP input.
+//! Declares the settings of the OTLP input, and converts them to `Options`.
+//! Each setting is a flag, an environment variable and a key of the settings file.
 
 use quipu_process::flags;
 use quipu_process::settings::{Switch, Unusable, set};

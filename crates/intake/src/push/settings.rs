@@ -1,4 +1,5 @@
-//! The settings of pushes.
+//! Declares the settings of pushes, checks them, and converts them to `Settings`.
+//! Each setting is a flag, an environment variable and a key of the settings file.
 
 use quipu_process::flags;
 use quipu_process::settings::{Switch, Unusable, in_range, set};

@@ -1,4 +1,5 @@
-//! The settings of the OTLP output.
+//! Declares the settings of the OTLP output, checks them, and converts them to `Options`.
+//! Each setting is a flag, an environment variable and a key of the settings file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
