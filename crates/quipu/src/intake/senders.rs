@@ -8,7 +8,7 @@
 //! | a total with | is |
 //! |---|---|
 //! | the start of the followed sender | followed |
-//! | a later start | the first one of a new sender, which is followed from now on; the last total of the other one goes to a place |
+//! | a later start | the first total of a new sender, which is followed from now on; the last total of the earlier sender is moved to a place |
 //! | an earlier start that is in a place | from a sender that is alive: its growth is added |
 //! | any other earlier start | from a sender that was not seen before: all of it is added. If no place is free, the sender may have been forgotten, and its total is refused |
 //!
@@ -378,8 +378,8 @@ fn of_place<'a>(metric: &Metric<'a>) -> Metric<'a> {
     Metric { help: "", expiry, exemplars: false, streams: false, grouped: false, ..*metric }
 }
 
-/// The places of a series that is followed apart from its shown one are separate from the places of
-/// the shown one.
+/// Returns the label value of a place. A series that is followed apart from the shown series has
+/// separate places, so their names have a prefix.
 fn place_name(role: Role, place: usize) -> String {
     let prefix = if role == Role::Apart { "apart" } else { "" };
     format!("{prefix}{place}")

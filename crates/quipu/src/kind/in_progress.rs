@@ -1,4 +1,4 @@
-//! Guards that count things as in progress.
+//! Guards that count operations in progress, for example requests, in a gauge.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! A frame: one tick of all recorded series.
+//! A frame of the flight recorder: the record of one tick of all recorded series.
 //!
 //! A tick is a list of series, in the order of a walk, with the cells of each. A frame stores the
 //! differences of the list and of the cells from the last tick. A key frame depends on no earlier

@@ -1,4 +1,4 @@
-//! Bit-packed columns of numbers.
+//! Bit-packed columns of numbers: each group of numbers uses the width of its largest number.
 //!
 //! A column is split into groups of 32 numbers; the last group can be shorter. A group begins with
 //! a byte for the width. Then this number of bits follows for each number, the first in the lowest
