@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes a container image for several processors as an OCI archive, which `podman load`, `docker
-load`, `skopeo copy oci-archive:...` and registries accept.
+"""Writes a container image for several processors as an OCI archive, which `podman load` and `skopeo
+copy oci-archive:...` read.
 
 The image contains the static program, the root certificates of certifi, and licenses: no shell and no
 package manager. Like this, two builds give the same bytes, and no daemon or root is needed.
@@ -59,8 +59,13 @@ def main():
         "annotations": annotations(version),
     }
     descriptor = add(blobs, "index.v1+json", encode(index))
-    name = {"org.opencontainers.image.ref.name": version}
-    entry = {"schemaVersion": 2, "manifests": [{**descriptor, "annotations": name}]}
+    # skopeo selects an image of the archive by the first name. podman and containerd give the second
+    # name to the loaded image.
+    names = {
+        "org.opencontainers.image.ref.name": version,
+        "io.containerd.image.name": f"localhost/quipu:{version}",
+    }
+    entry = {"schemaVersion": 2, "manifests": [{**descriptor, "annotations": names}]}
     with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as out:
         add_file(out, "oci-layout", encode({"imageLayoutVersion": "1.0.0"}))
         add_file(out, "index.json", encode(entry))

@@ -15,6 +15,10 @@ for name in $(for processor in $architectures; do debian_architecture "$processo
 	grep --quiet "\"Architecture\": \"$name\"" "$work/$name.json" || fail "the image has no $name"
 done
 
+# podman names the loaded image by this annotation.
+tar --extract --to-stdout --file "$image" index.json |
+	grep --quiet "\"io.containerd.image.name\":\"localhost/quipu:$version\"" || fail "the name of the image"
+
 # umoci unpacks only an index with one image.
 skopeo --override-arch "$architecture" copy --quiet "oci-archive:$image:$version" "oci:$work/layout:$version"
 umoci unpack --image "$work/layout:$version" "$work/bundle" 2>/dev/null
