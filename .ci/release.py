@@ -2,12 +2,15 @@
 """Keeps the versions of all packages in step, and writes the notes of a release.
 
 `release.py check` fails if a file names another version than `Cargo.toml`, or if the changelog or the
-samples of the version's files are missing. `release.py set VERSION` writes a version into all files.
-`release.py dated` fails if the changelog gives the version no date. `release.py notes FOLDER` writes
-`NOTES.md` for the files in the folder: the changes of the version, and a table of the files.
+samples of the version's files are missing. `release.py set VERSION` writes a version into all files,
+and into the lock files by cargo. `release.py dated` fails if the changelog gives the version no date.
+`release.py notes FOLDER` writes `NOTES.md` for the files in the folder: the changes of the version, and
+a table of the files.
 """
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,16 +18,28 @@ ROOT = Path(__file__).resolve().parent.parent
 CHANGELOG = ROOT / "CHANGELOG.md"
 SAMPLES = ROOT / "crates/cli/tests/releases"
 
-# Each file with a version, and the text before it.
+# Each file with a version, and the pattern of the text before it, where ^ is the start of a line.
 PLACES = [
-    ("Cargo.toml", r'(?m)^version = "'),
-    ("Cargo.toml", r'(?m)^quipu.* version = "=?'),
-    ("bindings/python/Cargo.toml", r'(?m)^version = "'),
-    ("bindings/ruby/ext/quipu/Cargo.toml", r'(?m)^version = "'),
+    ("Cargo.toml", r'^version = "'),
+    ("Cargo.toml", r'^quipu.* version = "=?'),
+    ("bindings/python/Cargo.toml", r'^version = "'),
+    ("bindings/ruby/ext/quipu/Cargo.toml", r'^version = "'),
     ("bindings/ruby/lib/quipu/version.rb", r'VERSION = "'),
-    ("docs/openapi.yaml", r"(?m)^  version: "),
+    ("docs/openapi.yaml", r"^  version: "),
+    ("packaging/helm/quipu/Chart.yaml", r"^version: "),
+    ("packaging/helm/quipu/Chart.yaml", r'^appVersion: "'),
+    ("packaging/kubernetes/quipu.yaml", r'app\.kubernetes\.io/version: "'),
+    ("packaging/kubernetes/quipu.yaml", r'image: "quipu:'),
+    # The names of packages in examples.
+    ("docs/install.md", r"\bquipu(?:-metrics|-chart)?[-_:]"),
+    ("README.md", r"\bquipu-metrics-"),
+    ("bindings/ruby/README.md", r"\bquipu-metrics-"),
+    ("bindings/python/pure_wheel.py", r"\bquipu_metrics-"),
 ]
-NUMBER = r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.]+)?"
+# Versions have no suffix such as -rc.1, because Python and Ruby write it in other ways.
+NUMBER = r"\d+\.\d+\.\d+"
+# Each workspace with a lock file that contains the versions of our packages.
+WORKSPACES = [".", "fuzz", "bindings/python", "bindings/ruby/ext/quipu"]
 
 
 def current() -> str:
@@ -38,7 +53,7 @@ def check() -> int:
     version = current()
     faults = []
     for name, before in PLACES:
-        found = re.findall(rf"{before}({NUMBER})", (ROOT / name).read_text())
+        found = re.findall(rf"{before}({NUMBER})", (ROOT / name).read_text(), re.MULTILINE)
         if not found:
             faults.append(f"{name} contains no version: correct PLACES in .ci/release.py")
         for other in set(found) - {version}:
@@ -58,12 +73,16 @@ def section(version: str) -> str:
 
 
 def set_version(version: str) -> int:
-    """Writes a version into all files. The lock files follow with the next build."""
+    """Writes a version into all files, and into the lock files, because all builds use `--locked`."""
     if not re.fullmatch(NUMBER, version):
-        sys.exit(f"{version} is not a version such as 0.2.0 or 0.2.0-rc.1")
+        sys.exit(f"{version} is not a version such as 0.2.0: use three numbers, without a suffix")
     for name, before in PLACES:
         path = ROOT / name
-        path.write_text(re.sub(rf"({before}){NUMBER}", rf"\g<1>{version}", path.read_text()))
+        pattern = re.compile(rf"({before}){NUMBER}", re.MULTILINE)
+        path.write_text(pattern.sub(rf"\g<1>{version}", path.read_text()))
+    for workspace in WORKSPACES:
+        command = [os.environ.get("CARGO", "cargo"), "update", "--workspace", "--offline", "--quiet"]
+        subprocess.run(command, cwd=ROOT / workspace, check=True)
     return check()
 
 

@@ -7,6 +7,5 @@ chart=$dist/build/chart/quipu
 rm -rf "$chart"
 mkdir -p "$(dirname "$chart")"
 cp -R "$root/packaging/helm/quipu" "$chart"
-sed -i "s/^version: .*/version: $version/; s/^appVersion: .*/appVersion: \"$version\"/" "$chart/Chart.yaml"
 pack "$dist/quipu-chart-$version.tgz" "$dist/build/chart" quipu
 cp "$root/packaging/kubernetes/quipu.yaml" "$dist/quipu-$version-kubernetes.yaml"
