@@ -25,6 +25,7 @@ PLACES = [
     ("bindings/python/Cargo.toml", r'^version = "'),
     ("bindings/ruby/ext/quipu/Cargo.toml", r'^version = "'),
     ("bindings/ruby/lib/quipu/version.rb", r'VERSION = "'),
+    ("bindings/python/python/quipu_metrics/_pure.py", r'^__version__ = "'),
     ("docs/openapi.yaml", r"^  version: "),
     ("packaging/helm/quipu/Chart.yaml", r"^version: "),
     ("packaging/helm/quipu/Chart.yaml", r'^appVersion: "'),

@@ -12,6 +12,18 @@ def test_the_version_is_the_version_of_the_package():
     assert quipu.__version__ == metadata.version("quipu-metrics")
 
 
+def test_a_checkout_in_the_path_needs_no_installation(run):
+    program = """
+        import sys
+        sys.path = [path for path in sys.path if not path.endswith("-packages")]
+        import quipu_metrics as quipu
+        print(quipu.__file__, quipu.__version__)
+    """
+    source = pathlib.Path(__file__).parent.parent / "python"
+    done = run(program, PYTHONPATH=str(source), QUIPU_PURE_PYTHON="1")
+    assert done.stdout.split() == [str(source / "quipu_metrics/__init__.py"), quipu.__version__]
+
+
 def test_the_wheel_contains_one_package_and_no_command():
     # Other distributions install a package and a command that are named quipu.
     wheel = metadata.distribution("quipu-metrics")

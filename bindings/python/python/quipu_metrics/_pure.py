@@ -12,10 +12,11 @@ import socket
 import stat
 import threading
 import time
-from importlib import metadata
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
-__version__ = metadata.version("quipu-metrics")
+# The version is not read from the metadata of the installed package, because a checkout in PYTHONPATH
+# has none.
+__version__ = "0.1.0"
 
 _Labels = Dict[str, str]
 _Exemplar = Tuple[_Labels, float, Optional[float]]
@@ -61,6 +62,11 @@ class _Series:
         # The latest exemplar of a counter, or of each bucket by its index.
         self.exemplars: Dict[int, _Exemplar] = {}
         self.is_removed = False
+
+    def keep_exemplar(self, index: int, exemplar: Optional[_Exemplar]) -> None:
+        if exemplar:
+            with _lock:
+                self.exemplars[index] = exemplar
 
 
 class _Family:
@@ -400,9 +406,7 @@ class Counter(_Metric):
         if amount == amount:
             with _lock:
                 series.numbers[0] += amount
-        kept = _exemplar(exemplar, amount)
-        if kept:
-            series.exemplars[0] = kept
+        series.keep_exemplar(0, _exemplar(exemplar, amount))
 
     def reset(self) -> None:
         series = self._bound()
@@ -436,7 +440,10 @@ class Gauge(_Metric):
         self._add("dec", -_float(amount))
 
     def set(self, value: float) -> None:
-        self._bound().numbers[:] = [_float(value)]
+        series, value = self._bound(), _float(value)
+        # Otherwise, an increment of another thread could overwrite this value by an older sum.
+        with _lock:
+            series.numbers[:] = [value]
 
     def set_to_current_time(self) -> None:
         self.set(time.time())
@@ -461,9 +468,7 @@ class Histogram(_Metric):
         with _lock:
             series.numbers[index] += 1
             series.numbers[-1] += amount
-        kept = _exemplar(exemplar, amount)
-        if kept:
-            series.exemplars[index] = kept
+        series.keep_exemplar(index, _exemplar(exemplar, amount))
 
 
 class Summary(_Metric):
@@ -497,7 +502,9 @@ class Enum(_Metric):
             raise TypeError(f"state {state!r} is not a string")
         if state not in states:
             raise ValueError(f"unknown state {state!r}: use one of {list(states)!r}")
-        series.numbers[0] = states.index(state)
+        index = states.index(state)
+        with _lock:
+            series.numbers[0] = index
 
     def _index(self) -> Optional[int]:
         return int(self._bound().numbers[0])
@@ -602,8 +609,8 @@ class Value:
     def set_exemplar(self, exemplar: Any) -> None:
         part = self._follow()
         kept = _exemplar(exemplar.labels, exemplar.value)
-        if part and kept:
-            part[1].exemplars[part[2]] = kept
+        if part:
+            part[1].keep_exemplar(part[2], kept)
 
     def _rebind(self) -> None:
         pass
