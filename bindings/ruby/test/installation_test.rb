@@ -23,7 +23,7 @@ class InstallationTest < Minitest::Test
   end
 
   def test_on_macos_and_windows_an_installation_without_cargo_succeeds
-    %w[darwin23 mingw32].each do |system|
+    %w[darwin23 mingw32 cygwin].each do |system|
       output, status = on(system, EXTCONF, "CARGO" => "/no/cargo")
       assert_predicate status, :success?, output
       assert_match(/without its native part/, output)
@@ -40,6 +40,31 @@ class InstallationTest < Minitest::Test
     assert_predicate status, :success?, output
     assert_match(/without its native part/, make("install", "sitearchdir=#{@dir}/site"))
     assert_empty Dir[File.join(@dir, "site/quipu/*")]
+  end
+
+  # The crates of the native part do not support Windows.
+  def test_on_windows_nothing_is_built
+    cargo = File.join(@dir, "cargo")
+    File.write(cargo, "#!/bin/sh\n", perm: 0o755)
+    output, status = on("mingw32", EXTCONF, "CARGO" => cargo)
+    assert_predicate status, :success?, output
+    refute_match(/cargo/, File.read(File.join(@dir, "Makefile")).lines.drop(1).join)
+    assert_match(/without its native part/, make("install"))
+  end
+
+  def test_a_native_part_that_macos_cannot_load_is_reported
+    FileUtils.cp_r(File.join(ROOT, "lib"), @dir)
+    library = File.join(@dir, "lib/quipu/native.#{RbConfig::CONFIG["DLEXT"]}")
+    FileUtils.rm_f(library)
+    File.write(library, "damaged")
+    program = File.join(@dir, "program.rb")
+    File.write(program, "require 'quipu'; puts Quipu.native?")
+    output, status = on("darwin23", program, "QUIPU_PURE_RUBY" => nil)
+    assert_predicate status, :success?, output
+    assert_match(/\Aquipu: the native part of quipu-metrics cannot be loaded.*native.*\nfalse\n\z/, output)
+    output, status = on("linux-gnu", program, "QUIPU_PURE_RUBY" => nil)
+    refute_predicate status, :success?
+    assert_match(/force_ruby_platform/, output)
   end
 
   def test_without_the_native_part_linux_raises_and_macos_counts

@@ -3,20 +3,21 @@
 # Writes the Makefile that `gem install` and `rake compile` use to build the native part by cargo.
 
 require "rbconfig"
+require_relative "../../lib/quipu/backend"
 
 host = RbConfig::CONFIG["host_os"]
-# On these systems, the gem also works without the native part: see lib/quipu/backend.rb. A failed
-# build must not fail the installation there.
-is_optional = /darwin|mswin|mingw|cygwin/.match?(host)
+# Where the gem also works without the native part, a failed build must not fail the installation.
+is_optional = Quipu::Backend::OPTIONAL.match?(host)
+is_windows = Quipu::Backend::WINDOWS.match?(host)
 WITHOUT = "quipu-metrics is installed without its native part: each process counts separately"
 
 cargo = ENV.fetch("CARGO", "cargo")
-unless system(cargo, "--version", out: File::NULL, err: File::NULL)
+if is_windows || !system(cargo, "--version", out: File::NULL, err: File::NULL)
   unless is_optional
     abort "building quipu requires Rust, but #{cargo} does not run: install Rust from " \
           "https://rustup.rs, or set CARGO to the path of cargo"
   end
-  puts "#{cargo} does not run. #{WITHOUT}"
+  puts is_windows ? WITHOUT : "#{cargo} does not run. #{WITHOUT}"
   File.write("Makefile", <<~MAKEFILE)
     # Written by extconf.rb, without cargo.
     .PHONY: all install clean distclean

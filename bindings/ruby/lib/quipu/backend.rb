@@ -7,9 +7,12 @@ module Quipu
   #
   # @api private
   module Backend
-    # The systems that use the replacement if the native part could not be built. On all others, a
-    # missing native part is an error, because the workers of a server would count separately.
-    OPTIONAL = /darwin|mswin|mingw|cygwin/.freeze
+    # The systems where the native part cannot be built.
+    WINDOWS = /mswin|mingw|cygwin/.freeze
+    # The systems that use the replacement if there is no native part. On all others, a missing native
+    # part is an error, because the workers of a server would count separately. `extconf.rb` also uses
+    # this pattern.
+    OPTIONAL = Regexp.union(/darwin/, WINDOWS).freeze
     # The native part in a precompiled gem, which contains one for each version of Ruby.
     VERSIONED = "quipu/#{RUBY_VERSION[/\A\d+\.\d+/]}/native"
     # The native part of an installation that built it.
@@ -24,6 +27,8 @@ module Quipu
       rescue LoadError => e
         raise LoadError, explanation(e) unless OPTIONAL.match?(RbConfig::CONFIG["host_os"])
 
+        # The error about a missing file names the file as it was required.
+        warn("quipu: #{explanation(e)}") unless e.path == BUILT
         load_pure
       end
 
@@ -49,7 +54,8 @@ module Quipu
 
       def explanation(error)
         "the native part of quipu-metrics cannot be loaded (#{error.message}): build it by " \
-          "`gem install quipu-metrics --platform ruby`, which needs Rust, or set " \
+          "`gem install quipu-metrics --platform ruby`, or for Bundler by `bundle config " \
+          "force_ruby_platform true` and `bundle install`, which need Rust, or set " \
           "QUIPU_PURE_RUBY=1 to let each process count separately"
       end
     end
