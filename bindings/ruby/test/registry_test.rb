@@ -62,6 +62,28 @@ class RegistryTest < Minitest::Test
                  @registry.to_s
   end
 
+  # The memory of a program that creates and removes series must not grow.
+  def test_the_replacement_keeps_no_removed_series
+    skip "NOT RUN: needs the replacement in plain Ruby" if Quipu.native?
+    counter = @registry.counter(:c, docstring: "C.", labels: [:a])
+    children = (1..3).map { |value| counter.with_labels(a: value) }
+    bound = counter.send(:family).instance_variable_get(:@bound)
+    assert_equal children.size, bound.size
+    counter.remove(a: 1)
+    assert_equal 2, bound.size
+    counter.clear
+    assert_empty bound
+  end
+
+  def test_the_replacement_keeps_a_metric_without_labels_at_a_reset
+    skip "NOT RUN: needs the replacement in plain Ruby" if Quipu.native?
+    counter = @registry.counter(:c, docstring: "C.")
+    counter.clear
+    counter.increment
+    @registry.reset
+    assert_equal ["c_total 0"], samples(@registry)
+  end
+
   def test_reset_begins_at_its_time
     needs_native
     counter = @registry.counter(:c, docstring: "C.")

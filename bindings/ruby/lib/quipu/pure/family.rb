@@ -17,7 +17,8 @@ module Quipu
         @class = Series.const_get(type.to_s.split("_").map(&:capitalize).join)
         @series = {}
         @bound = {}
-        @lock = Mutex.new
+        # A finalizer can count while its thread holds the lock.
+        @lock = Monitor.new
       end
 
       # Passes the series with these label values to the block. The series is created if necessary.
@@ -47,7 +48,10 @@ module Quipu
 
       # Removes a series; returns whether it was there.
       def remove(key)
-        @lock.synchronize { !@series.delete(key).nil? }
+        @lock.synchronize do
+          @bound.delete(key)
+          !@series.delete(key).nil?
+        end
       end
 
       # Removes all series; returns their number.
@@ -55,13 +59,15 @@ module Quipu
         @lock.synchronize do
           size = @series.size
           @series.clear
+          @bound.clear
           size
         end
       end
 
+      # Resets all series to zero, and removes series with labels that no child holds.
       def reset
         @lock.synchronize do
-          @series.select! { |key, _| @bound.key?(key) }
+          @series.select! { |key, _| key.empty? || @bound.key?(key) }
           @series.each_value(&:reset)
         end
       end
