@@ -114,8 +114,6 @@ end
 
 # Installs a gem into an empty directory, and runs programs with it from there.
 class Installation
-  GEMFILE = "source \"https://rubygems.org\"\ngem \"quipu-metrics\"\n"
-
   # Bundler loads the gem by its name. Forks share their counts, and no file is loaded from elsewhere.
   PROGRAM = <<~'RUBY'
     require "bundler"
@@ -141,7 +139,8 @@ class Installation
 
   # Runs a program and the example of each README.
   def check
-    File.write(File.join(@home, "Gemfile"), GEMFILE)
+    # Bundler requires a source, and does not read this one, because the gem is already installed.
+    File.write(File.join(@home, "Gemfile"), "source \"file://#{@home}\"\ngem \"quipu-metrics\"\n")
     run("-e", PROGRAM)
     [File.join(ROOT, "README.md"), "README.md"].each do |readme|
       example = File.read(readme)[/^```ruby\n(require "quipu"\n.*?)^```$/m, 1]
