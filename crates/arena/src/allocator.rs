@@ -177,7 +177,9 @@ impl<P: Policy, A: BaseAllocator> Arena<P, A> {
 /// Implements the base allocator for references to arenas, scopes and batches.
 macro_rules! base_allocator {
     ($([$($generics:tt)*] $type:ty: $policy:ty),* $(,)?) => {$(
-        // SAFETY: As for the collections below.
+        // SAFETY: Blocks stay where they are until the arena is reset, released or dropped, or the
+        // scope ends; none of these can happen while it is borrowed. Copies of the reference are
+        // the same arena, so they can free its blocks.
         unsafe impl<$($generics)*> BaseAllocator for $type {
             #[inline(always)]
             fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -187,7 +189,8 @@ macro_rules! base_allocator {
             #[inline(always)]
             unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
                 if <$policy>::FREE {
-                    // SAFETY: By contract.
+                    // SAFETY: By contract. The size is the block's, because blocks are never larger
+                    // than requested.
                     unsafe { self.arena().free_block(block, layout.size()) }
                 }
             }
