@@ -102,22 +102,36 @@ pub fn scan_path(path: &Path) -> Scan {
     scan
 }
 
-/// Lists the paths in a directory whose names end in `.quipu`, sorted, without the directories
-/// below. Returns whether the limit on the entries of a scan was reached.
-///
-/// # Errors
-/// The directory is unreadable.
-pub fn segment_paths_in(directory: &Path) -> io::Result<(Vec<PathBuf>, bool)> {
-    let mut paths = Vec::new();
-    let mut entries = fs::read_dir(directory)?;
+/// The segments of a directory, by their names.
+#[derive(Debug, Default)]
+pub struct SegmentPaths {
+    /// The paths that end in `.quipu`, sorted, without the directories below.
+    pub paths: Vec<PathBuf>,
+    /// Whether the directory contains more entries than a scan reads.
+    pub is_cut: bool,
+    /// The error that ended the scan, or hid an entry.
+    pub error: Option<io::Error>,
+}
+
+/// Lists the segments of a directory. An error hides only the entries that it belongs to.
+pub fn segment_paths_in(directory: &Path) -> SegmentPaths {
+    let mut found = SegmentPaths::default();
+    let mut entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) => return SegmentPaths { error: Some(error), ..found },
+    };
     for entry in entries.by_ref().take(MAX_ENTRIES) {
-        let path = entry?.path();
-        if path.extension().is_some_and(|end| end == "quipu") {
-            paths.push(path);
+        match entry.map(|entry| entry.path()) {
+            Ok(path) if path.extension().is_some_and(|end| end == "quipu") => {
+                found.paths.push(path)
+            }
+            Ok(_) => {}
+            Err(error) => found.error = Some(error),
         }
     }
-    paths.sort();
-    Ok((paths, entries.next().is_some()))
+    found.paths.sort();
+    found.is_cut = entries.next().is_some();
+    found
 }
 
 fn scan_at_most(places: &[String], entries: usize) -> Scan {

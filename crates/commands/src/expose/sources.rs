@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 
 use super::dedup::DedupSink;
 use crate::output::{Error, warn};
-use quipu_sources::places::segment_paths_in;
+use quipu_sources::places::{SegmentPaths, segment_paths_in};
 use quipu_sources::segment_file::{SegmentFile, file_id};
 
 /// All sources, with the state between scrapes.
@@ -29,8 +29,6 @@ pub(super) struct Sources {
     found: BTreeMap<PathBuf, SourcePath>,
     /// The contents of the paths at the start.
     first: InitialSources,
-    /// Whether a directory contains more entries than a scan examines. This was reported.
-    is_cut: bool,
     /// The reader of the directories, which also counts all skipped files.
     directories: Directories,
     /// Whether a path was unreadable.
@@ -165,7 +163,6 @@ impl Sources {
             paths: sources,
             found: BTreeMap::new(),
             first,
-            is_cut: false,
             directories,
             has_skipped: false,
             has_warned,
@@ -201,7 +198,7 @@ impl Sources {
 
     /// Passes the current families of all paths to a sink.
     pub(super) fn collect(&mut self, sink: &mut dyn Sink) {
-        let Self { paths, found, is_cut, directories, has_skipped, is_used, reported, .. } = self;
+        let Self { paths, found, directories, has_skipped, is_used, reported, .. } = self;
         let mut dedup = DedupSink::new(sink);
         let (mut opened, mut segments) = (Vec::new(), Vec::new());
         // A file can have several names, but is read only once.
@@ -210,14 +207,14 @@ impl Sources {
         for source in &mut *paths {
             let read = match PathContents::open(&source.path) {
                 Ok(PathContents::Directory(directory)) => {
-                    let (paths, is_part) = segment_paths_in(&source.path).unwrap_or_default();
-                    if is_part && !std::mem::replace(is_cut, true) {
-                        warn(&format_args!("{}: {CUT}", printable(&source.path)));
-                    }
-                    *has_skipped |= is_part;
+                    let SegmentPaths { paths, is_cut, error } = segment_paths_in(&source.path);
                     segments.extend(paths.into_iter().map(|path| (path, source.path.clone())));
                     opened.push((source.path.clone(), directory));
-                    Ok(())
+                    match error {
+                        Some(error) => Err(Fault::new("unreadable", &source.path, error)),
+                        None if is_cut => Err(Fault::new("unreadable", &source.path, CUT)),
+                        None => Ok(()),
+                    }
                 }
                 Ok(PathContents::Segment(file)) if !read_files.insert(file.id()) => Ok(()),
                 Ok(PathContents::Segment(file)) => {
@@ -235,10 +232,11 @@ impl Sources {
         found.retain(|path, _| segments.iter().any(|(segment, _)| segment == path));
         count += segments.len();
         for (segment, directory) in segments {
-            let read = open_segment(&segment, &directory).and_then(|file| {
-                if !read_files.insert(file.id()) {
-                    return Ok(());
-                }
+            let file = open_segment(&segment, &directory);
+            if file.as_ref().is_ok_and(|file| !read_files.insert(file.id())) {
+                continue;
+            }
+            let read = file.and_then(|file| {
                 dedup.begin(printable(&segment).to_string(), true);
                 read(&file, &mut dedup)
             });
@@ -277,7 +275,7 @@ impl InitialSources {
                 let failed = |error| Fault { reason: "unreadable", message: message(error) };
                 self.files += files.map_err(failed)?;
                 self.directories.push(path.to_owned());
-                self.found += segment_paths_in(path).map_or(0, |(paths, _)| paths.len());
+                self.found += segment_paths_in(path).paths.len();
             }
         }
         Ok(())
