@@ -74,8 +74,8 @@ impl Drop for Temporary {
 /// number.
 const INFIX: &str = ".unfinished-";
 /// The time without a change after which a file can be stale. A process of another machine or
-/// container can seem to have ended, but it changes its file.
-const STALE: Duration = Duration::from_secs(60);
+/// container can seem to have ended, while it waits for its input.
+const STALE: Duration = Duration::from_secs(24 * 3600);
 /// The maximum number of entries of a directory that are examined for stale files.
 const MAX_ENTRIES: usize = 100_000;
 
@@ -90,10 +90,11 @@ fn remove_stale(path: &Path) {
         let rest = other.as_bytes().strip_prefix(name.as_bytes());
         let rest = rest.and_then(|rest| rest.strip_prefix(INFIX.as_bytes()));
         let rest = rest.and_then(|rest| std::str::from_utf8(rest).ok()).unwrap_or_default();
-        let Some(process) = rest.split_once('-').and_then(|(process, _)| process.parse().ok())
-        else {
-            continue;
-        };
+        // Only names that this module writes: a user can have a file with a longer name.
+        let parts = rest.split_once('-').filter(|(process, number)| {
+            [process, number].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+        });
+        let Some(process) = parts.and_then(|(process, _)| process.parse().ok()) else { continue };
         let is_old = || {
             let data = entry.metadata().ok()?;
             Some(data.is_file() && data.modified().ok()?.elapsed().ok()? >= STALE)
@@ -173,15 +174,17 @@ mod tests {
             let file = File::create(directory.path().join(name)).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
         };
-        create(format!("state{INFIX}{ended}-0"), 1000);
-        // A running process, a file in use, another target, and another name.
-        create(format!("state{INFIX}{own}-7"), 1000);
+        let old = 2 * STALE.as_secs();
+        create(format!("state{INFIX}{ended}-0"), old);
+        // A running process, a file in use, another target, and names that only begin alike.
+        create(format!("state{INFIX}{own}-7"), old);
         create(format!("state{INFIX}{ended}-1"), 0);
-        create(format!("other{INFIX}{ended}-0"), 1000);
-        create(format!("state{INFIX}x"), 1000);
+        create(format!("other{INFIX}{ended}-0"), old);
+        create(format!("state{INFIX}{ended}-backup"), old);
+        create(format!("state{INFIX}{ended}"), old);
         drop(Temporary::next_to(&directory.path().join("state")).unwrap());
         assert!(!directory.path().join(format!("state{INFIX}{ended}-0")).exists());
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 4);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 5);
     }
 
     #[test]
