@@ -50,8 +50,12 @@ fn is_unconnected(error: &ureq::Error) -> bool {
         ureq::Error::Io(error) => {
             // The standard library has no stable kind for the error of a lookup.
             let is_lookup = || error.to_string().starts_with("failed to lookup address");
-            error.kind() == io::ErrorKind::ConnectionRefused
-                || error.raw_os_error().is_none() && is_lookup()
+            matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+            ) || error.raw_os_error().is_none() && is_lookup()
         }
         ureq::Error::Timeout(timeout) => matches!(timeout, Timeout::Resolve | Timeout::Connect),
         ureq::Error::HostNotFound
@@ -80,6 +84,7 @@ mod tests {
     fn only_an_error_before_the_connection_means_that_nothing_was_sent() {
         let is_sent = |error: ureq::Error| NoResponse::new(&error).is_sent;
         assert!(!is_sent(ureq::Error::Io(io::ErrorKind::ConnectionRefused.into())));
+        assert!(!is_sent(ureq::Error::Io(io::ErrorKind::NetworkUnreachable.into())));
         assert!(!is_sent(ureq::Error::HostNotFound));
         let lookup = ("x".repeat(300).as_str(), 80).to_socket_addrs().unwrap_err();
         assert!(!is_sent(ureq::Error::Io(lookup)));

@@ -91,7 +91,10 @@ impl Client {
     ) -> Result<Answer, NoResponse> {
         let mut request = self.agent.post(&self.url);
         if let Some(timeout) = timeout {
-            request = request.config().timeout_global(Some(timeout)).build();
+            // Less than the whole, so that the error tells whether there was a connection.
+            let connect = timeout - timeout / 10;
+            let config = request.config().timeout_global(Some(timeout));
+            request = config.timeout_connect(Some(connect)).build();
         }
         for (name, value) in fields {
             request = request.header(name, *value);

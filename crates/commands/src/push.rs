@@ -102,26 +102,30 @@ pub fn run(arguments: &Push) -> Result<(), Error> {
     ];
     let body = body(series, *n, *set);
     print_id_at_interruption(&shown, &id).map_err(|error| failed(&format!("signals: {error}")))?;
-    let given_up = push(time.0, |timeout| client.post(&fields, body.as_bytes(), Some(timeout)));
-    given_up.map_err(|fault| match fault {
-        Fault::Refused(message) => failed(&message),
+    // An earlier command may have sent this push, if the user gives its identifier.
+    let is_repeated = arguments.id.is_some();
+    let send = |timeout| client.post(&fields, body.as_bytes(), Some(timeout));
+    push(time.0, is_repeated, send).map_err(|fault| match fault {
+        Fault::Refused(message) => failed(&format!("{message}; nothing was counted")),
         Fault::Unreached(message) => {
             failed(&format!("{message}; gave up after {time}: nothing was counted"))
         }
-        Fault::Lost(message) => failed(&format!(
-            "{message}; gave up after {time}: the push may have been counted, so repeat it with \
-             --id {id} now: the daemon remembers the last 64 pushes of a group, and counts it once"
-        )),
+        Fault::Lost(message) => failed(&format!("{message}; {}", may_be_counted(&id))),
     })
+}
+
+/// Explains how to repeat a push whose result is unknown.
+fn may_be_counted(id: &str) -> String {
+    format!(
+        "the push may have been counted, so repeat it with --id {id} now: until it restarts, the \
+         daemon remembers the last 64 pushes of a group, and counts it once"
+    )
 }
 
 /// Makes a signal that ends the command print the identifier first.
 fn print_id_at_interruption(shown: &str, id: &str) -> io::Result<()> {
     let mut signals = Signals::new(not_ignored(&[SIGINT, SIGTERM, SIGHUP]))?;
-    let message = format!(
-        "{shown}: interrupted: the push may have been counted, so repeat it with --id {id}: the \
-         daemon counts it once"
-    );
+    let message = format!("{shown}: interrupted: {}", may_be_counted(id));
     let wait = move || {
         let Some(number) = signals.forever().next() else { return };
         warn(&message);
@@ -152,15 +156,17 @@ const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 /// quote a long name before its reason.
 const MOST_SHOWN: usize = 2048;
 
-/// Sends a push until it is counted or refused, for at most this time.
+/// Sends a push until it is counted or refused, for at most this time. If the push repeats an
+/// earlier one, only a response that counts it makes the result known.
 fn push(
     time: Duration,
+    is_repeated: bool,
     send: impl Fn(Duration) -> Result<Answer, NoResponse>,
 ) -> Result<(), Fault> {
     let begun = Instant::now();
     let mut pause = PAUSE;
     // Whether an earlier attempt may have been counted.
-    let mut is_lost = false;
+    let mut is_lost = is_repeated;
     loop {
         let rest = time.saturating_sub(begun.elapsed());
         let (fault, wanted) = match send(rest.max(LEAST_TIMEOUT)) {
@@ -211,8 +217,7 @@ fn refusal(response: &Answer) -> String {
     let status = response.status;
     match status {
         200..300 => format!(
-            "status {status}, but not from a quipu daemon, so nothing was counted: give the \
-             address of the daemon by --to"
+            "status {status}, but not from a quipu daemon: give the address of the daemon by --to"
         ),
         300..400 => match redirect_base(response) {
             Some(base) => format!("status {status}: the server redirects: give --to {base}"),
@@ -226,7 +231,9 @@ fn refusal(response: &Answer) -> String {
 fn redirect_base(response: &Answer) -> Option<String> {
     let location = response.headers.get(LOCATION)?.to_str().ok()?;
     let (base, _) = location.split_once("/metrics/")?;
-    base.contains("://").then(|| printable(&without_password(base)).to_string())
+    // A query can contain a secret.
+    let is_url = base.contains("://") && !base.contains(['?', '#']);
+    is_url.then(|| printable(&without_password(base)).to_string())
 }
 
 /// The forms of `--to`, for errors.
@@ -334,7 +341,7 @@ mod tests {
     fn a_push_is_repeated_until_it_is_counted_or_refused() {
         let push_with = |answers: &[Result<u16, &str>]| {
             let sent = Cell::new(0);
-            let pushed = push(Duration::from_secs(600), |_| {
+            let pushed = push(Duration::from_secs(600), false, |_| {
                 let sent = sent.replace(sent.get() + 1);
                 answers[sent].map(answer).map_err(no_response)
             });
@@ -349,9 +356,12 @@ mod tests {
         let lost = |status: u16| Err(Fault::Lost(format!("status {status}: why")));
         assert_eq!(push_with(&[Err("no response"), Ok(400)]), (lost(400), 2));
         assert_eq!(push_with(&[Err("no connection"), Ok(400)]), (refused(400), 2));
-        let once = |text: &str| push(Duration::ZERO, |_| Err(no_response(text)));
+        let once = |text: &str| push(Duration::ZERO, false, |_| Err(no_response(text)));
         assert_eq!(once("no connection"), Err(Fault::Unreached("no connection".to_owned())));
         assert_eq!(once("no response"), Err(Fault::Lost("no response".to_owned())));
+        // The push that is repeated may have been counted.
+        let repeated = push(Duration::ZERO, true, |_| Err(no_response("no connection")));
+        assert_eq!(repeated, Err(Fault::Lost("no connection".to_owned())));
     }
 
     #[test]
@@ -367,6 +377,7 @@ mod tests {
             (respond(204, "", ""), "not from a quipu daemon"),
             (respond(301, "", group), "the server redirects: give --to https://...@a/x"),
             (respond(301, "", "/login"), "give the daemon's URL by --to"),
+            (respond(301, "", "https://a/?ticket=s&next=/metrics/job/x"), "the daemon's URL by"),
             (respond(400, &"x".repeat(1000), ""), &"x".repeat(1000)),
         ] {
             assert!(!is_counted(&response), "{response:?}");
