@@ -1,4 +1,4 @@
-"""quipu.install(): the metrics of prometheus_client itself count in a segment."""
+"""Tests that the metrics of prometheus_client count in a segment after quipu.install()."""
 
 import pytest
 

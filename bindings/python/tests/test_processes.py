@@ -1,4 +1,4 @@
-"""Processes that share metrics: forked ones, spawned ones, and the workers of a real gunicorn."""
+"""Tests that processes share metrics: forks, spawned processes, and the workers of gunicorn."""
 
 import contextlib
 import os

@@ -369,7 +369,7 @@ def _float(amount: float) -> float:
 
 
 def _exemplar(pairs: Any, value: float) -> Optional[_Exemplar]:
-    """Checks the labels of an exemplar. Without labels, there is none."""
+    """Checks the labels of an exemplar, and returns it; ``None`` if it has no labels."""
     if not pairs:
         return None
     labels = dict(pairs.items())
@@ -628,7 +628,7 @@ class RecordingOptions:
 
 
 class Recording:
-    """A recording of nothing, because the flight recorder needs the native part."""
+    """Warns and records nothing, because the flight recorder needs the native part."""
 
     is_writing = False
 

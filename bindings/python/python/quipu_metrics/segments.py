@@ -20,7 +20,7 @@ FILE_NAME = "metrics.quipu"
 """The name of the file in the configured directory."""
 
 Path = Union[str, "os.PathLike[str]"]
-"""The path of a directory."""
+"""A path, for example of the configured directory."""
 
 _warned: Set[str] = set()
 _warned_lock = threading.Lock()

@@ -1,1 +1,1 @@
-"""OpenMetrics."""
+"""The package of OpenMetrics, with the same modules as ``prometheus_client.openmetrics``."""
