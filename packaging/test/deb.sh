@@ -60,7 +60,7 @@ stop $!
 
 # The upgrade keeps the state, and a changed file of settings.
 echo 'keys = 10000' >>"$debian/etc/quipu/quipu.toml"
-in_debian dpkg --install "/tmp/quipu-metrics_0.1.1~test-1_$architecture.deb" >"$work/log" 2>&1 ||
+in_debian dpkg --install "/tmp/quipu-metrics_$later_version-1_$architecture.deb" >"$work/log" 2>&1 ||
 	fail "upgrade: $(cat "$work/log")"
 grep --quiet '^keys' "$debian/etc/quipu/quipu.toml" || fail "the upgrade lost the settings"
 start

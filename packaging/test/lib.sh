@@ -2,6 +2,9 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
+# The version of the packages that the tests of upgrades install, such as 0.1.1~test after 0.1.0.
+later_version=${version%.*}.$((${version##*.} + 1))~test
+
 fail() {
 	echo "FAILED: $*" >&2
 	exit 1
@@ -68,5 +71,5 @@ later_package() {
 	local folder=$1/build/$(uname -m)
 	mkdir -p "$folder"
 	ln -s "$(tree "$(uname -m)")" "$folder/tree"
-	PACKAGE_VERSION=0.1.1~test DIST=$1 "$root/packaging/packages.sh" "$(uname -m)"
+	PACKAGE_VERSION=$later_version DIST=$1 "$root/packaging/packages.sh" "$(uname -m)"
 }
