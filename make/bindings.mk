@@ -35,6 +35,8 @@ test-python: wheel $(QUIPU_COMMAND) ## The Python package: its wheel, with the r
 # the sources. zig links against the oldest glibc that a wheel supports. auditwheel checks only the
 # wheels for glibc, because it reads the libraries of this machine, which have no musl.
 WHEELS := target/dist
+# The time of the files in packages, so that the bytes do not depend on the time of the build.
+wheels gems: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 WHEEL_TOOLS := target/python/wheel-tools
 WHEEL_TARGETS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu \
 	x86_64-unknown-linux-musl aarch64-unknown-linux-musl

@@ -11,7 +11,9 @@ release: ## Check everything, and build all files of a release into target/dist:
 	$(MAKE) package-crates package
 	$(MAKE) test-packages test-packages-twice
 	$(MAKE) release-notes
-	@echo "target/dist is complete. Next: tag the commit (git tag --sign --file target/dist/NOTES.md v$(VERSION)),"
+	@echo "Known vulnerabilities of dependencies were not checked, because their database needs the network:"
+	@echo "cargo deny check advisories, with --manifest-path for each of $(DENIED_WORKSPACES)"
+	@echo "target/dist is complete. Next: tag the commit (git tag --sign --cleanup=whitespace --file target/dist/NOTES.md v$(VERSION)),"
 	@echo "push the tag, upload target/dist as its release, and publish: cargo publish --workspace;"
 	@echo "twine upload target/dist/quipu_metrics-*; gem push target/dist/*.gem; the image by skopeo"
 
