@@ -80,7 +80,7 @@ fn one_message_and_other_kinds_and_framings_are_taken() {
     assert_eq!(daemon.sample("took_histogram_bucket{le=\"0.5\"}"), 1.0);
     for (parameters, status, part) in [
         ("", 415, "add ?format=NAME"),
-        ("?format=xml", 400, "use quipu"),
+        ("?format=xml", 400, "use one of quipu"),
         ("?format=json&message=x", 400, "counter, batch-timer, gauge or union"),
         ("?format=json&framing=x", 400, "own, u32le, varint or none"),
         ("?format=json&timers=x", 400, "summary, histogram or native"),

@@ -52,9 +52,11 @@ fn write(release: &Path, name: &str, bytes: &[u8]) {
     fs::write(release.join(format!("{name}.zst")), compressed).unwrap();
 }
 
-/// Returns the samples of an exposition, sorted, without the metrics of quipu itself.
+/// Returns the samples of an exposition, sorted, without the metrics of quipu itself, and without
+/// quantiles, because they are those of the last minutes.
 fn samples(text: &str) -> String {
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.starts_with("quipu_"));
+    let is_sample = |line: &&str| !line.starts_with('#') && !line.starts_with("quipu_");
+    let lines = text.lines().filter(is_sample).filter(|line| !line.contains("{quantile="));
     let mut lines: Vec<_> = lines.map(|line| format!("{line}\n")).collect();
     lines.sort();
     lines.concat()
