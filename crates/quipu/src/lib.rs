@@ -71,12 +71,18 @@
 //!
 //! # Coming from other crates
 //!
+//! [Coming from another tool](https://github.com/quipu-metrics/quipu/blob/main/docs/coming-from.md)
+//! shows whole programs next to each other, and [the guide of the
+//! library](https://github.com/quipu-metrics/quipu/blob/main/docs/library.md) explains all parts.
+//!
 //! | prometheus-client | quipu |
 //! |---|---|
 //! | `Family<Labels, Counter>` | `Family<Counter, Labels>`, or [`CounterFamily<Labels>`](CounterFamily) |
 //! | `Family::default()`, and `register(name, help, metric.clone())` | `let metric = registry.register(Description::new(name, help))?` |
 //! | `family.get_or_create(&labels).inc()` | `family.inc(&labels)`, or `family.bind(&labels)` for a handle |
-//! | `encode(&mut text, &registry)` | `registry.text()` |
+//! | `Family<Vec<(String, String)>, Counter>` | `CounterFamily<Values>`, with [`Description::labels`] |
+//! | `encode(&mut text, &registry)` | `registry.text()`; to serve it, `http::Service` or `http::serve` |
+//! | `Method::Get` is shown as `Get` | it is shown as `get`, unless `rename_all` says otherwise |
 //!
 //! | metrics | quipu |
 //! |---|---|
@@ -87,6 +93,8 @@
 //! | `describe_counter!` | the help in the macro |
 //! | `recorder.install()` | [`Registry::set_global`], or no call: [`Registry::global`] always exists |
 //! | names and labels that are known at run time | [`CounterFamily`] of [`label::Values`] |
+//! | one name with several sets of labels | one set, in one order: `quipu_registration_errors_total` counts others |
+//! | a timer or a guard in a task | [`Histogram::start_timer_owned`], [`Histogram::time_future`], `#[timed]` |
 //!
 //! # Features
 //!
