@@ -335,6 +335,21 @@ fn rewritten(version: WriteVersion, bytes: &[u8]) -> [Vec<u8>; 2] {
 }
 
 #[test]
+fn a_series_can_have_more_exemplars_than_labels() {
+    let mut request = RemoteWrite2::new();
+    for number in 0..5000 {
+        let exemplar = [("trace", "abc")];
+        request.push_exemplar(&ExemplarSample::new(&exemplar, 1.0, TIME + number)).unwrap();
+    }
+    request.push(&[("__name__", "hits_total")], 1.0, TIME).unwrap();
+    let mut bytes = vec![];
+    request.finish(&mut bytes);
+    let mut reader = WriteReader::new(WriteVersion::Two, &bytes).unwrap();
+    let Some(Ok(Entry::Series(series))) = reader.next() else { panic!("no series") };
+    assert_eq!(series.exemplars().count(), 5000);
+}
+
+#[test]
 fn read_requests_can_be_written_again() {
     let all = [
         (WriteVersion::One, full_1().encode_to_vec()),

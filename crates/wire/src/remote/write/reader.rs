@@ -562,25 +562,19 @@ impl<'a> Room<'a> {
         let mut created_ms = 0;
         let mut name = None;
         each_field(input, |tag, input| match tag {
-            0x08 => add_number(&mut self.labels, &mut name, input, symbols),
-            0x0a => nested(input, |input| {
-                while !input.is_empty() {
-                    add_number(&mut self.labels, &mut name, input, symbols)?;
-                }
-                Ok(())
-            }),
+            0x08 | 0x0a => {
+                let labels = (&mut self.labels, MOST_LABELS);
+                add_numbers(tag, labels, &mut name, input, symbols)
+            }
             0x12 => self.read_sample(input),
             0x1a => nested(input, |input| self.histograms.read(input)),
             0x22 => {
                 let mut name = None;
                 self.read_exemplar(input, |labels, tag, input| match tag {
-                    0x08 => add_number(labels, &mut name, input, symbols),
-                    0x0a => nested(input, |input| {
-                        while !input.is_empty() {
-                            add_number(labels, &mut name, input, symbols)?;
-                        }
-                        Ok(())
-                    }),
+                    // The labels of all exemplars of a series.
+                    0x08 | 0x0a => {
+                        add_numbers(tag, (labels, MOST_EXEMPLARS), &mut name, input, symbols)
+                    }
                     tag => skip_unknown(input, tag, 0b1110),
                 })?;
                 match name {
@@ -614,7 +608,7 @@ impl<'a> Room<'a> {
     fn read_exemplar(
         &mut self,
         input: &mut Reader<'a>,
-        mut labels: impl FnMut(&mut Vec<Label<'a>>, u64, &mut Reader<'a>) -> Result<(), Fault>,
+        mut read_labels: impl FnMut(&mut Vec<Label<'a>>, u64, &mut Reader<'a>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let start = self.exemplar_labels.len();
         let mut slot = ExemplarSlot::default();
@@ -622,7 +616,7 @@ impl<'a> Room<'a> {
             each_field(input, |tag, input| match tag {
                 0x11 => double(input).map(|value| slot.value = value),
                 0x18 => input.varint("a time").map(|time| slot.timestamp_ms = time.cast_signed()),
-                tag => labels(&mut self.exemplar_labels, tag, input),
+                tag => read_labels(&mut self.exemplar_labels, tag, input),
             })
         })?;
         slot.labels = start..self.exemplar_labels.len();
@@ -673,21 +667,34 @@ fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Adds the symbol number of a name, or of the value after a name.
-fn add_number<'a>(
-    labels: &mut Vec<Label<'a>>,
+/// Adds the symbol numbers of a field to at most this number of labels: a single number, or several
+/// in a packed field. They are the names and the values of labels by turns.
+fn add_numbers<'a>(
+    tag: u64,
+    (labels, most): (&mut Vec<Label<'a>>, usize),
     name: &mut Option<&'a str>,
     input: &mut Reader<'a>,
     symbols: &[&'a str],
 ) -> Result<(), Fault> {
-    let text = symbol(input, symbols)?;
-    match mem::take(name) {
-        Some(name) => push(labels, (name, text), MOST_LABELS),
-        None => {
-            *name = Some(text);
-            Ok(())
+    let mut add = |input: &mut Reader<'a>| {
+        let text = symbol(input, symbols)?;
+        match mem::take(name) {
+            Some(name) => push(labels, (name, text), most),
+            None => {
+                *name = Some(text);
+                Ok(())
+            }
         }
+    };
+    if tag == 0x08 {
+        return add(input);
     }
+    nested(input, |input| {
+        while !input.is_empty() {
+            add(input)?;
+        }
+        Ok(())
+    })
 }
 
 fn label<'a>(input: &mut Reader<'a>) -> Result<Label<'a>, Fault> {
