@@ -77,14 +77,13 @@ module Quipu
 
     private
 
-    def native_increment(labels, by)
-      by = Pure.amount(by)
-      update(labels) { |series| series.add(by) }
-    end
-
     def native_exemplify(labels, by, exemplar)
       by = Pure.amount(by)
       update(labels) { |series| series.add(by, exemplar) }
+    end
+
+    def native_increment(labels, by)
+      native_exemplify(labels, by, nil)
     end
   end
 
@@ -109,14 +108,13 @@ module Quipu
 
     private
 
-    def native_observe(labels, value)
-      value = Pure.observation(value)
-      update(labels) { |series| series.observe(value) }
-    end
-
     def native_exemplify(labels, value, exemplar)
       value = Pure.observation(value)
       update(labels) { |series| series.observe(value, exemplar) }
+    end
+
+    def native_observe(labels, value)
+      native_exemplify(labels, value, nil)
     end
   end
 
